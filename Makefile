@@ -21,7 +21,8 @@ help:
 	@echo "make servers real servers and runtimes from Debian's packages, natively and recorded (an hour; SERVERS=\"redis nginx\": those; docs/guides/servers.md)"
 	@echo "make test    set up, build, run every test; ends with those that could not run here, and why"
 	@echo "make check   the quick lane: lint, unit tests and quick integration tests"
-	@echo "make bench   set up, build, print the benchmarks (ratios against named peers, in one run)"
+	@echo "make bench   set up, build, print the benchmarks (ratios against named peers, in one run; BENCH=\"offline import\": those)"
+	@echo "             COMPARE=REV: against that revision, built beside this one; fails where something is slower by more than 5 %"
 	@echo "make experiments  published results beside simulated ones (an hour and a half; EXPERIMENTS=--quick: half an hour)"
 	@echo "make lint    formatting and clippy, warnings as errors"
 	@echo "make fuzz    every decoder's fuzz target, FUZZ_SECONDS=60 each"
@@ -95,8 +96,9 @@ test: setup-test workloads
 check: lint setup-test
 	@tools/test --quick
 
+# Names and options in BENCH: names of benchmarks, --json FILE, --page; with COMPARE=REV --rounds N, --limit 5%.
 bench: setup-bench workloads query
-	@tools/bench $(NUMAPILOT) $(BUILD)
+	@tools/bench $(NUMAPILOT) $(BUILD) $(if $(COMPARE),--compare '$(COMPARE)') $(BENCH)
 
 # Options in EXPERIMENTS: --quick, --for SECONDS, --drawn, names of programs.
 experiments: setup-experiments workloads

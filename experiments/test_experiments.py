@@ -382,9 +382,12 @@ class Loop(unittest.TestCase):
         far = loop.Row("made", "x", 0.2, 0.1, 0.3, -0.2, -0.25, -0.15)
         self.assertFalse(far.inside or far.meets or far.sign_agrees)
         self.assertIn("**no**", loop.table([far]))
-        self.assertIn("0 of 1 signs are right", loop.verdict([far]))
+        self.assertIn("of 1 found gains that have a sign, 0 have the predicted one", loop.verdict([far]))
+        # Too small, or not known so well: nothing that could have contradicted the prediction, and nothing that confirms it.
         small = loop.Row("made", "x", 0.03, 0.02, 0.04, -0.01, -0.015, -0.005)
-        self.assertTrue(small.sign_agrees)
+        wide = loop.Row("made", "x", 0.03, 0.02, 0.04, -0.2, -0.45, 0.05)
+        self.assertEqual([row.sign_agrees for row in (small, wide, far)], [None, None, False])
+        self.assertIn("of 1 found gains that have a sign, 0 have the predicted one", loop.verdict([small, wide, far]))
 
 
 if __name__ == "__main__":

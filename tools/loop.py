@@ -46,8 +46,9 @@ class Row:
 
     @property
     def sign_agrees(self):
+        """Whether the found gain has the predicted sign; None where it has none: it is too small, or equal runs differ by more. Nothing could contradict it."""
         is_none = abs(self.found) <= NO_CHANGE or self.found_low <= 0 <= self.found_high
-        return is_none or (self.predicted > 0) == (self.found > 0)
+        return None if is_none else (self.predicted > 0) == (self.found > 0)
 
 
 def changes(ask, trace, folder):
@@ -108,10 +109,12 @@ def verdict(rows):
     count = len(rows)
     if count == 0:
         return "Nothing was tried.\n"
-    inside, meets, signs = (sum(getattr(one, what) for one in rows) for what in ("inside", "meets", "sign_agrees"))
+    inside, meets = (sum(getattr(one, what) for one in rows) for what in ("inside", "meets"))
+    signs = [one.sign_agrees for one in rows if one.sign_agrees is not None]
     error = sum(abs(one.predicted - one.found) for one in rows) / count
     width = sum(one.high - one.low for one in rows) / count
     return (
         f"{inside} of {count} gains that were found lie inside the interval that was predicted; of {meets} the two intervals meet. The predictions' mean\n"
-        f"absolute error is {100 * error:.1f} points, their intervals' mean width {100 * width:.1f} points; {signs} of {count} signs are right.\n"
+        f"absolute error is {100 * error:.1f} points, their intervals' mean width {100 * width:.1f} points (a wide net\n"
+        f"catches all); of {len(signs)} found gains that have a sign, {sum(signs)} have the predicted one.\n"
     )

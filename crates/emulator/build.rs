@@ -11,6 +11,7 @@ use std::process::Command;
 /// Source files of the plugin itself.
 const PLUGIN_FILES: &[&str] = &[
     "access.c",
+    "allocator_go.c",
     "allocator_names.c",
     "allocator_symbols.c",
     "allocators.c",
@@ -35,6 +36,8 @@ const RUNTIME_FILES: &[&str] = &[
     "numa_cpus.c",
     "overlap.c",
     "pages.c",
+    "pages_common.c",
+    "python.c",
     "residency.c",
     "ring.c",
     "sample.c",

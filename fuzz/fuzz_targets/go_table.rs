@@ -5,7 +5,7 @@ use numapilot_symbols::GoTable;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let (text, start) = (0x1000, 0x1000);
-    if let Some(table) = GoTable::read(bytes, text, start) {
+    for table in [GoTable::read(bytes, text, start), GoTable::read_at(bytes, text)].into_iter().flatten() {
         for address in [0, 0x1000, 0x1012, 0x101f, 0x40_1000, u64::MAX] {
             let found = table.find(address);
             assert!(found.is_none_or(|found| found.entry <= address));

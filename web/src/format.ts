@@ -42,13 +42,13 @@ export function percent(share: number): string {
     return isNotQuiteAll(share, 0.9995) ? ">99.9 %" : `${(share * 100).toFixed(1)} %`;
 }
 
-/** `25 %`, with a decimal where it matters; `<0.1 %` for next to nothing, `>99 %` for not quite all. */
+/** `25 %`, with a decimal where it matters; `<0.1 %` for next to nothing, `>99 %` for not quite all: `short_percent` of crates/text. */
 export function shortPercent(share: number): string {
     if (Number.isNaN(share)) return "–";
     const p = share * 100;
-    if (p > 0 && p < 0.1) return "<0.1 %";
+    if (p > 0 && p < 0.05) return "<0.1 %";
     if (isNotQuiteAll(share, 0.995)) return ">99 %";
-    return p < 9.95 && p > 0 ? `${p.toFixed(1)} %` : `${p.toFixed(0)} %`;
+    return p < 9.95 ? `${p.toFixed(1)} %` : `${p.toFixed(0)} %`;
 }
 
 /** Whole percentage for narrow columns: `·` for nothing, `<1` for next to nothing, `>99` for not quite all. */

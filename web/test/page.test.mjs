@@ -57,17 +57,18 @@ test("the first screen says what ran, the three figures, the object, and draws t
 test("what is not all does not read as all, nor something as nothing", async () => {
     const exact = (value) => [value, value, value];
     const change = (head) => {
-        // Of 10,000 accesses: 9,960 local ones to node 0, nearly all of the others to it too.
+        // Of 10,007 accesses: 9,960 local ones to node 0, nearly all of the others to it too.
         head.matrix.accesses = head.matrix.accesses.map((row) => row.map(() => exact(0)));
         head.matrix.accesses[0][0] = exact(9960);
         head.matrix.accesses[1][0] = exact(39.6);
         head.matrix.accesses[2][1] = exact(0.4);
+        head.matrix.accesses[3][2] = exact(7);
         head.headline.top.share = exact(0.9996);
         head.sites[0].share = exact(0.9996);
         head.sites[0].remote = exact(0.996);
     };
     const { page, done } = await openChanged("streamcluster.html", change);
-    assert.deepEqual((await page.locator(".matrix-table .sums .sum").allInnerTexts()).slice(0, 3), [">99 %", "<0.1 %", "0 %"]);
+    assert.deepEqual((await page.locator(".matrix-table .sums .sum").allInnerTexts()).slice(0, 4), [">99 %", "<0.1 %", "0.1 %", "0.0 %"]);
     const cells = page.locator(".matrix-table .cell");
     assert.equal(await cells.first().innerText(), ">99 %");
     assert.match(await cells.nth(9).getAttribute("title"), /, <0\.1 % of /);

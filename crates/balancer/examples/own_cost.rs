@@ -11,6 +11,7 @@ use numapilot_balancer::evidence::homes::Homes;
 use numapilot_balancer::evidence::table::{PageId, PageTable};
 use numapilot_balancer::observe::{self, Use};
 use numapilot_balancer::system::clock;
+use numapilot_host::PageNumber;
 use numapilot_machine::{Machine, NodeId, NodeIndex};
 use numapilot_placement::{Action, Observation, Outcome, Policy, ThreadState};
 
@@ -20,7 +21,7 @@ const LOOKS: usize = 300;
 const FIRST_LOOKS: usize = 50;
 const SAMPLES_PER_S: usize = 10_000;
 /// First page of the program's memory.
-const FIRST: u64 = 1 << 20;
+const FIRST: PageNumber = PageNumber(1 << 20);
 /// Cost of moving a page in nanoseconds, as reported to policies.
 const MOVE_NS: f64 = 4_000.0;
 
@@ -80,7 +81,7 @@ impl Driver {
     }
 
     /// Faults of one observation: (page, node).
-    fn faults(&mut self) -> Vec<(u64, usize)> {
+    fn faults(&mut self) -> Vec<(PageNumber, usize)> {
         let count = SAMPLES_PER_S * LOOK.as_millis() as usize / 1000;
         let fault = |driver: &mut Driver| {
             let page = driver.random(driver.pages);
@@ -93,7 +94,13 @@ impl Driver {
         (0..count).map(|_| fault(self)).collect()
     }
 
-    fn look(&mut self, number: usize, policy: &mut dyn Policy, latency_ns: &[Vec<f64>], faults: &[(u64, usize)]) {
+    fn look(
+        &mut self,
+        number: usize,
+        policy: &mut dyn Policy,
+        latency_ns: &[Vec<f64>],
+        faults: &[(PageNumber, usize)],
+    ) {
         self.table.tick();
         for (page, from) in faults {
             let Some(home) = self.homes.of(*page) else { continue };

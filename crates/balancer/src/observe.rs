@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 
+use numapilot_host::PageNumber;
 use numapilot_machine::NodeIndex;
 use numapilot_placement::PageKey;
 use numapilot_placement::PageSize;
@@ -15,8 +16,8 @@ use crate::evidence::table::Known;
 pub struct Use {
     /// Process, by the number that policies use.
     pub process: u32,
-    /// Page number: the address divided by 4,096.
-    pub page: u64,
+    /// The page of 4 KiB.
+    pub page: PageNumber,
     /// Whether the page is part of a large page.
     pub is_large: bool,
     /// Thread, by the number that policies use; 0 if it has ended since.
@@ -36,7 +37,7 @@ impl Use {
     #[must_use]
     pub fn key(&self) -> PageKey {
         match self.is_large {
-            true => PageKey { process: self.process, page: self.page & !511, size: PageSize::Large },
+            true => PageKey { process: self.process, page: self.page.large_start(), size: PageSize::Large },
             false => PageKey { process: self.process, page: self.page, size: PageSize::Small },
         }
     }
@@ -80,16 +81,17 @@ mod tests {
     use super::*;
 
     fn used(page: u64, from: u8) -> Use {
+        let page = PageNumber(page);
         Use { process: 1, page, is_large: false, thread: 1, from, home: 0, is_sampled: false, is_read_only: false }
     }
 
     #[test]
     fn a_policy_without_memory_is_shown_the_other_users_of_what_is_used_now() {
         let known =
-            |used: &Use| (used.page == 7).then(|| Known { users: vec![(2, 3), (1, 1)], home: Some(0), bounces: 0 });
+            |used: &Use| (used.page.0 == 7).then(|| Known { users: vec![(2, 3), (1, 1)], home: Some(0), bounces: 0 });
         let uses = [used(7, 1), used(8, 3)];
         let seen = samples(&uses, false, known);
-        let pairs: Vec<(u64, usize)> = seen.iter().map(|sample| (sample.page.page, sample.from.0)).collect();
+        let pairs: Vec<(u64, usize)> = seen.iter().map(|sample| (sample.page.page.0, sample.from.0)).collect();
         assert_eq!(pairs, [(7, 1), (8, 3), (7, 2)]);
         assert_eq!(samples(&uses, true, known).len(), 2);
         assert!(seen.iter().all(|sample| sample.is_write), "unknown is not read-only");
@@ -98,7 +100,7 @@ mod tests {
     #[test]
     fn parts_of_a_large_page_are_one_page() {
         let used = Use { is_large: true, ..used(1025, 0) };
-        assert_eq!(used.key(), PageKey { process: 1, page: 1024, size: PageSize::Large });
-        assert_eq!(samples(&[used], true, |_| None)[0].small_page, 1025);
+        assert_eq!(used.key(), PageKey { process: 1, page: PageNumber(1024), size: PageSize::Large });
+        assert_eq!(samples(&[used], true, |_| None)[0].small_page, PageNumber(1025));
     }
 }

@@ -7,21 +7,12 @@ use numapilot_host::Tid;
 use numapilot_machine::NodeId;
 use numapilot_placement::Action as Order;
 use numapilot_placement::PageKey;
-use numapilot_placement::PageSize;
 
 use crate::event::Batch;
 use crate::event::PageDecision;
 use crate::event::SeenFrom;
 use crate::event::ThreadOrder;
 use crate::evidence::table::Known;
-
-const SMALL_BYTES: u64 = 4096;
-const LARGE_BYTES: u64 = 2 << 20;
-
-/// Size of a page in bytes.
-pub fn bytes_of(size: PageSize) -> u64 {
-    if size == PageSize::Large { LARGE_BYTES } else { SMALL_BYTES }
-}
 
 /// The page of an order; `None`: the order is not about a page.
 pub fn page_of(order: &Order) -> Option<PageKey> {
@@ -52,7 +43,7 @@ pub fn batches(
             _ => PageDecision::Split,
         };
         let seen = seen_from(known.as_ref(), ids);
-        let (pid, first, page_bytes) = (pid_of(page.process), page.page * SMALL_BYTES, bytes_of(page.size));
+        let (pid, first, page_bytes) = (pid_of(page.process), page.page.address(), page.size.bytes());
         match out.last_mut() {
             Some(last)
                 if last.pid == pid && last.end() == first && last.page_bytes == page_bytes && last.fate == fate =>
@@ -112,7 +103,7 @@ pub fn ranges_left_alone(pages: BTreeMap<PageKey, (u8, u32)>) -> Vec<(PageKey, u
             Some((first, count, most, longest))
                 if first.process == page.process
                     && first.size == page.size
-                    && page.page == first.page + *count * step(page) =>
+                    && page.page == first.page + *count * page.size.small_pages() =>
             {
                 *count += 1;
                 *most = (*most).max(bounces);
@@ -124,20 +115,18 @@ pub fn ranges_left_alone(pages: BTreeMap<PageKey, (u8, u32)>) -> Vec<(PageKey, u
     out
 }
 
-fn step(page: PageKey) -> u64 {
-    bytes_of(page.size) / SMALL_BYTES
-}
-
 #[cfg(test)]
 mod tests {
     //! Adjacent pages with the same order are one batch.
 
+    use numapilot_host::PageNumber;
     use numapilot_machine::NodeIndex;
+    use numapilot_placement::PageSize;
 
     use super::*;
 
     fn page(page: u64) -> PageKey {
-        PageKey { process: 5, page, size: PageSize::Small }
+        PageKey { process: 5, page: PageNumber(page), size: PageSize::Small }
     }
 
     #[test]
@@ -146,7 +135,7 @@ mod tests {
         let orders: Vec<Order> =
             [12, 10, 11, 20].map(|number| Order::Migrate { page: page(number), to: NodeIndex(1) }).into();
         let known =
-            |page: &PageKey| Some(Known { users: vec![(1, 3)], home: (page.page < 20).then_some(0), bounces: 0 });
+            |page: &PageKey| Some(Known { users: vec![(1, 3)], home: (page.page.0 < 20).then_some(0), bounces: 0 });
         let told = batches(&orders, &ids, |_| Pid(77), known);
         assert_eq!(told.len(), 2);
         assert_eq!((told[0].pid, told[0].first, told[0].pages), (Pid(77), 10 * 4096, 3));

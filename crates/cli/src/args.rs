@@ -372,6 +372,9 @@ pub struct ImportArgs {
     /// Model of the machine that recorded, as `numapilot measure --model` writes it there: perf records no bandwidths, without which nothing is predicted
     #[arg(long, short, value_name = "NAME|FILE")]
     pub machine: Option<String>,
+    /// The fastest clock that its cores can have, boost included (`lscpu` there: CPU max MHz): `whatif --calibrate` needs it
+    #[arg(long, value_name = "MHZ", value_parser = clap::value_parser!(u32).range(10..=20_000))]
+    pub core_mhz_max: Option<u32>,
     /// Print nothing but errors
     #[arg(long, short)]
     pub quiet: bool,
@@ -549,6 +552,10 @@ pub struct SimulateArgs {
     /// CPUs on which the threads start
     #[arg(long, value_enum, default_value_t = SimulateBind::Recorded)]
     pub bind: SimulateBind,
+    /// The program's threads take work when they are free (a queue, a counter, a dynamic loop), so one that is slowed down does less: also simulates each
+    /// policy with all of the work taken so. Without this, each thread does what it did in the recording
+    #[arg(long)]
+    pub dynamic_work: bool,
     /// Seed of all random numbers
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
@@ -612,6 +619,10 @@ pub struct WhatifArgs {
     /// gains of that. Without this, each thread does what it did in the recording
     #[arg(long, conflicts_with = "machine")]
     pub dynamic_work: bool,
+    /// Leave out of the interval the machines on which loads take less time than the processor measured in the recording. Only AMD's IBS measures what can
+    /// bear that; otherwise the output says why nothing is left out
+    #[arg(long, conflicts_with = "machine")]
+    pub calibrate: bool,
     /// Seed of the simulation's random numbers
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,

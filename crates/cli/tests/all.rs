@@ -17,6 +17,7 @@ mod measure;
 mod runner;
 mod selftest;
 mod servers;
+mod speed_guard;
 mod surface;
 mod wrapper;
 mod zoo;

@@ -119,6 +119,82 @@ fn equal_runs_of_a_racing_program_are_never_better_or_worse() {
     assert!(!told.contains("better  ") && !told.contains("worse  "), "{told}");
 }
 
+/// Works a little between waits that end by themselves, as many as its argument says: a server whose clients are slow, with a thread that waits all the time.
+const WAITING: &str = r#"
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+enum { LONGS = 1 << 18 };
+static long *table;
+static void work(void) { for (int i = 0; i < 4 * LONGS; i += 8) table[i % LONGS]++; }
+static void *waits(void *pipe) { char byte; return (void *)read(*(int *)pipe, &byte, 1); }
+int main(int count, char **arguments) {
+    pthread_t thread;
+    int ends[2];
+    if (count < 2 || pipe(ends) != 0) return 1;
+    table = malloc(sizeof(long) * LONGS);
+    pthread_create(&thread, NULL, waits, &ends[0]);
+    for (int times = atoi(arguments[1]); times > 0; times--) {
+        if (times % 2) poll(NULL, 0, 20);
+        else usleep(20000);
+    }
+    for (int times = 0; times < 8; times++) work();
+    close(ends[1]);
+    pthread_join(thread, NULL);
+    return 0;
+}
+"#;
+
+#[test]
+fn one_recording_each_of_a_program_that_waits_is_neither_better_nor_worse() {
+    let folder = scratch();
+    let program = build(folder.path(), "waiting", "cc", WAITING, &[]);
+    let recorded = |name: &str, waits: &str, seed: &str| {
+        let trace = folder.path().join(name);
+        record(&trace, &["--machine", "memprof-c", "--seed", seed], &program, &[waits]).succeeded();
+        trace.display().to_string()
+    };
+    // Chance decides how often a server waits. Everything else is the same.
+    let (few, many) = (recorded("few.numatrace", "10", "1"), recorded("many.numatrace", "16", "1"));
+    for (before, after, is_slower) in [(&few, &many, true), (&many, &few, false)] {
+        let found = run(&["compare", before, after, "--json", "--quiet", "--max-slowdown", "10%"]);
+        assert_eq!(found.code, 0, "not certain: {}", found.stderr);
+        assert_eq!(found.stderr.contains("in doubt"), is_slower, "{}", found.stderr);
+        let found = json(&found.stdout);
+        let metric = |name: &str| {
+            let all = found["metrics"].as_array().expect("metrics");
+            all.iter().find(|line| line["metric"] == name).unwrap_or_else(|| panic!("{name}: {found}")).clone()
+        };
+        let time = metric("run-time");
+        assert!(number(&time, "/relative/value").abs() > 0.3, "the times do not differ, so this tells nothing: {time}");
+        assert_eq!(time["verdict"], "in-doubt", "{time}");
+        // What the threads did is the same, and can be told.
+        let work = metric("processor-time");
+        assert_eq!(work["verdict"], "no-evidence", "{work}");
+        assert!(number(&work, "/before/value") < 0.2 * number(&time, "/before/value"), "{work} {time}");
+        assert_eq!(found["remedy"]["each"], 2, "{found}");
+        assert_eq!(found["limits_in_doubt"].as_array().expect("limits").len(), usize::from(is_slower), "{found}");
+    }
+    let told = run(&["compare", &few, &many, "--quiet", "--prediction", "60%"]).succeeded().stdout;
+    assert!(told.starts_with("in doubt, of one recording each"), "{told}");
+    let whole = told.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(whole.contains("one recording of each side cannot tell whether they agree"), "{told}");
+    assert!(whole.contains("In doubt: no thread worked in 9") && whole.contains("numapilot compare "), "{told}");
+    assert!(!told.contains("better  ") && !told.contains("worse  "), "{told}");
+
+    // What the remedy asks for tells it: the one waits more often, every time.
+    let more =
+        |name: &str, waits: &str| ["2", "3"].map(|seed| recorded(&format!("{name}-{seed}.numatrace"), waits, seed));
+    let (before, after) = (more("few", "10"), more("many", "16"));
+    let mut several = vec!["compare", &few, &many, "--json", "--quiet", "--before"];
+    several.extend(before.iter().map(String::as_str));
+    several.push("--after");
+    several.extend(after.iter().map(String::as_str));
+    let found = json(&run(&several).succeeded().stdout);
+    assert_eq!((&found["metrics"][0]["verdict"], &found["remedy"]), (&Value::from("worse"), &Value::Null), "{found}");
+}
+
 #[test]
 fn a_gate_fails_with_status_3_and_names_the_line_to_blame() {
     let folder = scratch();
@@ -257,6 +333,9 @@ fn wrong_input_is_answered_with_what_to_do() {
     answered(&["compare", &trace, "/nonexistent"], 1, &["/nonexistent"]);
     answered(&["compare", &trace, &trace, "--prediction", &bad], 1, &["bad.json", "whatif --json"]);
     answered(&["compare", &trace, &trace, "--no-model", "--max-slowdown", "2%"], 1, &["--no-model"]);
+    let bare = trace.trim_end_matches(".numatrace");
+    answered(&["compare", &trace, &trace, "--before", bare], 1, &["given twice", "another recording"]);
+    answered(&["check", "--max-remote", "90%", "--trace", &trace, &trace], 1, &["given twice"]);
     answered(&["check", "--trace", &trace], 2, &["--max-remote <PERCENT>"]);
     answered(&["check", "--max-remote", "many", "--trace", &trace], 2, &["percentage"]);
     answered(&["check", "--max-remote-of", "nothing=3%", "--trace", &trace], 1, &["could not be judged", "no access"]);

@@ -211,3 +211,49 @@ int main(void) {
     let report = reported(folder.path(), "zero", source, false);
     assert!(number(site(&report, "zeroed"), "/remote/value") < 0.01, "{}", site(&report, "zeroed"));
 }
+
+/// A child on another node fills shared memory first and writes private memory that it has from its parent: the one is there for its parent, too, the other are
+/// copies of its own.
+#[test]
+fn pages_of_several_processes_lie_where_the_kernel_has_them() {
+    let folder = scratch();
+    let source = "
+#include <sys/mman.h>
+#include <sys/wait.h>
+static void write_all(char *to) {
+    for (size_t i = 0; i < BYTES; i += 64) to[i] = 1;
+}
+static char *map_file(int file) {
+    char *shared = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (shared == MAP_FAILED) exit(3);
+    return shared;
+}
+int main(void) {
+    char *own = malloc(BYTES);
+    int file = memfd_create(\"common\", 0);
+    if (file < 0 || ftruncate(file, BYTES) != 0) return 3;
+    table = map_file(file);
+    write_all(own);
+    pid_t child = fork();
+    if (child == 0) {
+        write_all(map_file(file));
+        write_all(own);
+        _exit(0);
+    }
+    int status = -1;
+    if (waitpid(child, &status, 0) != child || status != 0) return 4;
+    in_threads(read_all);
+    return 0;
+}";
+    for refused in [true, false] {
+        let report = reported(folder.path(), if refused { "several-refused" } else { "several" }, source, refused);
+        let (common, own) = (site(&report, "memfd common"), site(&report, "own"));
+        // The child wrote it, and four threads of its parent read it, one of them on the same node.
+        assert!(on(&report, "memfd common")[1] > 0.98, "{common}");
+        assert!(number(common, "/remote/value") > 0.5, "{common}");
+        // Each process wrote its own pages.
+        let [first, second, ..] = on(&report, "own");
+        assert!(first > 0.4 && second > 0.4, "{own}");
+        assert!(number(own, "/remote/value") < 0.02, "{own}");
+    }
+}

@@ -156,6 +156,40 @@ fn a_model_of_the_machine_gives_predictions_beside_measured_latencies() {
     );
 }
 
+/// Which latencies can narrow an interval depends on the sampler and the clock: the prediction says why none do.
+#[test]
+fn a_calibration_that_the_recording_cannot_bear_says_why() {
+    let folder = scratch();
+    let model = folder.path().join("two.toml");
+    fs::write(&model, TWO_NODES).expect("a file");
+    let (model, trace) = (model.display().to_string(), folder.path().join("t.numatrace").display().to_string());
+    let whatif = |name: &str, more: &[&str]| {
+        let input = testdata(&format!("perf-streams/{name}")).display().to_string();
+        let import: &[&str] = &["import", "--force", "-o", &trace, "--machine", &model, &input];
+        run(&[import, more].concat()).succeeded();
+        let asked = run(&["whatif", &trace, "--set", "*=interleave", "--calibrate", "--json"]).succeeded().stdout;
+        let plain = run(&["whatif", &trace, "--set", "*=interleave", "--json"]).succeeded().stdout;
+        let (asked, plain): (Value, Value) =
+            (serde_json::from_str(&asked).expect("JSON"), serde_json::from_str(&plain).expect("JSON"));
+        assert_eq!((&asked["gain_low"], &asked["gain_high"]), (&plain["gain_low"], &plain["gain_high"]), "{name}");
+        assert!(plain["uncertainty"]["calibration"].is_null(), "{plain}");
+        asked["uncertainty"]["calibration"]["not_used"].as_str().expect("a reason").to_owned()
+    };
+    let of_pebs = whatif("pebs.data", &["--core-mhz-max", "2000"]);
+    assert!(of_pebs.contains("Only latencies of AMD's IBS"), "{of_pebs}");
+    let without_clock = whatif("ibs-zen4.data", &[]);
+    assert!(without_clock.contains("--core-mhz-max"), "{without_clock}");
+    // The recording's samples stand for far more accesses than a thread makes in its time.
+    let too_many = whatif("ibs-zen4.data", &["--core-mhz-max", "2000"]);
+    assert!(too_many.contains("accesses outstanding"), "{too_many}");
+    let text = run(&["whatif", &trace, "--set", "*=interleave", "--calibrate"]).succeeded().stdout;
+    assert!(text.contains("Not calibrated by measured latencies. Threads keep"), "{text}");
+    let meta = fs::read_to_string(Path::new(&trace).join("meta.json")).expect("a file");
+    let meta: Value = serde_json::from_str(&meta).expect("JSON");
+    assert_eq!(meta["host"]["core_khz_max"], 2_000_000);
+    assert_eq!(meta["config"]["events"][0]["config1"], 0);
+}
+
 /// Without physical addresses, on two nodes: the page's home is the node of the CPU that touched it first, and a note says so.
 #[test]
 fn first_touches_give_pages_their_homes() {

@@ -1,5 +1,5 @@
-//! What the caller ignores (a service's SIGPIPE, the SIGHUP of `nohup`), the started program ignores too, as it would without numapilot; and a reader that goes
-//! away ends no command that has more to do than to print.
+//! What the caller ignores (a service's SIGPIPE, the SIGHUP of `nohup`), the started program ignores too, as it would without numapilot, and it may open as
+//! many files; and a reader that goes away ends no command that has more to do than to print.
 
 use std::io::BufRead;
 use std::io::BufReader;
@@ -55,6 +55,25 @@ fn programs_ignore_what_the_caller_ignores() {
             }
             assert_eq!(ignores_both(&ran.stdout), Some(is_ignored), "{name}: {}{}", ran.stdout, ran.stderr);
         }
+    }
+}
+
+/// Events are open files, for which the limit on them is raised: programs got the highest there is, and some close as many at their start.
+#[test]
+fn programs_may_open_as_many_files_as_the_caller_lets_them() {
+    let folder = scratch();
+    let trace = folder.path().join("t.numatrace");
+    let record = ["record", "--engine", "fault", "--force", "-o", trace.to_str().expect("UTF-8")];
+    let commands: [&[&str]; 2] = [&["stat"], &record];
+    for arguments in commands {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "ulimit -S -n 200; exec \"$@\"", "sh", BINARY]).args(arguments);
+        let ran = finish(shell.args(["--", "sh", "-c", "ulimit -S -n"]).stdin(Stdio::null()));
+        if arguments[0] == "record" && ran.code != 0 {
+            numapilot_not_run::not_run!(PageFaultEvents, "{}", ran.stderr);
+            continue;
+        }
+        assert!(ran.stdout.lines().any(|line| line == "200"), "{}: {}{}", arguments[0], ran.stdout, ran.stderr);
     }
 }
 

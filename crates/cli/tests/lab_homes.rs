@@ -1,6 +1,9 @@
 //! Page homes on the simulated machine beside a real kernel's, in one run of a workload in the lab: its threads run on
 //! the nodes that the simulated machine has them on, and the kernel says where each page is.
 
+use std::collections::BTreeMap;
+use std::process::Command;
+
 use crate::common::*;
 use numapilot_lab::Lab;
 use numapilot_lab::Topology;
@@ -58,4 +61,55 @@ fn what_the_tracker_has_at_addresses_that_were_given_back_is_no_page_of_the_prog
 #[test]
 fn a_page_is_the_threads_that_came_first_where_neighbours_share_it() {
     compare("a_page_is_the_threads_that_came_first_where_neighbours_share_it", "mg", "parallel", 1);
+}
+
+/// The lines of `programs/common_pages.c`: nodes of pages by case.
+fn nodes_by_case(output: &str) -> BTreeMap<String, Vec<i32>> {
+    let case = |line: &str| {
+        let mut words = line.split_whitespace();
+        let name = words.next()?.to_owned();
+        Some((name, words.map(str::parse::<i32>).collect::<Result<Vec<_>, _>>().ok()?))
+    };
+    output.lines().filter_map(case).filter(|(_, nodes)| nodes.len() == 4).collect()
+}
+
+/// What the kernel says of them; -2: no page is there.
+const COMMON_PAGES: [(&str, [i32; 4]); 8] = [
+    ("child-wrote-first", [1, 0, 0, 0]),
+    ("child-afterwards", [1, 0, 0, 0]),
+    ("parent-wrote-second", [0, 2, 0, 0]),
+    ("parent-is-left", [0, 2, 0, 0]),
+    ("child-touched-first", [1, 1, -2, -2]),
+    ("parent-touched-second", [1, 1, 2, -2]),
+    ("cut-and-touched-anew", [3, 3, 3, 3]),
+    ("given-before", [1, 1, 1, 1]),
+];
+
+/// The same program asks a real kernel of four nodes, and the simulated machine, where pages lie that two processes have. A process's own table knows nothing
+/// of what others touched first: it may say so.
+#[test]
+fn pages_that_processes_have_in_common_lie_where_a_real_kernel_has_them() {
+    if !numapilot_lab::wanted("pages_that_processes_have_in_common_lie_where_a_real_kernel_has_them") {
+        return;
+    }
+    let folder = scratch();
+    let program = build(folder.path(), "common_pages", "cc", include_str!("programs/common_pages.c"), &[]);
+    let lab = Lab::new(Topology::symmetric(4)).icount(true);
+    let real = lab.run(&Command::new(&program)).expect("the lab").expect_success();
+    let mut record = numapilot(&["record", "--quiet", "--machine", "opteron-8385", "-o"]);
+    record.arg(folder.path().join("common.numatrace")).arg("--").arg(&program);
+    let simulated = finish(&mut record).succeeded();
+    let (real, simulated) = (nodes_by_case(&real.stdout), nodes_by_case(&simulated.stdout));
+    for (case, nodes) in COMMON_PAGES {
+        assert_eq!(real[case], nodes, "{case}: the kernel");
+        for (simulated, real) in simulated[case].iter().zip(nodes) {
+            assert!(*simulated == real || *simulated == -2, "{case}: {simulated} in place of {real}");
+        }
+    }
+    // What a process can know, it does.
+    for case in ["child-wrote-first", "child-afterwards", "child-touched-first", "cut-and-touched-anew"] {
+        assert_eq!(simulated[case], real[case], "{case}");
+    }
+    assert_eq!(simulated["parent-wrote-second"][1..], [2, 0, 0]);
+    assert_eq!(simulated["parent-touched-second"][2], 2);
 }

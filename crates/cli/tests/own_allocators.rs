@@ -1,5 +1,6 @@
 //! Allocators that a program carries itself: engine `emulate` records each of their blocks, and the others say which allocator they cannot see.
 
+use std::fs;
 use std::path::Path;
 use std::path::PathBuf;
 use std::process::Command;
@@ -101,7 +102,7 @@ fn an_emulated_programs_own_allocator_is_followed() {
         let marks: Vec<&String> = opened.marks().iter().map(|(_, text)| text).collect();
         assert!(!marks.iter().any(|text| text.contains("its own malloc")), "{what}: {marks:?}");
         let notes = report_json(&trace, &[]).to_string();
-        assert!(!notes.contains("allocator of its own"), "{what}: {notes}");
+        assert!(!notes.contains("allocator of its own") && !notes.contains("code without a name"), "{what}: {notes}");
     }
 }
 
@@ -127,6 +128,46 @@ fn blocks_of_a_malloc_that_wraps_the_next_are_recorded_once() {
         let losses = trace.losses();
         assert_eq!((losses.reentrant, losses.inconsistent_records, losses.unmatched_frees), (0, 0, 0), "{engine}");
     }
+}
+
+/// Its functions have no names by which they could be found, and the report says what that means.
+#[test]
+fn a_stripped_program_may_carry_an_allocator_that_is_not_found() {
+    let folder = scratch();
+    let program = program(folder.path(), false);
+    finish(Command::new("strip").arg(&program)).succeeded();
+    let trace = folder.path().join("stripped.numatrace");
+    let ran = record::<&str>(&trace, &["--engine", "emulate", "--machine", "opteron-8385"], &program, &[]);
+    if has_no_emulator(&ran) {
+        return;
+    }
+    assert_eq!(ran.succeeded().stdout, "3\n");
+    let report = report_json(&trace, &[]).to_string();
+    assert!(report.contains("most accesses are to memory that code without a name in prefixed has mapped"), "{report}");
+}
+
+/// As distributions package it.
+#[test]
+fn a_debug_file_tells_where_a_stripped_program_has_its_allocator() {
+    let folder = scratch();
+    let program = build_plain(folder.path(), "prefixed", SOURCE, &["-fno-builtin", "-Wl,--build-id"]);
+    let notes = finish(Command::new("readelf").env("LC_ALL", "C").arg("-n").arg(&program)).succeeded().stdout;
+    let id = notes.split_once("Build ID: ").expect("a build id").1;
+    let id = id.split_whitespace().next().expect("its digits");
+    let own = folder.path().join("debug/.build-id").join(&id[..2]);
+    fs::create_dir_all(&own).expect("a folder");
+    let debug = own.join(format!("{}.debug", &id[2..]));
+    finish(Command::new("objcopy").arg("--only-keep-debug").args([&program, &debug])).succeeded();
+    finish(Command::new("strip").arg(&program)).succeeded();
+    let trace = folder.path().join("debug.numatrace");
+    let mut command = numapilot(&["record", "--quiet", "--force", "--engine", "emulate", "--machine", "opteron-8385"]);
+    command.env("NUMAPILOT_DEBUG_DIRS", folder.path().join("debug"));
+    let ran = finish(command.arg("-o").arg(&trace).arg("--").arg(&program));
+    if has_no_emulator(&ran) {
+        return;
+    }
+    assert_eq!(ran.succeeded().stdout, "3\n");
+    check_blocks(&Trace::open(&trace).expect("the trace opens"), "prefixed");
 }
 
 #[test]
@@ -176,6 +217,33 @@ fn blocks_of_gos_heap_end_where_others_begin() {
         assert!(swept.death.is_some_and(|death| death <= third.birth), "{swept:?} and {third:?}");
     }
     assert_eq!(trace.losses().reentrant, 0);
+}
+
+/// What `strip` leaves is Go's own table of functions: by it the heap's function is found, wherever the table says that the code begins.
+#[test]
+fn gos_heap_is_followed_in_stripped_programs() {
+    if !cfg!(target_arch = "x86_64") {
+        numapilot_not_run::not_run!(QemuPlugins, "the program is written for x86-64");
+        return;
+    }
+    let folder = scratch();
+    for (table, position) in [("-DTABLE=1", "-no-pie"), ("-DTABLE=2", "-pie")] {
+        let flags = ["-fno-omit-frame-pointer", "-mno-red-zone", "-fno-toplevel-reorder", table, position];
+        let program = build_plain(folder.path(), "go_stripped", GO_SOURCE, &flags);
+        finish(Command::new("strip").arg(&program)).succeeded();
+        let path = folder.path().join("stripped.numatrace");
+        let ran = record::<&str>(&path, &["--engine", "emulate", "--machine", "opteron-8385"], &program, &[]);
+        if has_no_emulator(&ran) {
+            return;
+        }
+        assert_eq!(ran.succeeded().stdout, "6\n");
+        let trace = Trace::open(&path).expect("the trace opens");
+        let blocks = objects_at(&trace, |site| site.place() == "main.go:12" && site.kind == ObjectKind::Pool);
+        let sizes: Vec<u64> = blocks.iter().map(|block| block.bytes).collect();
+        assert_eq!(sizes, [BYTES, BYTES, 2 * BYTES], "{table} {position}: {:?}", trace.sites());
+        let site = trace.site(blocks[0].site).expect("a site");
+        assert!(site.name.to_string().ends_with("in Go's heap"), "{table} {position}: {site:?}");
+    }
 }
 
 /// Path of a library of this architecture, whatever its version.

@@ -51,6 +51,8 @@ fn findings_and_what_if_say_the_same_of_the_same_change() {
                 assert!(same(a, b), "{trace}, {set:?}, {of_answer}: {a} against {b}");
             }
             assert_eq!(answer["uncertainty"]["sources"], fix["uncertainty"]["sources"], "{trace}, {set:?}");
+            // None of these programs sleeps.
+            assert!(answer["work_gain"].is_null() && fix["work_gain"].is_null(), "{trace}, {set:?}");
             compared += 1;
         }
     }

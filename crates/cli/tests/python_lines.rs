@@ -7,7 +7,10 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use crate::common::*;
+use numapilot_flows::ObjectKind;
+use numapilot_flows::Trace;
 use numapilot_not_run::not_run;
+use numapilot_trace::ids::StackId;
 use serde_json::Value;
 
 const SOURCE: &str = include_str!("programs/objects.py");
@@ -44,6 +47,31 @@ fn at(heap: &Value, mark: &str) -> (String, String, u64, u64, u64) {
     (text("name"), text("function"), count("allocations"), count("allocated_bytes"), count("allocating_threads"))
 }
 
+/// Functions and lines of Python in a call stack, innermost first.
+fn python_frames(trace: &Trace, stack: StackId) -> Vec<(String, u32)> {
+    let locations = trace.stack(stack).iter().map(|&at| trace.location(at));
+    let frames = locations.filter(|location| location.is_interpreted()).flat_map(|location| &location.frames);
+    frames.map(|frame| (frame.function.to_string(), frame.line)).collect()
+}
+
+/// Arrays are filled by the functions that make them.
+fn check_accesses(path: &Path) {
+    let trace = Trace::open(path).expect("the trace opens");
+    for (mark, function) in [("cells", "__init__"), ("table", "fill")] {
+        let place = format!("objects.py:{}", line(mark));
+        let (mut all, mut named) = (0, 0);
+        for access in trace.accesses() {
+            let site = access.object.and_then(|object| trace.site_of(object));
+            if site.is_some_and(|site| site.place() == place) {
+                let frames = python_frames(&trace, access.stack);
+                all += 1;
+                named += u32::from(frames.iter().any(|(name, _)| name.ends_with(function)));
+            }
+        }
+        assert!(all > 0 && named * 4 >= all * 3, "{mark}: {named} of {all}");
+    }
+}
+
 #[test]
 fn arrays_have_the_lines_that_made_them() {
     let Some(python) = interpreter() else { return };
@@ -68,6 +96,7 @@ fn arrays_have_the_lines_that_made_them() {
         assert_eq!((name.as_str(), function.as_str(), blocks), ("block", "blocks", 20), "{engine}");
         assert!(near(bytes, 20 * 50_000), "{engine}: {bytes}");
         if engine == "emulate" {
+            check_accesses(&trace);
             let rows = report["sites"].as_array().expect("sites");
             let arenas: Vec<&Value> = rows.iter().filter(|row| row["name"] == "Python's small objects").collect();
             assert!(arenas.len() == 1 && arenas[0]["kind"] == "anonymous", "{arenas:?}");
@@ -80,8 +109,11 @@ fn arrays_have_the_lines_that_made_them() {
         assert_eq!((name.as_str(), blocks, threads), ("table", 3, 3), "{engine}");
         assert!(near(bytes, 3 * 8 * 10_000), "{engine}: {bytes}");
     }
-    let stacks =
-        run(&["report", folder.path().join("track.numatrace").to_str().expect("UTF-8"), "--svg", "-"]).succeeded();
+    let track = folder.path().join("track.numatrace");
+    let text = run(&["report", track.to_str().expect("UTF-8"), "--heap"]).succeeded().stdout;
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("Python's small objects are not counted here: the interpreter has mapped up to"), "{text}");
+    let stacks = run(&["report", track.to_str().expect("UTF-8"), "--svg", "-"]).succeeded();
     assert!(
         stacks.stdout.contains("fill") && stacks.stdout.contains("blocks"),
         "Python's functions are in the call stacks"
@@ -110,9 +142,55 @@ fn what_only_looks_like_an_interpreter_does_no_harm() {
         let sites = heap["sites"].as_array().expect("sites");
         assert!(sites.iter().any(|row| row["place"] == "made.py:16"), "{mode}: {heap}");
     }
+    for (mode, function) in [("latin", "trouvé"), ("wide", "trouvé€")] {
+        let heap = fake(folder.path(), &program, mode);
+        assert_eq!(blocks(&heap, function), 100, "{mode}: {heap}");
+    }
     // Its interpreter passes the block on, so that it is its caller's.
     for mode in ["wild", "odd", "other", "threaded"] {
         let heap = fake(folder.path(), &program, mode);
         assert_eq!((blocks(&heap, "invented"), blocks(&heap, "main")), (0, 100), "{mode}: {heap}");
+    }
+}
+
+/// Accesses have the functions that the interpreter runs: where it calls others, where it accesses memory itself, and not where it has no part.
+#[test]
+fn accesses_have_the_functions_that_the_interpreter_runs() {
+    let folder = scratch();
+    let source = include_str!("programs/fake_python.c");
+    let plain = build_plain(folder.path(), "fake_plain", source, &["-rdynamic"]);
+    let instrumented = build(folder.path(), "fake_instrumented", "cc", source, &["-rdynamic"]);
+    let invented = [("invented".to_owned(), 16)];
+    for (engine, program, mode) in [
+        ("instrument", &instrumented, "good"),
+        ("instrument", &instrumented, "wild"),
+        ("emulate", &plain, "good"),
+        ("emulate", &plain, "wild"),
+    ] {
+        let path = folder.path().join(format!("{engine}-{mode}.numatrace"));
+        let options = ["--engine", engine, "--machine", "opteron-8385", "--period", "1", "--lines", "1"];
+        let ran = record(&path, &options, program, &[mode]);
+        if engine == "emulate" && has_no_emulator(&ran) {
+            return;
+        }
+        assert_eq!(ran.succeeded().stdout, "4950\n", "{engine}, {mode}");
+        let trace = Trace::open(&path).expect("the trace opens");
+        let frames_of = |function: &str, kind: ObjectKind| {
+            let accesses = trace.accesses().filter(|access| {
+                let frames = &trace.location(access.location).frames;
+                trace.kind_of(access.object) == kind && frames.iter().any(|frame| &*frame.function == function)
+            });
+            accesses.map(|access| python_frames(&trace, access.stack)).collect::<Vec<_>>()
+        };
+        let expected: &[(String, u32)] = if mode == "good" { &invented } else { &[] };
+        for function in ["called", "_PyEval_EvalFrameDefault"] {
+            let found = frames_of(function, ObjectKind::Heap);
+            assert!(found.len() > 10, "{engine}, {mode}, {function}: {}", found.len());
+            assert!(found.iter().all(|frames| frames == expected), "{engine}, {mode}, {function}: {found:?}");
+        }
+        if engine == "emulate" {
+            let found = frames_of("outside", ObjectKind::Static);
+            assert!(found.len() > 500 && found.iter().all(Vec::is_empty), "{mode}: {found:?}");
+        }
     }
 }

@@ -68,6 +68,9 @@ static const struct np_allocation_function own[] = {
 /* Go's heap, since its functions take their arguments in registers (Go 1.17): mallocgc(bytes, type, clear). Blocks are given back by the collector, a page of
  * them at a time. */
 static const struct np_allocation_function go[] = {{"runtime.mallocgc", NP_EFFECT_MAKES, NP_ALLOC_MALLOC, NONE, 0, NONE, true}};
+/* With the same arguments: what the compiler calls in its place for one size or class of sizes, whose number ends the name (Go 1.26, of programs built with
+ * GOEXPERIMENT=sizespecializedmalloc; runtime/malloc_generated.go). */
+static const char *const go_sized[] = {"runtime.mallocgcSmallScanNoHeaderSC", "runtime.mallocgcSmallNoScanSC", "runtime.mallocgcTinySize"};
 
 #define COUNT(list) (sizeof(list) / sizeof *(list))
 
@@ -88,13 +91,21 @@ static const struct np_allocation_function *behind_prefix(const char *name) {
     return NULL;
 }
 
+static const struct np_allocation_function *of_go(const char *name) {
+    for (size_t i = 0; i < COUNT(go_sized); i++) {
+        size_t length = strlen(go_sized[i]);
+        if (strncmp(name, go_sized[i], length) == 0 && name[length] != 0 && strspn(name + length, "0123456789") == strlen(name + length)) return &go[0];
+    }
+    return in(go, COUNT(go), name);
+}
+
 const struct np_allocation_function *np_allocation_function_named(const char *name, bool *is_standard) {
     const struct np_allocation_function *found = in(standard, COUNT(standard), name);
     if (found == NULL) found = in(operators, COUNT(operators), name);
     *is_standard = found != NULL;
     if (found == NULL) found = behind_prefix(name);
     if (found == NULL) found = in(jemalloc, COUNT(jemalloc), name);
-    if (found == NULL) found = in(go, COUNT(go), name);
+    if (found == NULL) found = of_go(name);
     return found != NULL ? found : in(own, COUNT(own), name);
 }
 

@@ -3,6 +3,7 @@
  *
  *   allocator_names.c    which functions these are, by name, and what their arguments mean
  *   allocator_symbols.c  where a mapped file has them, by its symbol table
+ *   allocator_go.c       the same by Go's own table of functions, of a program without symbols
  *   allocators.c         their calls and returns in the emulated program, and the records of the blocks */
 #ifndef NUMAPILOT_ALLOCATORS_H
 #define NUMAPILOT_ALLOCATORS_H
@@ -44,6 +45,11 @@ struct np_allocator_entry {
 
 /* Allocation functions in the part of the file at `path` that is mapped to [lo, hi), from `offset` on. Their number, at most `room`. */
 unsigned np_allocators_in_file(const char *path, uint64_t lo, uint64_t hi, uint64_t offset, struct np_allocator_entry *found, unsigned room);
+
+/* Shows each function of Go's heap that Go's table of functions names, with its address. `table`: where the program has it, of so many bytes; `module`: where
+ * it has the runtime's description of itself, or 0. */
+typedef void (*np_go_taker)(void *context, const struct np_allocation_function *function, uint64_t address);
+void np_go_table_each(uint64_t table, uint64_t bytes, uint64_t module, np_go_taker take, void *context);
 
 #pragma GCC visibility pop
 #endif

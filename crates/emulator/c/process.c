@@ -5,6 +5,7 @@
 #define _GNU_SOURCE
 #include "user.h"
 #include "memsim.h"
+#include "python.h"
 #include "vtime.h"
 
 #include <string.h>
@@ -67,6 +68,7 @@ static void meet(uint64_t address) {
     np_slot_call = hello.slot_call;
     fork_canary = hello.fork_canary;
     fork_order = hello.fork_order;
+    np_python = hello.python;
     own_pid = (uint32_t)getpid();
     np_cycles_per_access_q8 = hello.arena->config.cycles_per_access_q8;
     np_arena = hello.arena;
@@ -79,9 +81,19 @@ static bool is_slot(uint64_t address) {
     return offset % np_arena->slot_bytes == 0 && offset / np_arena->slot_bytes < np_arena->slot_count;
 }
 
-/* `mark`: the tracker's np_tls.in_alloc of this thread. */
-static void take_slot(struct np_slot *slot, uint64_t mark) {
+/* What the tracker has seen this thread with. It is not known whether the thread holds the interpreter's lock: the kernel reads. */
+uintptr_t np_python_thread(bool *is_held) {
+    *is_held = false;
+    return np_guest.python_state != NULL ? np_load(*np_guest.python_state) : 0;
+}
+
+/* Every read of the interpreter's memory may fail here, and says nothing about how it is laid out. */
+void np_python_give_up(void) {}
+
+/* `mark`: the tracker's np_tls.in_alloc of this thread; `python`: its np_tls.python_state. */
+static void take_slot(struct np_slot *slot, uint64_t mark, uint64_t python) {
     struct np_guest *guest = &np_guest;
+    guest->python_state = slot != NULL && (python & 7) == 0 && can_be_read(python) ? (const uintptr_t *)python : NULL;
     guest->in_alloc = slot != NULL && can_be_read(mark) ? (const uint32_t *)mark : NULL;
     guest->registers = guest->candidate != NULL && guest->candidate_argument == (uint64_t)slot ? guest->candidate : NULL;
     if (slot == NULL && np_tls.stacks != NULL) {
@@ -103,6 +115,16 @@ static bool replaces_mapping(int64_t number, uint64_t flags) {
     return number == SYS_munmap || number == SYS_mremap || (number == SYS_mmap && (flags & MAP_FIXED) != 0);
 }
 
+static bool shares_memory(int64_t number, uint64_t flags) {
+    return number == SYS_shmat || (number == SYS_mmap && (flags & MAP_TYPE) != MAP_PRIVATE);
+}
+
+/* The tracker's handler of forks has run, if it is to run. */
+static void before_process(void) {
+    np_guest.fork_order = np_order_kept();
+    if (emulated_sim != NULL) np_store(np_sim.forked, np_load(emulated_sim->forked));
+}
+
 void np_on_system_call(qemu_plugin_id_t id, unsigned vcpu, int64_t number, uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5,
                        uint64_t a6, uint64_t a7, uint64_t a8) {
     bool is_own = np_guest.own_call;
@@ -111,11 +133,12 @@ void np_on_system_call(qemu_plugin_id_t id, unsigned vcpu, int64_t number, uint6
         if (replaces_mapping(number, a4)) np_allocators_unmapped(a1, a2);
         if (np_guest.slot != NULL) np_kernel_asked(number, a2, a3);
         if (np_arena != NULL) np_mapping_asked(is_own ? -1 : number, a1, a2, a3, a4, a5, a6);
-        if (np_unlikely(makes_process(number))) np_guest.fork_order = np_order_kept();
+        if (np_unlikely(makes_process(number))) before_process();
+        if (shares_memory(number, a4)) np_store(np_sim.shares, 1);
         return;
     }
     if (a1 == NP_EMULATOR_HELLO) meet(a2);
-    else if (a1 == NP_EMULATOR_SLOT && np_arena != NULL && (a2 == 0 || is_slot(a2))) take_slot((struct np_slot *)a2, a3);
+    else if (a1 == NP_EMULATOR_SLOT && np_arena != NULL && (a2 == 0 || is_slot(a2))) take_slot((struct np_slot *)a2, a3, a4);
     else if (a1 == NP_EMULATOR_FOLLOWS && np_arena != NULL) answer(a3, np_allocators_follow(a2));
 }
 
@@ -125,6 +148,7 @@ static void begin_child(struct np_guest *guest) {
     own_pid = (uint32_t)getpid();
     guest->slot = NULL;
     np_allocators_after_fork();
+    np_python_after_fork();
     *fork_order = guest->fork_order;
     *fork_canary = 0;
 }

@@ -23,6 +23,7 @@ struct np_guest {
     uint64_t candidate_argument; /* its rdi when np_emulator_slot began */
     bool own_call;               /* the tracker itself is about to make a system call */
     const uint32_t *in_alloc;    /* the tracker's own mark that this thread is inside a hook of malloc's family; NULL: not known */
+    const uintptr_t *python_state; /* the tracker's note of this thread's state in a Python interpreter; NULL: not known */
 };
 extern _Thread_local struct np_guest np_guest __attribute__((tls_model("initial-exec")));
 

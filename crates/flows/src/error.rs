@@ -64,7 +64,7 @@ pub enum FlowError {
         rows: u64,
     },
     /// A worker thread panicked.
-    #[error("internal error while writing the tables of {}; please report it", .0.display())]
+    #[error("internal error while reading or writing the tables of {}; please report it", .0.display())]
     Worker(PathBuf),
 }
 

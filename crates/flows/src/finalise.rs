@@ -1,7 +1,7 @@
 //! Makes tables from records: decode, join, symbolise, write.
 //!
-//! The steps run on several threads: one reads the records, one joins them, and one sorts batches of accesses by time and encodes them. For the raw form the
-//! join's thread also decodes and merges. Memory: some million accesses, the live objects and one row per object.
+//! The steps run on several threads: one reads the records (of the raw form it decodes and merges them), one joins them, and one sorts batches of accesses
+//! by time and encodes them. Memory: some million accesses, the live objects and one row per object.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,7 +12,9 @@ use numapilot_symbols::{GeneratedCode, GeneratedFunction, GeneratedLine, Unresol
 use numapilot_trace::chunk::{self, Damage, Problem, RawTrace, SessionEnd, SessionStart};
 use numapilot_trace::engine::Engine;
 use numapilot_trace::ids::Pid;
-use numapilot_trace::meta::{ClockInfo, ExitInfo, Format, Losses as MetaLosses, META_FILE, Meta, Sampling};
+use numapilot_trace::meta::{
+    ClockInfo, ExitInfo, Format, Losses as MetaLosses, META_FILE, Meta, Sampling, base_page_bytes,
+};
 use numapilot_trace::record::Record;
 use numapilot_trace::stream::RecordSource;
 use numapilot_trace::tables::{AccessColumns, AccessRow, Durability, FolderLock, Table, TraceWriter};
@@ -20,6 +22,7 @@ use numapilot_trace::tables::{AccessColumns, AccessRow, Durability, FolderLock, 
 use crate::error::{FlowError, StreamError};
 use crate::instrumentation::{self, Instrumentation};
 use crate::join::{Conventions, Generated, Joined, JoinedAccess, Joiner};
+use crate::model::Location;
 use crate::own_allocators;
 use crate::rows;
 use crate::symbolise::{ElfLayouts, Names, resolve};
@@ -30,15 +33,17 @@ use crate::trace::{HOMES_OF_OTHERS, Losses};
 const BATCH_ROWS: usize = 1 << 16;
 /// Most batches of records that are queued for the join.
 const WAITING_BATCHES: usize = 2;
+/// Records of the raw form in a batch: enough that handing over costs nothing, few enough to stay in the caches.
+const MERGED_RECORDS: usize = 1 << 11;
 /// Accesses in a row group.
 const GROUP_ROWS: usize = numapilot_trace::tables::schema::ROWS_PER_GROUP;
 
-const HOMES_OF_OTHERS_NOTE: &str = "processes share memory, and each thread counts by home node as if its own process had touched that first: \
-                                    totals by node are estimated from samples, whose homes are right; times in the recording charge for \
+const HOMES_OF_OTHERS_NOTE: &str = "processes share memory, and each thread counts by home node what its own process knows of that, and not what \
+                                    another touched first: totals by node are estimated from samples, whose homes are right; times in the recording charge for \
                                     latencies as counted";
 
-/// Forked processes' remote accesses to memory that they inherited are noted if they are more than one sample in this many.
-const INHERITED_PARTS: u64 = 100;
+const NO_PYTHON_NOTE: &str = "call stacks of page faults and samples have no functions of Python, as those of allocations do, because the kernel sees native \
+                              code only: record with --engine emulate, or run Python 3.12 or later, built with frame pointers, with -X perf";
 
 /// Counts of a finalised recording.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -97,18 +102,51 @@ fn finalise_under(lock: FolderLock, dir: &Path, progress: Progress<'_>) -> Resul
     // The run cannot be repeated, so the trace must survive a power failure.
     let opened = Opened { start: raw.start(), generated: generated(raw.generated()) };
     let made = make((lock, Durability::Synced), dir, opened, &mut *progress, |feed| {
-        let mut merge = raw.merge();
-        for record in &mut merge {
-            if !feed.push(record?) {
-                break;
-            }
-        }
-        problems.extend_from_slice(merge.problems());
+        problems.extend(feed_merged(&raw, feed, dir)?);
         Ok::<_, FlowError>(())
     })?;
     let missing_chunks = raw.missing_chunks();
     let session = SessionFacts { start: raw.start(), end: raw.end(), problems, missing_chunks };
     made.finish(&session, progress)
+}
+
+/// Feeds the records of all rings, in order, which a thread of its own decodes and merges; the damage that it found.
+fn feed_merged(raw: &RawTrace, feed: &mut Feed<'_>, dir: &Path) -> Result<Vec<Problem>, FlowError> {
+    std::thread::scope(|scope| {
+        let (sender, receiver) = sync_channel::<Vec<Record>>(WAITING_BATCHES);
+        let (give_back, empties) = channel::<Vec<Record>>();
+        let merger = scope.spawn(move || merge_all(raw, &sender, &empties));
+        for mut batch in receiver {
+            if !batch.drain(..).all(|record| feed.push(record)) {
+                break;
+            }
+            // The other thread fills it again, or has ended.
+            let _ = give_back.send(batch);
+        }
+        merger.join().map_err(|_| FlowError::Worker(dir.to_path_buf()))?
+    })
+}
+
+/// Decodes and merges all records, and sends them in batches. Returns the damage found.
+fn merge_all(
+    raw: &RawTrace,
+    sender: &SyncSender<Vec<Record>>,
+    empties: &Receiver<Vec<Record>>,
+) -> Result<Vec<Problem>, FlowError> {
+    let mut merge = raw.merge();
+    let mut batch = Vec::with_capacity(MERGED_RECORDS);
+    for record in &mut merge {
+        batch.push(record?);
+        if batch.len() == MERGED_RECORDS {
+            let next = empties.try_recv().unwrap_or_else(|_| Vec::with_capacity(MERGED_RECORDS));
+            // If the join's thread takes no more, the writer has failed, and its own error is returned.
+            if sender.send(std::mem::replace(&mut batch, next)).is_err() {
+                break;
+            }
+        }
+    }
+    let _ = sender.send(batch);
+    Ok(merge.problems().to_vec())
 }
 
 /// Makes the tables and `meta.json` of a recording that is read piece by piece, in `dir`, which is created if necessary. No raw form is written.
@@ -242,12 +280,15 @@ impl Made {
         if !allocators.is_empty() {
             meta.more.insert(own_allocators::KEY.to_owned(), serde_json::json!(allocators));
         }
+        if let Some(program) = own_allocators::nameless(&joined, &names, weight) {
+            meta.more.insert(own_allocators::NAMELESS_KEY.to_owned(), serde_json::json!(program));
+        }
         if joined.homes_of_others > 0 {
             meta.more.insert(HOMES_OF_OTHERS.to_owned(), joined.homes_of_others.into());
             add_note(&mut meta.more, HOMES_OF_OTHERS_NOTE);
         }
-        if joined.inherited_remote.saturating_mul(INHERITED_PARTS) > samples {
-            add_note(&mut meta.more, &inherited_note(joined.inherited_remote, samples));
+        if lacks_python(meta.engine.known(), &names.locations) {
+            add_note(&mut meta.more, NO_PYTHON_NOTE);
         }
         if meta.engine == Engine::Instrument {
             let found = Instrumentation::of(&joined, &meta.more);
@@ -282,12 +323,6 @@ struct Feed<'a> {
     tied: Vec<Record>,
 }
 
-/// Bytes of a base page of the recording's host; 4096 where the recording does not say.
-fn base_page_bytes(start: &SessionStart) -> u64 {
-    let told = start.host.get("page_bytes").and_then(serde_json::Value::as_u64);
-    told.filter(|bytes| bytes.is_power_of_two() && (4096..=1 << 20).contains(bytes)).unwrap_or(4096)
-}
-
 impl<'a> Feed<'a> {
     fn new(
         opened: Opened<'_>,
@@ -297,13 +332,16 @@ impl<'a> Feed<'a> {
     ) -> Feed<'a> {
         let Opened { start, generated } = opened;
         let conventions = match start.engine.known() {
-            Some(Engine::Instrument | Engine::Emulate) => {
-                Conventions { ip_is_return_address: true, infers_first_touch: true, ..Conventions::SAMPLED }
-            }
+            Some(engine @ (Engine::Instrument | Engine::Emulate)) => Conventions {
+                ip_is_return_address: true,
+                infers_first_touch: true,
+                touches_are_certain: engine == Engine::Instrument,
+                ..Conventions::SAMPLED
+            },
             // Hardware samples give the address of the instruction itself. The first sample of a page is rarely its first access.
             Some(Engine::Import | Engine::Pmu) => Conventions::SAMPLED,
             Some(Engine::Fault) => {
-                let page_bytes = base_page_bytes(start);
+                let page_bytes = base_page_bytes(&start.host);
                 Conventions { accesses_are_faults: true, page_bytes, ..Conventions::SAMPLED }
             }
             Some(Engine::Track) | None => Conventions { infers_first_touch: true, ..Conventions::SAMPLED },
@@ -514,13 +552,14 @@ fn remedy(module: &str, why: Unresolved) -> String {
     }
 }
 
-/// What is uncertain about the memory that forked processes have from their parents.
-fn inherited_note(remote: u64, samples: u64) -> String {
-    let share = 100.0 * remote as f64 / samples.max(1) as f64;
-    format!(
-        "{share:.0} % of the sampled accesses are of forked processes to memory of their parents on another node: a page that such a process has written is a \
-         copy on its own node, which is not followed, so that some of these accesses may be local"
-    )
+/// Whether stacks of samples are without the Python functions that stacks of allocations show: those that Python itself names for perf begin with `py::`.
+fn lacks_python(engine: Option<Engine>, locations: &[Location]) -> bool {
+    let is_named_for_perf = |location: &Location| {
+        location.is_generated() && location.frames.iter().any(|frame| frame.function.starts_with("py::"))
+    };
+    matches!(engine, Some(Engine::Fault | Engine::Pmu))
+        && locations.iter().any(|location| &*location.module == Location::PYTHON)
+        && !locations.iter().any(is_named_for_perf)
 }
 
 /// Adds to the notes, which reports show.
@@ -543,8 +582,6 @@ fn more(session: &SessionFacts<'_>) -> serde_json::Map<String, serde_json::Value
 fn meta_losses(losses: &Losses, session: &SessionFacts<'_>) -> MetaLosses {
     let (problems, missing_chunks) = (&session.problems, session.missing_chunks);
     let torn = problems.iter().filter(|problem| problem.damage == Damage::TornTail).map(|problem| problem.bytes).sum();
-    let no_stamps =
-        problems.iter().map(|problem| if let Damage::NoBases(records) = problem.damage { records } else { 0 }).sum();
     let more = [
         ("after_end", losses.after_end),
         ("reentrant", losses.reentrant),
@@ -564,7 +601,7 @@ fn meta_losses(losses: &Losses, session: &SessionFacts<'_>) -> MetaLosses {
         damaged_chunks: losses.damaged_chunks.saturating_sub(missing_chunks),
         missing_chunks,
         torn_bytes: torn,
-        no_stamps,
+        no_stamps: losses.no_stamps,
         unattributed_accesses: losses.accesses_without_object,
         more: more.into_iter().map(|(name, count)| (name.to_owned(), count.into())).collect(),
     }
@@ -580,4 +617,25 @@ fn exits(session: &SessionFacts<'_>, joined: &Joined) -> Vec<ExitInfo> {
         ExitInfo { process: process.index.0, pid: process.pid, code: code.filter(|_| signal.is_none()), signal }
     });
     rows.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Frame;
+
+    #[test]
+    fn stacks_of_samples_lack_python_unless_it_names_its_functions_for_perf() {
+        let location = |module: &str, function: &str| Location {
+            module: module.into(),
+            frames: vec![Frame { function: function.into(), ..Frame::default() }],
+            ..Location::default()
+        };
+        let python = [location("/usr/bin/python3", "main"), location("[python]", "fill")];
+        assert!(lacks_python(Some(Engine::Fault), &python) && lacks_python(Some(Engine::Pmu), &python));
+        assert!(!lacks_python(Some(Engine::Emulate), &python) && !lacks_python(Some(Engine::Track), &python));
+        assert!(!lacks_python(Some(Engine::Fault), &python[..1]));
+        let named = [&python[..], &[location("[jit]", "py::fill:/srv/a.py")]].concat();
+        assert!(!lacks_python(Some(Engine::Fault), &named));
+    }
 }

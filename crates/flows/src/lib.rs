@@ -37,6 +37,6 @@ pub use model::{
 };
 pub use named::{NameError, Named};
 pub use numapilot_trace::meta::Evidence;
-pub use own_allocators::OwnAllocator;
+pub use own_allocators::{NamelessProgram, OwnAllocator};
 pub use sizes::{HeapPeak, SiteSize};
 pub use trace::{Losses, Tables, Trace};

@@ -101,6 +101,9 @@ pub struct Site {
 }
 
 impl Site {
+    /// Name of the mappings in which a Python interpreter keeps its objects of up to 512 bytes.
+    pub const PYTHON_ARENAS: &str = "Python's small objects";
+
     /// `streamcluster.cpp:412` (the file's last component), or the module's name, or an empty string.
     #[must_use]
     pub fn place(&self) -> String {

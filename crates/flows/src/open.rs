@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread::available_parallelism;
 
 use numapilot_machine::{CpuId, NodeId};
 use numapilot_trace::chunk::{Activity, RAW_FOLDER, activity};
@@ -11,7 +13,7 @@ use numapilot_trace::name;
 use numapilot_trace::record::Counters;
 use numapilot_trace::tables::{
     AccessColumns, CounterColumns, FrameColumns, HomeCounterColumns, MarkColumns, ObjectColumns, PlacementColumns,
-    ProcessColumns, StackColumns, SyncColumns, Table, ThreadColumns, TraceReader,
+    ProcessColumns, StackColumns, SyncColumns, Table, TableError, TableReader, ThreadColumns, TraceReader,
 };
 
 use crate::access::Accesses;
@@ -29,6 +31,8 @@ use crate::trace::{Losses, Tables, Trace};
 const STACKS_MAX: u32 = 1 << 26;
 const LOCATIONS_MAX: u32 = 1 << 26;
 const NODES_MAX: u16 = 4096;
+/// Most threads that read accesses: each holds a row group, some 100 MB.
+const READERS_MAX: usize = 4;
 
 impl Trace {
     /// Opens `NAME.numatrace`; the extension may be omitted. If the tables are missing because the recorder was killed, this first makes them from `raw/`,
@@ -101,16 +105,76 @@ fn read_tables(dir: &Path, reader: &TraceReader, meta: &Meta) -> Result<Tables, 
 }
 
 fn read_accesses(dir: &Path, reader: &TraceReader) -> Result<Accesses, FlowError> {
-    let mut table = reader.table::<AccessColumns>()?;
+    let table = reader.table::<AccessColumns>()?;
     let rows = table.rows();
     if rows >= u64::from(u32::MAX) {
         return Err(FlowError::TooLarge { path: dir.to_path_buf(), rows });
     }
+    read_groups(dir, table, available_parallelism().map_or(1, usize::from).min(READERS_MAX))
+}
+
+/// Reads the row groups of accesses by this many threads, and puts them together in the file's order.
+fn read_groups(dir: &Path, mut table: TableReader<AccessColumns>, readers: usize) -> Result<Accesses, FlowError> {
     let mut accesses = Accesses::default();
-    while let Some(group) = table.next_group()? {
-        accesses.append(&group);
+    let groups = table.groups();
+    let readers = readers.min(groups);
+    if readers < 2 {
+        while let Some(group) = table.next_group()? {
+            accesses.append(&group);
+        }
+        return Ok(accesses);
     }
-    Ok(accesses)
+    let path = table.path();
+    std::thread::scope(|scope| {
+        let mut workers = Vec::with_capacity(readers);
+        let mut receivers = Vec::with_capacity(readers);
+        for first in 0..readers {
+            // Nothing waits in the channel, so that a thread is one row group ahead at most.
+            let (sender, receiver) = sync_channel(0);
+            workers.push(scope.spawn(move || send_groups(path, (first, readers, groups), &sender)));
+            receivers.push(receiver);
+        }
+        let mut result = Ok(accesses);
+        for number in 0..groups {
+            let Ok(accesses) = &mut result else { break };
+            match receivers[number % readers].recv() {
+                Ok(Ok(group)) => accesses.append(&group),
+                Ok(Err(error)) => result = Err(FlowError::from(error)),
+                // The thread has ended without a word: it panicked.
+                Err(_) => result = Err(FlowError::Worker(dir.to_path_buf())),
+            }
+        }
+        // Threads that have something left end when nobody takes it.
+        drop(receivers);
+        for worker in workers {
+            if worker.join().is_err() {
+                result = Err(FlowError::Worker(dir.to_path_buf()));
+            }
+        }
+        result
+    })
+}
+
+/// Reads every `step`th row group of `groups` from `first` on.
+fn send_groups(
+    path: &Path,
+    (first, step, groups): (usize, usize, usize),
+    sender: &SyncSender<Result<AccessColumns, TableError>>,
+) {
+    let mut table = match TableReader::<AccessColumns>::open(path) {
+        Ok(table) => table,
+        Err(error) => {
+            // If nobody takes it, another thread's error is returned.
+            let _ = sender.send(Err(error));
+            return;
+        }
+    };
+    for number in (first..groups).step_by(step) {
+        let Some(group) = table.group(number).transpose() else { return };
+        if sender.send(group).is_err() {
+            return;
+        }
+    }
 }
 
 /// Fails unless ids count from 0, row by row.
@@ -125,37 +189,40 @@ fn objects(columns: ObjectColumns) -> Result<(Vec<Object>, Vec<Site>), String> {
     check_ids("objects", &columns.object)?;
     let mut sites: Vec<Option<Site>> = Vec::new();
     let mut objects = Vec::with_capacity(columns.len());
-    for row in columns.rows() {
-        let index = row.site as usize;
+    // Whole rows would copy seven shared texts for each object, and a site has many objects.
+    for row in 0..columns.len() {
+        let (object, site) = (columns.object[row], columns.site[row]);
+        let index = site as usize;
         if index > columns.len() {
-            return Err(format!("object {} has site {}, more than there can be", row.object, row.site));
+            return Err(format!("object {object} has site {site}, more than there can be"));
         }
         if index >= sites.len() {
             sites.resize(index + 1, None);
         }
         sites[index].get_or_insert_with(|| Site {
-            kind: ObjectKind::from_word(&row.kind).unwrap_or_default(),
-            name: row.name.clone(),
-            function: row.site_function.clone(),
-            file: row.site_file.clone(),
-            line: row.site_line,
-            module: row.module.clone(),
+            kind: ObjectKind::from_word(&columns.kind[row]).unwrap_or_default(),
+            name: columns.name[row].clone(),
+            function: columns.site_function[row].clone(),
+            file: columns.site_file[row].clone(),
+            line: columns.site_line[row],
+            module: columns.module[row].clone(),
         });
+        let alloc_kind = columns.alloc_kind[row].as_deref();
         objects.push(Object {
-            id: ObjectId(row.object),
-            site: SiteId(row.site),
-            process: ProcessIndex(row.process),
-            address: VirtAddr(row.address),
-            bytes: row.bytes,
-            birth: TimeNs(row.birth_ns),
-            death: row.death_ns.map(TimeNs),
-            thread: row.thread.map(ThreadIndex),
-            cpu: row.cpu.map(CpuId),
-            node: row.node.map(NodeId),
-            stack: StackId(row.stack),
-            alloc_kind: row.alloc_kind.as_deref().and_then(alloc_kind_from_name),
-            death_thread: row.death_thread.map(ThreadIndex),
-            sample: sample_from_row(row.alloc_kind.as_deref(), row.sample_interval_bytes),
+            id: ObjectId(object),
+            site: SiteId(site),
+            process: ProcessIndex(columns.process[row]),
+            address: VirtAddr(columns.address[row]),
+            bytes: columns.bytes[row],
+            birth: TimeNs(columns.birth_ns[row]),
+            death: columns.death_ns[row].map(TimeNs),
+            thread: columns.thread[row].map(ThreadIndex),
+            cpu: columns.cpu[row].map(CpuId),
+            node: columns.node[row].map(NodeId),
+            stack: StackId(columns.stack[row]),
+            alloc_kind: alloc_kind.and_then(alloc_kind_from_name),
+            death_thread: columns.death_thread[row].map(ThreadIndex),
+            sample: sample_from_row(alloc_kind, columns.sample_interval_bytes[row]),
         });
     }
     Ok((objects, sites.into_iter().map(Option::unwrap_or_default).collect()))
@@ -361,5 +428,55 @@ fn losses(meta: &Meta) -> Losses {
         unmatched_frees: more("unmatched_frees"),
         inconsistent_records: more("inconsistent_records"),
         unread: unread(meta),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Accesses that several threads read.
+
+    use numapilot_trace::tables::{AccessRow, TableWriter};
+
+    use super::*;
+
+    /// A table of seven row groups of different lengths: its file.
+    fn table(folder: &Path) -> std::path::PathBuf {
+        let path = folder.join("accesses.parquet");
+        let mut table = TableWriter::<AccessColumns>::create(&path).unwrap();
+        let mut time = 0;
+        for rows in [3, 1, 4, 1, 5, 9, 2] {
+            let mut columns = AccessColumns::default();
+            for _ in 0..rows {
+                time += 1;
+                columns.push(AccessRow { time_ns: time, address: 0x1000 * time, weight: 1, ..AccessRow::default() });
+            }
+            table.append(&columns).unwrap();
+        }
+        table.finish(numapilot_trace::tables::Durability::Written).unwrap();
+        path
+    }
+
+    #[test]
+    fn accesses_are_in_the_files_order_however_many_threads_read_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = table(folder.path());
+        for readers in 1..9 {
+            let table = TableReader::<AccessColumns>::open(&path).unwrap();
+            assert_eq!(table.groups(), 7);
+            let accesses = read_groups(folder.path(), table, readers).unwrap();
+            let found: Vec<(u64, u64)> = accesses.iter().map(|access| (access.time.0, access.address.0)).collect();
+            let expected: Vec<(u64, u64)> = (1..26).map(|time| (time, 0x1000 * time)).collect();
+            assert_eq!(found, expected, "{readers} readers");
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_gone_when_the_threads_open_it_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = table(folder.path());
+        let opened = TableReader::<AccessColumns>::open(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let error = read_groups(folder.path(), opened, 3).unwrap_err();
+        assert!(matches!(error, FlowError::Table(_)), "{error}");
     }
 }

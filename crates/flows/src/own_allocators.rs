@@ -1,17 +1,22 @@
-//! Which recorded binaries carry an allocator that the tracker cannot stand before, so that its blocks are missing. It is stored in `meta.json` under
-//! `own_allocators`, because the binaries may be gone when the trace is read.
+//! Which recorded binaries carry an allocator that the tracker cannot stand before, so that its blocks are missing, and which program may carry one that
+//! nobody can find, because it has no symbols. It is stored in `meta.json` under `own_allocators` and `nameless_program`, because the binaries may be gone
+//! when the trace is read.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use numapilot_symbols::own_allocator;
+use numapilot_symbols::{has_symbols, own_allocator};
 use numapilot_trace::engine::Engine;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::join::Joined;
+use crate::model::{ObjectKind, Site};
+use crate::symbolise::Names;
 
 /// Key in `meta.json`.
 pub(crate) const KEY: &str = "own_allocators";
+/// Key of a nameless program in `meta.json`.
+pub(crate) const NAMELESS_KEY: &str = "nameless_program";
 /// File name of the tracker.
 const TRACKER: &str = "libnumapilot-track.so";
 
@@ -39,10 +44,60 @@ impl OwnAllocator {
     }
 }
 
+/// A program without symbols, to whose own mappings most accesses go: whether it carries an allocator, and where its blocks are, cannot be found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NamelessProgram {
+    /// Path of the program.
+    pub path: String,
+}
+
+impl NamelessProgram {
+    /// Reads it from the additional fields `more` of `meta.json`; `None` if there is none, and in older recordings.
+    #[must_use]
+    pub fn read(more: &serde_json::Map<String, Value>) -> Option<NamelessProgram> {
+        more.get(NAMELESS_KEY).and_then(|found| serde_json::from_value(found.clone()).ok())
+    }
+
+    /// Its file name, without the folder.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.path.rsplit('/').next().unwrap_or(&self.path)
+    }
+}
+
+fn has_tracker(joined: &Joined) -> bool {
+    joined.binaries.iter().any(|binary| binary.path.ends_with(TRACKER))
+}
+
+/// The program, if more than half of all accesses, `weight`, are to memory that code without a name in it has mapped.
+pub(crate) fn nameless(joined: &Joined, names: &Names, weight: u64) -> Option<NamelessProgram> {
+    if !has_tracker(joined) {
+        return None;
+    }
+    let programs: BTreeSet<&str> = joined.processes.iter().map(|process| &*process.exe).collect();
+    let mut mapped: BTreeMap<&str, u64> = BTreeMap::new();
+    for (&key, &accesses) in names.site_of_key.iter().zip(&joined.site_accesses) {
+        let Some(site) = names.sites.get(key.0 as usize) else { continue };
+        if site.kind == ObjectKind::Anonymous && programs.contains(&*site.module) && is_unnamed(site) {
+            *mapped.entry(&site.module).or_default() += accesses;
+        }
+    }
+    let (path, _) = mapped.into_iter().find(|&(_, accesses)| accesses > weight / 2)?;
+    let binary = joined.binaries.iter().find(|binary| &*binary.path == path)?;
+    let is_stripped = has_symbols(path, &binary.build_id) == Ok(false);
+    is_stripped.then(|| NamelessProgram { path: path.to_owned() })
+}
+
+/// Whether the function that allocates has no name but its place in the binary: `app+0x1234`.
+fn is_unnamed(site: &Site) -> bool {
+    let base = site.function.rsplit_once("+0x").map(|(base, _)| base);
+    base.is_some_and(|base| !base.is_empty() && site.module.ends_with(base))
+}
+
 /// Those of which blocks are missing: engine `emulate` records them, and recordings without the tracker have no heap blocks at all.
 pub(crate) fn found(joined: &Joined, engine: Option<Engine>) -> Vec<OwnAllocator> {
-    let has_tracker = joined.binaries.iter().any(|binary| binary.path.ends_with(TRACKER));
-    if !has_tracker || matches!(engine, Some(Engine::Emulate)) {
+    if !has_tracker(joined) || matches!(engine, Some(Engine::Emulate)) {
         return Vec::new();
     }
     let programs: BTreeSet<&str> = joined.processes.iter().map(|process| &*process.exe).collect();
@@ -71,5 +126,18 @@ mod tests {
         assert_eq!(OwnAllocator::read(&more), std::slice::from_ref(&own));
         assert_eq!(own.name(), "redis-server");
         assert!(OwnAllocator::read(&serde_json::Map::new()).is_empty());
+        let program = NamelessProgram { path: "/opt/app/server".to_owned() };
+        let more = serde_json::Map::from_iter([(NAMELESS_KEY.to_owned(), serde_json::json!(program))]);
+        assert_eq!(NamelessProgram::read(&more), Some(program));
+        assert_eq!(NamelessProgram::read(&serde_json::Map::new()), None);
+    }
+
+    #[test]
+    fn a_function_without_a_name_has_its_place_for_one() {
+        let site = |function: &str| Site { function: function.into(), module: "/opt/app".into(), ..Site::default() };
+        assert!(is_unnamed(&site("app+0x1234")));
+        for named in ["", "grow", "other.so+0x12", "+0x12"] {
+            assert!(!is_unnamed(&site(named)), "{named}");
+        }
     }
 }

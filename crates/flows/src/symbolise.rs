@@ -209,7 +209,7 @@ fn name_site_of(
         SiteKey::Allocation(kind, stack) => {
             let frames = frames_of(*stack, joined, locations);
             if *kind == ObjectKind::Anonymous && numapilot_symbols::is_python_arena(&frames) {
-                return named(*kind, strings.share("Python's small objects"));
+                return named(*kind, strings.share(Site::PYTHON_ARENAS));
             }
             at_call(*kind, namer.sites.name(&frames), strings)
         }

@@ -18,6 +18,8 @@ use crate::sizes::{HeapPeak, Life, SiteSize, heap_peak, site_sizes};
 /// Key in `meta.json` of the number of sampled accesses to memory that another process had touched first, elsewhere: what threads count by home node takes them
 /// for accesses to the home that their own process would have given it.
 pub(crate) const HOMES_OF_OTHERS: &str = "homes_of_other_processes";
+/// Number of accesses from which two threads put them in order.
+const PARALLEL_FROM: usize = 1 << 20;
 
 /// The tables of a trace; [`Trace::from_tables`] adds the flows. Row numbers are ids: `objects[3].id` is 3.
 #[derive(Clone, Debug, Default)]
@@ -79,10 +81,16 @@ impl Trace {
         if tables.site_sizes.len() != tables.sites.len() {
             (tables.site_sizes, tables.heap_peak) = sizes_by_program_time(&tables);
         }
-        let by_thread = tables.accesses.thread_order();
-        let by_object = tables.accesses.object_order();
+        let (by_thread, by_object) = orders(&tables.accesses);
         let nodes = nodes_seen(&tables);
         Trace { tables, by_thread, by_object, nodes, meta: Meta::default(), was_rebuilt: false }
+    }
+
+    /// The same flows with what is known about the recording as a whole, for builders and tests.
+    #[must_use]
+    pub fn with_meta(mut self, meta: Meta) -> Trace {
+        self.set_origin(meta, false);
+        self
     }
 
     pub(crate) fn set_origin(&mut self, meta: Meta, was_rebuilt: bool) {
@@ -346,12 +354,27 @@ fn sizes_by_program_time(tables: &Tables) -> (Vec<SiteSize>, HeapPeak) {
     (site_sizes(&lives, sites), heap_peak(&lives, sites))
 }
 
-fn nodes_seen(tables: &Tables) -> Vec<NodeId> {
-    let mut seen = std::collections::BTreeSet::new();
-    for access in tables.accesses.iter() {
-        seen.extend(access.node);
-        seen.extend(access.home);
+/// The orders by thread and by object: of many accesses at the same time.
+fn orders(accesses: &Accesses) -> (Order, Order) {
+    if accesses.len() < PARALLEL_FROM {
+        return (accesses.thread_order(), accesses.object_order());
     }
+    std::thread::scope(|scope| {
+        let by_object = scope.spawn(|| accesses.object_order());
+        let by_thread = accesses.thread_order();
+        (by_thread, by_object.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    })
+}
+
+fn nodes_seen(tables: &Tables) -> Vec<NodeId> {
+    let mut of_accesses = vec![false; 1 << u16::BITS];
+    for access in tables.accesses.iter() {
+        for node in access.node.into_iter().chain(access.home) {
+            of_accesses[usize::from(node.0)] = true;
+        }
+    }
+    let numbered = (0..=u16::MAX).zip(of_accesses).filter(|&(_, is_seen)| is_seen);
+    let mut seen: std::collections::BTreeSet<NodeId> = numbered.map(|(number, _)| NodeId(number)).collect();
     for thread in &tables.threads {
         seen.extend(thread.node);
         if let Some(counters) = &thread.counters {

@@ -1,6 +1,8 @@
 //! The kernel's files, read under a root prefix (`/` on the running system, a captured tree in tests): one reader ([`Root`]) and one parser for each format
-//! that several crates need ([`TaskStat`], [`meminfo`]); which processes belong together: trees, cgroups and systemd's units ([`Members`], [`cgroups`]); and
-//! whether this user is shown all of them ([`hidden_processes`]). Files that the kernel may never answer for are given up ([`read_patiently`]).
+//! that several crates need ([`TaskStat`], [`meminfo`]); which processes belong together: trees, cgroups and systemd's units ([`Members`], [`cgroups`]); from
+//! whom they inherit their events ([`Lineages`]); and whether this user is shown all of them ([`hidden_processes`]). Files that the kernel may never answer for
+//! are given up ([`read_patiently`]).
+//! And the types of ids that are the kernel's: of processes ([`Pid`]), of threads ([`Tid`]) and, in units of our own, of pages ([`PageNumber`]).
 //!
 //! Owns no policy, and knows nothing of nodes or machines. Parsers take bytes, allocate nothing, and refuse what the kernel never writes. Formats:
 //! `Documentation/filesystems/proc.rst`.
@@ -8,8 +10,10 @@
 pub mod cgroups;
 mod hidden;
 mod ids;
+mod lineages;
 mod members;
 pub mod meminfo;
+mod page_number;
 mod patient;
 mod root;
 mod task_stat;
@@ -20,12 +24,14 @@ mod title;
 pub use hidden::hidden_processes;
 pub use ids::Pid;
 pub use ids::Tid;
+pub use lineages::Lineages;
 pub use members::Group;
 pub use members::Member;
 pub use members::Members;
 pub use members::ProcessLine;
 pub use members::ProcessTable;
 pub use members::now_ticks;
+pub use page_number::PageNumber;
 pub use patient::helpers_cpu;
 pub use patient::is_locked;
 pub use patient::locked_error;

@@ -147,6 +147,16 @@ pub(super) fn program(line: &[String]) -> Option<&[String]> {
     }
 }
 
+/// Whether perf lists processes and mappings at the end of the recording, as they are then (`record__synthesize` in `tools/perf/builtin-record.c`).
+pub(super) fn lists_tasks_at_end(line: &[String]) -> bool {
+    /// The second one asks for the first.
+    const OPTIONS: [&str; 2] = ["--tail-synthesize", "--overwrite"];
+    /// Of the beginning of a name that is unambiguous.
+    const LEAST_BYTES: usize = 4;
+    let own = &line[..line.len() - program(line).map_or(0, <[String]>::len)];
+    own.iter().any(|word| word.len() >= LEAST_BYTES && OPTIONS.iter().any(|option| option.starts_with(word.as_str())))
+}
+
 fn behind_dashes(words: &[String]) -> Option<&[String]> {
     words.iter().position(|word| word == "--").map(|at| &words[at + 1..])
 }
@@ -250,5 +260,13 @@ mod tests {
         is("perf record --of-the-future 5 -- ./app", "./app");
         assert_eq!(found("perf sched record ./app"), None);
         assert_eq!(program(&[]), Some(&[][..]));
+    }
+
+    #[test]
+    fn a_list_at_the_end_is_known_by_its_options() {
+        let is_last = |line: &str| lists_tasks_at_end(&line.split(' ').map(str::to_owned).collect::<Vec<_>>());
+        assert!(is_last("perf record -a --tail-synthesize") && is_last("perf record --overw -e page-faults ./app"));
+        assert!(!is_last("perf record -o out.data ./app --overwrite") && !is_last("perf record --output x -- ./app"));
+        assert!(!is_last("perf record --all-user -a") && !lists_tasks_at_end(&[]));
     }
 }

@@ -147,7 +147,7 @@ impl Facts {
             let name = events::recorded_name(index, &self.features);
             json!({
                 "name": name, "type": attr.kind, "pmu": self.features.pmu_name(attr.kind), "config": attr.config,
-                "period": attr.period(), "frequency_hz": attr.is_freq().then_some(attr.period_or_freq),
+                "config1": attr.config1, "period": attr.period(), "frequency_hz": attr.is_freq().then_some(attr.period_or_freq),
                 "sample_type": attr.sample_type,
             })
         });

@@ -52,6 +52,8 @@ pub struct ImportOptions {
     /// A model of the machine that recorded: it takes the place of the recording's own description, which has neither latencies nor bandwidths. `None`: that
     /// description.
     pub machine: Option<Machine>,
+    /// The fastest clock that the recording machine's cores can have, kHz, which no recording says. `None`: not known.
+    pub core_khz_max: Option<u64>,
 }
 
 /// Result of an import.
@@ -68,6 +70,7 @@ pub struct Importer {
     reading: Box<dyn Reading>,
     output: Option<PathBuf>,
     machine: Option<Machine>,
+    core_khz_max: Option<u64>,
 }
 
 /// Any form of recording being read.
@@ -87,7 +90,8 @@ impl Importer {
             check_machine(&reading.start()?, named)?;
         }
         prepare(&options.output, options.existing)?;
-        Ok(Importer { reading, output: Some(options.output.clone()), machine: options.machine.clone() })
+        let (output, machine) = (Some(options.output.clone()), options.machine.clone());
+        Ok(Importer { reading, output, machine, core_khz_max: options.core_khz_max })
     }
 
     /// Completes the trace.
@@ -113,6 +117,9 @@ impl RecordSource for Importer {
         let mut start = self.reading.start()?;
         if let Some(named) = &self.machine {
             start.machine = serde_json::to_value(named).unwrap_or_default();
+        }
+        if let Some(khz) = self.core_khz_max {
+            start.host.insert("core_khz_max".to_owned(), khz.into());
         }
         Ok(start)
     }
@@ -197,6 +204,8 @@ struct Import<R> {
     last_time: u64,
     /// CPUs of event ids, where the recording lists them.
     id_cpus: HashMap<u64, u32>,
+    /// Number of the recording's build ids that [`Samples`] know.
+    build_ids: usize,
     imported: Imported,
 }
 
@@ -285,6 +294,7 @@ impl<R: Read> Import<R> {
             undecodable: 0,
             last_time: 0,
             id_cpus: HashMap::new(),
+            build_ids: 0,
             imported: Imported::default(),
         }
     }
@@ -294,9 +304,8 @@ impl<R: Read> Import<R> {
         while let Some(item) = self.walker.next()? {
             match item.header.kind {
                 kind::FINISHED_ROUND => {
-                    if !self.queue.has_aux() && !self.walker.has_parts() {
-                        self.put_in_order(false);
-                        return Ok(());
+                    if !self.queue.has_aux() && !self.walker.has_parts() && !self.lists_tasks_at_end() {
+                        return self.put_in_order(false);
                     }
                 }
                 kind::AUXTRACE_INFO | kind::AUXTRACE | kind::TIME_CONV | kind::ID_INDEX => self.aux()?,
@@ -310,20 +319,35 @@ impl<R: Read> Import<R> {
             }
         }
         self.is_read = true;
-        self.put_in_order(true);
-        Ok(())
+        self.put_in_order(true)
+    }
+
+    /// Whether the processes that ran before, and their mappings, are listed behind all other records. They have time 0 all the same, and are put before
+    /// them.
+    fn lists_tasks_at_end(&self) -> bool {
+        command::lists_tasks_at_end(&self.walker.features().command)
     }
 
     /// Makes everything ready that no later record can come before.
-    fn put_in_order(&mut self, is_end: bool) {
+    fn put_in_order(&mut self, is_end: bool) -> Result<(), ImportError> {
         self.queue.ready(is_end, &mut self.ready);
         if self.begun.is_none() && (is_end || !self.ready.is_empty()) {
             // The trace's own time begins with the first record that has one.
             let origin = self.ready.iter().map(|entry| entry.time).find(|&time| time > 0).unwrap_or(0);
             let facts = Facts::of(&self.walker, &self.id_cpus);
             let start = facts.session(&self.input, origin);
+            self.build_ids = facts.features.build_ids.len();
             self.begun = Some((samples(facts, origin), start));
         }
+        let build_ids = &self.walker.features().build_ids;
+        let late = build_ids.get(self.build_ids..).unwrap_or_default();
+        if let Some((samples, _)) = &mut self.begun
+            && !late.is_empty()
+        {
+            samples.know_build_ids(late, self.last_time)?;
+            self.build_ids = build_ids.len();
+        }
+        Ok(())
     }
 
     /// Hands records on if there are as many as `least`.

@@ -9,8 +9,9 @@ use numapilot_host::Pid;
 use numapilot_perf::abi::{attr_flag, event_type, misc, sample, software};
 use numapilot_perf::file::feature;
 use numapilot_perf::testing::streams::{faults, ibs, pebs};
-use numapilot_perf::testing::{DataFile, Out, SampleSpec, SideBandSpec, put_text};
+use numapilot_perf::testing::{DataFile, Out, SampleSpec, SideBandSpec, put_text, record};
 use numapilot_perf::{Endian, EventAttr, SampleId};
+use numapilot_trace::tables::{ModuleColumns, TraceReader};
 
 use super::*;
 
@@ -29,8 +30,13 @@ fn imported(recording: &DataFile) -> (Imported, Trace) {
 
 fn imported_file(input: &Path, folder: &Path) -> (Imported, Trace) {
     let output = folder.join("t.numatrace");
-    let options =
-        ImportOptions { input: input.to_owned(), output: output.clone(), existing: Existing::Replace, machine: None };
+    let options = ImportOptions {
+        input: input.to_owned(),
+        output: output.clone(),
+        existing: Existing::Replace,
+        machine: None,
+        core_khz_max: None,
+    };
     let mut importer = Importer::open(&options).unwrap();
     numapilot_flows::finalise_stream(&output, &mut importer).unwrap();
     (importer.finish(), Trace::open(&output).unwrap())
@@ -253,6 +259,77 @@ fn cache_to_cache_transfers_are_told_from_hits() {
     // Transfers, memory and what nobody told are memory accesses; hits are not.
     assert_eq!(trace.accesses().filter(|access| access.is_memory_access()).count(), 7);
     assert_eq!(trace.accesses().len(), 10);
+}
+
+/// A recording whose records are those of these rounds, each with its mark behind it, and these.
+fn in_rounds(recording: DataFile, rounds: &[&[Vec<u8>]], last: Vec<Vec<u8>>) -> DataFile {
+    let mark = record(kind::FINISHED_ROUND, 0, &[], recording.endian);
+    let mut records: Vec<Vec<u8>> = Vec::new();
+    for round in rounds {
+        records.extend_from_slice(round);
+        records.push(mark.clone());
+    }
+    records.extend(last);
+    DataFile { records, ..recording }
+}
+
+/// `perf record --tail-synthesize`, and with it `--overwrite`, list the processes and their mappings behind all samples: these had no objects.
+#[test]
+fn what_is_listed_at_the_end_was_there_before() {
+    let loads = (event(4, 0x1cd), "cpu/mem-loads,ldlat=30/P");
+    let memory = map(0x1000_0000, 1 << 20, 0, 3, "//anon");
+    let samples: Vec<_> = (0..30).map(|number| (0, 0x1000_0000 + number * 64, LOAD | 0xd << 33)).collect();
+    let kinds = |recording: &DataFile| -> Vec<ObjectKind> {
+        let (_, trace) = imported(recording);
+        let kind = |access: numapilot_flows::AccessRef| {
+            access.object.and_then(|object| trace.site_of(object)).map_or(ObjectKind::Unknown, |site| site.kind)
+        };
+        trace.accesses().map(kind).collect()
+    };
+    let events = [loads];
+    let usual = kinds(&recording(&events, std::slice::from_ref(&memory), &samples, "perf record -a"));
+    assert!(usual.len() == 30 && !usual.contains(&ObjectKind::Unknown), "{usual:?}");
+    for option in ["--tail-synthesize", "--overwrite"] {
+        let whole = recording(&events, &[], &samples, &format!("perf record {option} -a"));
+        let pid_tid = Some((Pid(PID), Tid(PID)));
+        let id = SampleId { pid_tid, time: Some(0), identifier: Some(1), ..SampleId::default() };
+        let comm = SideBandSpec::Comm { pid: PID, tid: PID, name: "app".into(), by_exec: false };
+        let list = [&comm, &memory].map(|spec| spec.encode(&events[0].0, &id, whole.endian));
+        let sampled = whole.records[1..].to_vec();
+        let rounds: Vec<&[Vec<u8>]> = sampled.chunks(10).collect();
+        assert_eq!(kinds(&in_rounds(whole, &rounds, list.to_vec())), usual, "{option}");
+    }
+}
+
+/// `perf record -o - | perf inject -b` tells a file's build id before the first sample in it: behind its mapping, and behind other samples of its process.
+#[test]
+fn a_build_id_that_comes_late_is_the_binarys() {
+    const ID: [u8; 20] = [0xab; 20];
+    let path = "/not/here/libwork.so";
+    let loads = (event(4, 0x1cd), "cpu/mem-loads,ldlat=30/P");
+    let maps = [map(0x1000_0000, 1 << 20, 0, 3, "[heap]"), map(LIBRARY, 0x1000, 0, 5, path)];
+    let samples: Vec<_> = (0..50).map(|number| (0, 0x1000_0000 + number * 64, LOAD | 0xd << 33)).collect();
+    let whole = recording(&[loads], &maps, &samples, "perf record -o -");
+    let mut body = Out::new(whole.endian);
+    body.u32(PID).raw(&ID).raw(&[0; 4]).text(path);
+    let build_id = record(kind::HEADER_BUILD_ID, misc::USER, &body.bytes, whole.endian);
+    let records = whole.records.clone();
+    for at in [1, 3] {
+        let mut rounds: Vec<Vec<Vec<u8>>> = records.chunks(10).map(<[Vec<u8>]>::to_vec).collect();
+        rounds[at].insert(0, build_id.clone());
+        let rounds: Vec<&[Vec<u8>]> = rounds.iter().map(Vec::as_slice).collect();
+        let changed = in_rounds(DataFile { records: Vec::new(), ..whole.clone() }, &rounds, Vec::new());
+        let folder = tempfile::tempdir().unwrap();
+        let input = folder.path().join("perf.data");
+        fs::write(&input, changed.file()).unwrap();
+        let (imported, _) = imported_file(&input, folder.path());
+        assert_eq!(imported.counts.samples, 50);
+        let tables = TraceReader::open(&folder.path().join("t.numatrace")).unwrap();
+        let modules = tables.read::<ModuleColumns>().unwrap();
+        let told: Vec<String> =
+            modules.rows().filter(|module| &*module.path == path).map(|module| module.build_id.to_string()).collect();
+        assert_eq!(told.last(), Some(&"ab".repeat(20)), "before round {at}: {told:?}");
+    }
 }
 
 /// The kinds and names of the objects at these addresses.

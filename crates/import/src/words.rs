@@ -25,7 +25,7 @@ pub(super) fn counts(counts: &Counts) -> Value {
         "cache_to_cache_own_node": counts.transfers_own_node, "level_unknown": counts.level_unknown,
         "of_unknown_weight": counts.of_unknown_weight, "with_latency": counts.with_latency, "with_home": counts.with_home,
         "home_by_first_touch": counts.home_by_first_touch, "page_faults": counts.faults, "with_cpu": counts.with_cpu,
-        "cpu_by_event_id": counts.cpu_by_id, "undecodable_records": counts.undecodable,
+        "cpu_by_event_id": counts.cpu_by_id, "deferred_stacks": counts.deferred_stacks, "undecodable_records": counts.undecodable,
         "damaged_places": counts.damaged_places, "damaged_bytes": counts.damaged_bytes,
         "damaged_records": counts.damaged_records, "lost_records": counts.lost,
         "throttled": counts.throttled, "aux_buffers_cut": counts.aux_flagged, "aux_bytes_unread": counts.aux_bytes_unread,
@@ -252,6 +252,7 @@ fn losses(counts: &Counts, notes: &mut Vec<String>) {
         ));
     }
     notes.extend(counts.throttling_note());
+    notes.extend(counts.stacks_note());
     if counts.aux_flagged > 0 {
         notes.push(format!(
             "{} AUX buffers were truncated, overwritten or had collisions: samples are missing there",

@@ -6,6 +6,7 @@
 //! instrumented counts as seen.
 
 use numapilot_flows::{Instrumentation, Module, Trace};
+use numapilot_text::units::short_percent;
 use numapilot_trace::engine::Engine;
 use serde::Serialize;
 
@@ -87,8 +88,8 @@ fn causes(seen: &Instrumentation) -> Vec<String> {
             (0, false) => format!("{name} is not instrumented."),
             _ => {
                 let parts: Vec<&str> = module.left_out.iter().take(PARTS_NAMED).map(|part| part.name.as_str()).collect();
-                let share = (module.share().unwrap_or(0.0) * 100.0).floor();
-                format!("{share:.0} % of the code of {name} is instrumented. Not instrumented: {}.", parts.join(", "))
+                let share = short_percent(module.share().unwrap_or(0.0));
+                format!("{share} of the code of {name} is instrumented. Not instrumented: {}.", parts.join(", "))
             }
         }
     });

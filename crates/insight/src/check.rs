@@ -1,12 +1,12 @@
 //! Limits on memory placement, and whether recordings keep them: the judgement behind a CI gate.
 //!
 //! A limit is *exceeded* where the whole 95 % interval of a figure lies beyond it, and *in doubt* where only the estimate does. Over several
-//! recordings the figure is their mean (`compare`).
+//! recordings the figure is their mean (`compare`). A slowdown from one recording to one other is exceeded only where equal runs do not differ as much.
 
 use serde::Serialize;
 
 use crate::compare::{
-    Change, ObjectSummary, Repeatability, RunSummary, TimeSource, merge_objects, no_accesses, repeated,
+    Change, Metric, ObjectSummary, RunSummary, TimeSource, merge_objects, no_accesses, repeatability, repeated,
 };
 use crate::estimate::Estimate;
 use crate::totals::UNKNOWN_MAX;
@@ -52,7 +52,7 @@ impl Limit {
 pub enum Verdict {
     /// The figure is within the limit.
     Kept,
-    /// The estimate lies beyond it, its interval does not.
+    /// The estimate lies beyond it, its interval does not; or equal runs may differ by as much.
     InDoubt,
     /// The whole interval lies beyond it.
     Exceeded,
@@ -72,7 +72,7 @@ pub struct Judgement {
     pub verdict: Verdict,
     /// The object that contributes most: the limited one, the one with most remote accesses, or the one with most accesses to one node.
     pub object: Option<ObjectSummary>,
-    /// Why there is no verdict; empty where there is one.
+    /// Why there is no verdict, or why it is in doubt though the interval lies beyond the limit; else empty.
     pub remark: String,
     /// Of a limit on the run time: whether that was measured or modelled, if it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -101,6 +101,10 @@ fn judge_one(
         weighty.max_by(|a, b| weight(a).total_cmp(&weight(b))).cloned()
     };
     let remote = || most(|object| object.share * object.remote);
+    let slower = match limit {
+        Limit::Slowdown(_) => slowdown(baseline.unwrap_or_default(), runs),
+        _ => Err(String::new()),
+    };
     let (found, object) = match limit {
         Limit::Remote(_) => {
             (of_accesses(runs).and_then(|()| over(|run| run.remote_share).ok_or_else(|| no_share(runs))), remote())
@@ -114,16 +118,23 @@ fn judge_one(
                 objects.iter().filter(|object| object.name == *name).max_by(|a, b| a.share.total_cmp(&b.share));
             (of_accesses(runs).and_then(|()| remote_of(objects, name)), object.cloned())
         }
-        Limit::Slowdown(_) => (slowdown(baseline.unwrap_or_default(), runs), remote()),
+        Limit::Slowdown(_) => (slower.clone().map(|(rise, _)| rise), remote()),
     };
     let greatest = limit.greatest();
+    // What of a slowdown is certain, which is less than its interval where each side is one recording.
+    let certain = slower.ok().map(|(_, certain)| certain);
     let verdict = match &found {
         Err(_) => Verdict::Unknown,
-        Ok(found) if found.low > greatest => Verdict::Exceeded,
+        Ok(found) if certain.unwrap_or(found.low) > greatest => Verdict::Exceeded,
         Ok(found) if found.value > greatest => Verdict::InDoubt,
         Ok(_) => Verdict::Kept,
     };
-    let (found, remark) = found.map_or_else(|why| (None, why), |found| (Some(found), String::new()));
+    let is_chance = |found: &Estimate| verdict == Verdict::InDoubt && found.low > greatest;
+    let (found, remark) = match found {
+        Err(why) => (None, why),
+        Ok(found) if is_chance(&found) => (Some(found), ONE_EACH.to_owned()),
+        Ok(found) => (Some(found), String::new()),
+    };
     let time_source = match limit {
         Limit::Slowdown(_) => runs.first().and_then(|run| run.time).map(|time| time.source),
         _ => None,
@@ -163,8 +174,12 @@ fn remote_of(objects: &[ObjectSummary], name: &str) -> Result<Estimate, String> 
     Ok(Estimate { value: found.value, low: found.low.max(0.0), high: found.high.min(1.0) })
 }
 
-/// Run time over the baseline's, minus one.
-fn slowdown(baseline: &[RunSummary], runs: &[RunSummary]) -> Result<Estimate, String> {
+/// Why a slowdown is in doubt though the recordings show it.
+const ONE_EACH: &str = "equal runs may differ by as much, and there is one recording of each side; judge several runs (`--runs 3`, or `--trace` with \
+                        several recordings)";
+
+/// Run time over the baseline's, minus one, and what of it is certain.
+fn slowdown(baseline: &[RunSummary], runs: &[RunSummary]) -> Result<(Estimate, f64), String> {
     let unlike = || "run times cannot be compared with those of the baseline".to_owned();
     if let Some((run, why)) = baseline.iter().chain(runs).find_map(|run| Some((run, run.part_of_run.as_ref()?))) {
         return Err(format!("{} has no run time: it {why}", run.trace));
@@ -189,7 +204,8 @@ fn slowdown(baseline: &[RunSummary], runs: &[RunSummary]) -> Result<Estimate, St
     if old_source != new_source {
         return Err(unlike());
     }
-    Change::of(repeated(&old), repeated(&new), Repeatability::OF_AMOUNTS).relative.ok_or_else(unlike)
+    let change = Change::of(repeated(&old), repeated(&new), repeatability(Metric::RunTime, baseline, runs));
+    change.relative.zip(change.certain_relative_rise()).ok_or_else(unlike)
 }
 
 #[cfg(test)]
@@ -205,7 +221,8 @@ mod tests {
             program: "p".to_owned(),
             machine: "m".to_owned(),
             engine: Engine::Instrument.into(),
-            time: Some(RunTime { ns: time, source: TimeSource::Modelled }),
+            is_simulated: true,
+            time: Some(RunTime { ns: time, source: TimeSource::Modelled, idle_ns: Some(0.0), processor_ns: None }),
             is_of_accesses: true,
             remote_share: Some(remote),
             imbalance: None,
@@ -240,13 +257,30 @@ mod tests {
 
     #[test]
     fn slowdown_is_over_the_baseline() {
-        let base = [run(Estimate::exact(0.1), 100.0)];
-        let judged =
-            |time: f64| judge(&[Limit::Slowdown(0.05)], &[run(Estimate::exact(0.1), time)], Some(&base))[0].verdict;
+        let base = [run(Estimate::exact(0.1), 1e9)];
+        let judged = |times: &[f64]| {
+            let runs: Vec<RunSummary> = times.iter().map(|time| run(Estimate::exact(0.1), *time)).collect();
+            judge(&[Limit::Slowdown(0.05)], &runs, Some(&base))[0].clone()
+        };
         let source = judge(&[Limit::Slowdown(0.05)], &base, Some(&base))[0].time_source;
         assert_eq!(source, Some(TimeSource::Modelled));
-        assert_eq!(judged(104.0), Verdict::Kept);
-        assert_eq!(judged(106.0), Verdict::Exceeded);
+        assert_eq!(judged(&[1.04e9]).verdict, Verdict::Kept);
+        // Equal runs differ by 5 % of the larger time, and 1 ms.
+        let near = judged(&[1.08e9]);
+        assert_eq!(near.verdict, Verdict::InDoubt);
+        assert!(near.remark.contains("`--runs 3`"), "{}", near.remark);
+        assert_eq!((judged(&[1.2e9]).verdict, judged(&[1.2e9]).remark.as_str()), (Verdict::Exceeded, ""));
+        assert_eq!(judged(&[1.08e9, 1.081e9, 1.079e9]).verdict, Verdict::Exceeded);
+    }
+
+    #[test]
+    fn one_baseline_of_a_run_that_waits_leaves_a_slowdown_in_doubt() {
+        let waiting = |ns: f64| {
+            let time = RunTime { ns, source: TimeSource::Modelled, idle_ns: Some(ns - 1e7), processor_ns: None };
+            RunSummary { time: Some(time), ..run(Estimate::exact(0.1), ns) }
+        };
+        let judged = &judge(&[Limit::Slowdown(0.05)], &[waiting(1.4e9)], Some(&[waiting(1e9)]))[0];
+        assert_eq!(judged.verdict, Verdict::InDoubt, "{judged:?}");
     }
 
     #[test]

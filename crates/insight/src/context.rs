@@ -16,6 +16,8 @@ pub struct Analysis<'t> {
     pub(crate) memory_nodes: Vec<NodeId>,
     /// Whether the program's threads take the next piece of work when they are free ([`Analysis::of_taken_work`]).
     pub(crate) takes_work: bool,
+    /// Whether latencies that the processor measured narrow intervals of predictions ([`Analysis::calibrated`]).
+    pub(crate) calibrates: bool,
     position: Vec<u16>,
 }
 
@@ -31,7 +33,7 @@ impl<'t> Analysis<'t> {
             position[usize::from(node.0)] = index as u16;
         }
         let memory_nodes = if memory_nodes.is_empty() { all.clone() } else { memory_nodes.to_vec() };
-        Analysis { trace, filter, nodes: all, memory_nodes, takes_work: false, position }
+        Analysis { trace, filter, nodes: all, memory_nodes, takes_work: false, calibrates: false, position }
     }
 
     /// Looks at `trace` on `machine`, with all nodes of the machine in its order. Without a machine: with the nodes that the trace names, all of which count
@@ -62,6 +64,13 @@ impl<'t> Analysis<'t> {
     #[must_use]
     pub fn of_taken_work(self) -> Analysis<'t> {
         Analysis { takes_work: true, ..self }
+    }
+
+    /// The same analysis with intervals of predictions that leave out the machines on which loads take less time than the processor measured, where the
+    /// recording's latencies can bear that (`docs/traffic-model.md`, "Calibration by measured latencies").
+    #[must_use]
+    pub fn calibrated(self) -> Analysis<'t> {
+        Analysis { calibrates: true, ..self }
     }
 
     /// Nodes in the order of every per-node list.

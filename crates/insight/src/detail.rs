@@ -1,7 +1,8 @@
 //! Drill-down: one object (its flow by thread and over time, its pages and who touches each) or one thread.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
+use foldhash::{HashMap, HashMapExt};
 use numapilot_flows::{AccessRef, Filter, LocationId, ObjectKind};
 use numapilot_machine::NodeId;
 use numapilot_trace::ids::{ObjectId, ThreadIndex, TimeNs, VirtAddr};
@@ -15,7 +16,7 @@ use crate::rows::ThreadRow;
 use crate::totals::Series;
 
 /// Bytes of a small page, the unit of placement.
-pub const PAGE_BYTES: u64 = 4096;
+pub const PAGE_BYTES: u64 = numapilot_host::PageNumber::BYTES;
 
 /// One thread's part in an object.
 #[derive(Clone, Debug, PartialEq, Serialize)]

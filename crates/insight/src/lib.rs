@@ -5,6 +5,7 @@
 //! `docs/metrics.md`.
 
 mod blind;
+mod calibration;
 mod callers;
 pub mod check;
 pub mod compare;
@@ -50,4 +51,4 @@ pub use statistics::Statistics;
 pub use totals::{Bin, Imbalance, LINE_BYTES, Matrix, Series, Source, Totals, imbalance_of};
 pub use touch::{Away, FileFaults, PageUse, TouchLine, TouchSite, Touches};
 pub use traffic::{LinkTraffic, link_traffic};
-pub use uncertainty::{Source as UncertaintySource, Uncertainty};
+pub use uncertainty::{Calibration, LatencyBound, Source as UncertaintySource, Uncertainty};

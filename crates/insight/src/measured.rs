@@ -1,10 +1,12 @@
 //! Latencies that the processor measured of a program's own accesses, beside those that the traffic model predicts for the same accesses under the program's
 //! load.
 //!
-//! They are shown and calibrate nothing, because they count more and less than an access waits for memory (`docs/patterns.md`, "Measured latencies").
+//! They are shown, because they count more and less than an access waits for memory (`docs/patterns.md`, "Measured latencies"). What they can calibrate is in
+//! `calibration`.
 
 use std::collections::BTreeMap;
 
+use numapilot_flows::AccessRef;
 use numapilot_machine::NodeId;
 use numapilot_trace::record::Level;
 use serde::Serialize;
@@ -31,17 +33,42 @@ pub struct MeasuredLatency {
     pub measured_ns: Estimate,
 }
 
+/// A sampled load that memory answered and whose latency the processor measured.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MeasuredLoad {
+    /// The accessing node and the page's home, by their indexes.
+    pub from: u16,
+    pub home: u16,
+    pub window: usize,
+    /// Accesses that it stands for.
+    pub weight: f64,
+    /// Part of the cache lines that its own belongs to.
+    pub part: usize,
+    pub cycles: f64,
+    /// The traffic model's latency of such a load in that window, on the machine as described, ns.
+    pub predicted_ns: f64,
+}
+
 /// Sums over the loads of a pair, by part of the cache lines.
-#[derive(Clone, Copy, Default)]
-struct Sums {
-    samples: u64,
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sums {
+    pub samples: u64,
     predicted_ns: f64,
     measured_ns: [f64; PARTS],
     weight: [f64; PARTS],
 }
 
 impl Sums {
-    fn latency(&self, from: NodeId, home: NodeId) -> Option<MeasuredLatency> {
+    /// Adds a load. `khz`: the clock that its cycles are of.
+    pub fn add(&mut self, load: &MeasuredLoad, khz: f64) {
+        self.samples += 1;
+        self.predicted_ns += load.weight * load.predicted_ns;
+        self.measured_ns[load.part] += load.weight * load.cycles * 1e6 / khz;
+        self.weight[load.part] += load.weight;
+    }
+
+    /// The mean of the measured latencies with its interval, ns; `None`: too few to tell.
+    pub fn mean_ns(&self) -> Option<Estimate> {
         let (measured_ns, weight): (f64, f64) = (self.measured_ns.iter().sum(), self.weight.iter().sum());
         let rest = |part: usize| weight - self.weight[part];
         // All in one part: there is nothing to take an interval from.
@@ -49,15 +76,33 @@ impl Sums {
         is_told.then(|| {
             let without: Vec<f64> =
                 (0..PARTS).map(|part| (measured_ns - self.measured_ns[part]) / rest(part)).collect();
-            MeasuredLatency {
-                from,
-                home,
-                samples: self.samples,
-                predicted_ns: self.predicted_ns / weight,
-                measured_ns: Estimate::jackknife(measured_ns / weight, &without),
-            }
+            Estimate::jackknife(measured_ns / weight, &without)
         })
     }
+
+    fn latency(&self, from: NodeId, home: NodeId) -> Option<MeasuredLatency> {
+        let measured_ns = self.mean_ns()?;
+        let weight: f64 = self.weight.iter().sum();
+        let (samples, predicted_ns) = (self.samples, self.predicted_ns / weight);
+        Some(MeasuredLatency { from, home, samples, predicted_ns, measured_ns })
+    }
+}
+
+/// The loads that memory answered, whose latency the processor measured and for which the model has one.
+pub(crate) fn loads(scene: &Scene<'_>) -> impl Iterator<Item = MeasuredLoad> {
+    let machine = scene.machine;
+    let load = move |access: AccessRef| {
+        let cycles = f64::from(access.latency_cycles?);
+        let (from, home) = (index_of(machine, access.node)?, index_of(machine, access.home)?);
+        let window = scene.usage.windows.at(access.time.0 as f64);
+        let path_ns = scene.now.windows.get(window)?.path_ns.get(usize::from(from))?;
+        let predicted_ns = path_ns.get(usize::from(home)).copied().filter(|ns| ns.is_finite())?;
+        let (weight, part) = (f64::from(access.weight.max(1)), usize::from(part_of(&access)));
+        Some(MeasuredLoad { from, home, window, weight, part, cycles, predicted_ns })
+    };
+    // What a store's latency stands for differs by processor.
+    let answered = |access: &AccessRef| access.level == Level::Memory && !access.is_write;
+    scene.analysis.accesses().filter(answered).filter_map(load)
 }
 
 /// By pair of nodes, in the machine's order: loads that memory answered and whose latency the processor measured. Empty for simulated machines, which measure
@@ -67,22 +112,8 @@ pub(crate) fn latencies(scene: &Scene<'_>) -> Vec<MeasuredLatency> {
     let of_core = trace.meta().latency_khz().map(f64::from).or(machine.clock_mhz().map(|mhz| mhz * 1000.0));
     let Some(khz) = of_core.filter(|khz| *khz > 0.0 && !trace.meta().simulated) else { return Vec::new() };
     let mut pairs: BTreeMap<(u16, u16), Sums> = BTreeMap::new();
-    // What a store's latency stands for differs by processor.
-    for access in scene.analysis.accesses().filter(|access| access.level == Level::Memory && !access.is_write) {
-        let Some(cycles) = access.latency_cycles else { continue };
-        let (Some(from), Some(home)) = (index_of(machine, access.node), index_of(machine, access.home)) else {
-            continue;
-        };
-        let window = scene.usage.windows.at(access.time.0 as f64);
-        let path_ns = scene.now.windows.get(window).and_then(|window| window.path_ns.get(usize::from(from)));
-        let predicted_ns = path_ns.and_then(|row| row.get(usize::from(home))).copied().filter(|ns| ns.is_finite());
-        let Some(predicted_ns) = predicted_ns else { continue };
-        let (weight, part) = (f64::from(access.weight.max(1)), usize::from(part_of(&access)));
-        let sums = pairs.entry((from, home)).or_default();
-        sums.samples += 1;
-        sums.predicted_ns += weight * predicted_ns;
-        sums.measured_ns[part] += weight * f64::from(cycles) * 1e6 / khz;
-        sums.weight[part] += weight;
+    for load in loads(scene) {
+        pairs.entry((load.from, load.home)).or_default().add(&load, khz);
     }
     let id = |index: u16| machine.nodes()[usize::from(index)].id;
     pairs.iter().filter_map(|(&(from, home), sums)| sums.latency(id(from), id(home))).collect()

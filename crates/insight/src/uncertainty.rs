@@ -4,6 +4,7 @@
 //! sampling alone leaves open whether there is a gain, parts of opposite sign cancel, so each member has the same absolute error. `docs/patterns.md`,
 //! "Interval".
 
+use numapilot_machine::NodeId;
 use serde::Serialize;
 
 use crate::estimate::Estimate;
@@ -27,10 +28,41 @@ pub struct Uncertainty {
     /// Where the traffic model did not converge, before or after the change: the gain is off by at least about this, to either side, which its interval
     /// includes. 0: it converged.
     pub unsettled: f64,
-    /// Number of members of the ensemble.
+    /// Number of members of the ensemble that the interval is of.
     pub members: usize,
     /// The sources of the interval's width, largest share first.
     pub sources: Vec<Source>,
+    /// What latencies that the processor measured did to the interval; `None`: nobody asked for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub calibration: Option<Calibration>,
+}
+
+/// What latencies that the processor measured of the program's loads leave of an ensemble.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Calibration {
+    /// Number of members that were compared with what was measured; 0: there was nothing to compare with.
+    pub members: usize,
+    /// Number of those that meet all bounds.
+    pub left: usize,
+    /// What the latencies of each pair of nodes say, in the machine's order.
+    pub bounds: Vec<LatencyBound>,
+    /// Why the interval is that without calibration, in whole sentences. `None`: it is of members that meet all bounds.
+    pub not_used: Option<String>,
+}
+
+/// How long loads between two nodes take at least, by what the processor measured of them.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LatencyBound {
+    /// Node of the CPUs.
+    pub from: NodeId,
+    /// Home node of the pages.
+    pub home: NodeId,
+    /// Number of samples.
+    pub samples: u64,
+    /// Their mean latency is at least this, ns.
+    pub at_least_ns: f64,
+    /// Members in which these loads take less, on average.
+    pub contradicted: usize,
 }
 
 /// One unknown, and its share of the interval's width.
@@ -71,6 +103,7 @@ pub(crate) fn interval(
         unsettled,
         members: gains.len(),
         sources: sources(gains, sampled, open),
+        calibration: None,
     };
     (gain, uncertainty)
 }
@@ -98,7 +131,7 @@ fn scattered(value: f64, gains: &[f64], sampled: f64) -> Vec<f64> {
 
 /// Quantile of Student's t for 4 degrees of freedom, which the jackknife over five parts has: it has a closed form (Shaw, Journal of Computational
 /// Finance 9(4), 2006).
-fn student_4(share: f64) -> f64 {
+pub(crate) fn student_4(share: f64) -> f64 {
     let root = (4.0 * share * (1.0 - share)).sqrt();
     let square = 4.0 * ((root.acos() / 3.0).cos() / root - 1.0);
     square.max(0.0).sqrt().copysign(share - 0.5)

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use numapilot_flows::{PlacementCause, SiteId};
+use numapilot_text::units::short_percent;
 
 use crate::context::Analysis;
 
@@ -57,10 +58,10 @@ pub(crate) fn sentences(sites: &[UnseenSite]) -> Vec<String> {
         .take(NAMED_MAX)
         .map(|site| {
             format!(
-                "The first toucher of {:.0} % of the pages of {} is unknown: uninstrumented code, or the kernel on its behalf, touched them. Their home \
+                "The first toucher of {} of the pages of {} is unknown: uninstrumented code, or the kernel on its behalf, touched them. Their home \
                  node is unknown too, and no placement of this object is judged. Record as root or with kernel.perf_event_paranoid 1 or less: page-fault \
                  events then name the thread.",
-                site.share * 100.0,
+                short_percent(site.share),
                 site.name
             )
         })
@@ -70,4 +71,21 @@ pub(crate) fn sentences(sites: &[UnseenSite]) -> Vec<String> {
         said.push(format!("The same holds for {more} more {}.", if more == 1 { "object" } else { "objects" }));
     }
     said
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_all_of_the_pages_does_not_read_as_all() {
+        let said = |share| sentences(&[UnseenSite { site: SiteId(0), name: "grid".to_owned(), share }]).concat();
+        for (share, words) in [(0.996, ">99 %"), (1.0, "100 %"), (0.371, "37 %")] {
+            assert!(
+                said(share).starts_with(&format!("The first toucher of {words} of the pages of grid")),
+                "{}",
+                said(share)
+            );
+        }
+    }
 }

@@ -12,10 +12,10 @@ use serde::Serialize;
 
 use crate::context::{AllSums, Analysis};
 use crate::estimate::Estimate;
-use crate::facts::{PAGE_BYTES, Page, SiteFacts};
-use crate::fixes::{FixCandidate, FixKind, FixPricer};
+use crate::facts::{Page, SiteFacts};
+use crate::fixes::{Effect, FixCandidate, FixKind, FixPricer};
 use crate::measured::{self, MeasuredLatency};
-use crate::patterns::{limits_of, why_unpriced};
+use crate::patterns::{limits_of, paced, why_unpriced};
 use crate::price::{Priced, Pricer};
 use crate::scene::{Interest, Scene, Surveyed};
 use crate::uncertainty::Uncertainty;
@@ -235,6 +235,15 @@ pub struct Traffic {
     pub metrics: Metrics,
 }
 
+/// Predicted times of a program as it was recorded.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PredictedRun {
+    /// Run time, ns.
+    pub run_ns: f64,
+    /// Sum of the times in which its threads worked, ns.
+    pub worked_ns: f64,
+}
+
 /// The predicted effect of the changes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
@@ -244,7 +253,9 @@ pub struct Answer {
     pub then: Outlook,
     /// How much faster, as a share of the new run time: 1 is twice as fast.
     pub gain: Estimate,
-    /// Where the gain's interval comes from.
+    /// The same of the processor time, where sleeps decide how long the run is, as of [`crate::Fix::work_gain`].
+    pub work_gain: Option<Estimate>,
+    /// Where the interval of the latter comes from, if there is one, else that of the former.
     pub uncertainty: Uncertainty,
     /// Latencies that the processor measured in the recording, beside the model's.
     pub measured: Vec<MeasuredLatency>,
@@ -291,30 +302,33 @@ impl Analysis<'_> {
         let bytes = |(change, candidate): (&PlacementOverride, &FixCandidate)| {
             change.is_of_memory().then(|| candidate.live_bytes())
         };
-        let (gain, uncertainty) = pricer_of_fixes.gain(&then);
+        let Effect { gain, work_gain, uncertainty } = pricer_of_fixes.effect(&then);
         Ok(Answer {
             now: outlook(machine, pricer_of_fixes.now()),
             then: outlook(machine, &then),
             gain,
+            work_gain,
             uncertainty,
             measured: measured::latencies(&scene),
             more_bytes: candidates.iter().map(|candidate| candidate.more_bytes(machine)).sum(),
             set: overrides.iter().zip(&candidates).map(|both| (both.0.words.clone(), bytes(both))).collect(),
             cannot_say: limits_of(self, &sums, &unseen_sites(self), "the prediction does")
                 .into_iter()
+                .chain(scene.usage.paced().map(paced))
                 .chain(overrides.iter().zip(&candidates).filter_map(|(change, of)| too_large(machine, change, of)))
                 .collect(),
         })
     }
 
-    /// Predicted run time of the program as it was recorded, ns: what [`Analysis::what_if`] compares a change with.
+    /// Predicted times of the program as it was recorded: what [`Analysis::what_if`] compares a change with.
     ///
     /// # Errors
     /// If the recording has no prices.
-    pub fn run_time_ns(&self, machine: &Machine) -> Result<f64, WhatIfError> {
+    pub fn predicted_run(&self, machine: &Machine) -> Result<PredictedRun, WhatIfError> {
         self.check_priced()?;
         let usage = Usage::of(self, machine, &BTreeMap::new());
-        Ok(Pricer::new(machine, &usage)?.now()?.run_ns)
+        let now = Pricer::new(machine, &usage)?.now()?;
+        Ok(PredictedRun { run_ns: now.run_ns, worked_ns: now.worked_ns })
     }
 
     /// Checks that the recording has prices; the sums over its accesses.
@@ -481,8 +495,7 @@ fn touchers(trace: &Trace, machine: &Machine) -> HashMap<Page, u16> {
             .entry(placement.thread.0)
             .or_insert_with(|| index_of(machine, thread.and_then(|thread| thread.node)));
         let process = thread.map_or(0, |thread| thread.process.0);
-        let first = placement.address.0 / PAGE_BYTES;
-        for page in first..first + u64::from(placement.pages) {
+        for page in placement.address.page().run(u64::from(placement.pages)) {
             node.map(|node| *touchers.entry((process, page)).or_insert(node));
         }
     }

@@ -3,6 +3,8 @@
 //! Each file is a module. `tools/test` runs each in a process of its own; `tidy.rs` of the command line finds one that has no line here.
 
 mod analysis;
+mod asleep;
+mod calibration;
 mod cube;
 mod heap;
 mod intervals;

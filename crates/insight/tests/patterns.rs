@@ -11,8 +11,9 @@ use numapilot_flows::Filter;
 use numapilot_insight::whatif::PlacementOverride;
 use numapilot_insight::{Analysis, Finding, Findings, FixKind, PatternKind, Unit};
 use numapilot_machine::NodeId;
+use numapilot_trace::meta::Meta;
 
-use makers::{MAKERS, all_remote, consumer_of, one_node, tier_in_clusters};
+use makers::{MAKERS, all_remote, consumer_of, one_node, shared_pages_of_64_kib, tier_in_clusters};
 use program::{Program, Size};
 
 /// What each detector must reach.
@@ -81,6 +82,23 @@ fn every_pattern_is_found_and_no_other() {
         assert!(share(right, right + wrong) >= REQUIRED, "precision of {}:\n{told}", kind.name());
         assert!(share(right, right + missed) >= REQUIRED, "recall of {}:\n{told}", kind.name());
     }
+}
+
+/// A recording of a kernel with pages of 64 KiB (arm64): by pages of 4 KiB, no page had several users, and 2 MiB are no size that it has.
+#[test]
+fn pages_are_shared_that_the_host_has() {
+    let program = shared_pages_of_64_kib(Size { samples: 12_000, noise: 0.0, rate: 5.0, seed: 7 });
+    let of_pages = |bytes: u64| {
+        let host = serde_json::json!({ "page_bytes": bytes }).as_object().cloned().unwrap_or_default();
+        let trace = program.trace.clone().with_meta(Meta { host, ..Meta::default() });
+        let found = findings(&Program { trace, machine: program.machine.clone(), truth: vec![], unscored: vec![] });
+        let is_of_it = |finding: &&Finding| finding.pattern == PatternKind::PrivateOnSharedPages;
+        let finding = found.findings.iter().find(is_of_it);
+        finding.map(|finding| finding.evidence.iter().map(|evidence| evidence.what.clone()).collect::<Vec<_>>())
+    };
+    assert_eq!(of_pages(4096), None);
+    let evidence = of_pages(65_536).expect("what it is made for");
+    assert!(evidence.iter().any(|what| what.contains("64 KiB pages")), "{evidence:?}");
 }
 
 /// Shares of the accesses of a whole program are no surer than its samples, however many accesses each of these stands for.

@@ -1,10 +1,13 @@
-//! How this process was started: the signals that its caller ignored or blocked, and its environment. A program that numapilot starts must find them as it
-//! would without numapilot.
+//! How this process was started: the signals that its caller ignored or blocked, how many files it may have open, and its environment. A program that numapilot
+//! starts must find them as it would without numapilot.
 //!
 //! The Rust runtime ignores SIGPIPE before `main`, and its `Command` gives every child the default for SIGPIPE and an empty mask, whatever was inherited.
 //! A service (systemd ignores SIGPIPE in all of them), say, would die at the first connection that its client closes. So a binary remembers both before the
 //! runtime starts, by a function pointer in its `.init_array`, and its children get them back between fork and exec. In a process where [`remember`] was not
 //! called (a library of ours in a host program), nothing is given back.
+//!
+//! Events of many threads and CPUs are many open files, so that numapilot raises its limit on them. A program that has the higher limit may close so many files
+//! at its start, one by one, or make a table of so many.
 //!
 //! For a program with capabilities of its file (`setcap cap_perfmon+ep numapilot`) the loader takes variables out of the environment, `LD_PRELOAD` and
 //! `LD_LIBRARY_PATH` among them (ld.so(8), secure-execution mode). The programs that it starts have no such rights, and run with them: without its
@@ -34,12 +37,14 @@ static IS_KNOWN: AtomicBool = AtomicBool::new(false);
 static IGNORED: AtomicU64 = AtomicU64::new(0);
 /// Bit `n - 1`: signal `n` was blocked.
 static BLOCKED: AtomicU64 = AtomicU64::new(0);
+/// The soft limit on open files.
+static FILES: AtomicU64 = AtomicU64::new(0);
 
 const fn bit(signal: libc::c_int) -> u64 {
     1 << (signal - 1)
 }
 
-/// Remembers the dispositions and the mask of now. To be called from `.init_array`: it uses nothing of the Rust runtime.
+/// Remembers the dispositions, the mask and the limit on open files of now. To be called from `.init_array`: it uses nothing of the Rust runtime.
 pub extern "C" fn remember() {
     let ignored = SIGNALS.into_iter().filter(|signal| is_ignored(*signal)).fold(0, |set, signal| set | bit(signal));
     // SAFETY: an all-zero set is a valid value; the call only reads this thread's mask into it.
@@ -50,6 +55,7 @@ pub extern "C" fn remember() {
             .filter(|signal| libc::sigismember(&raw const mask, *signal) == 1)
             .fold(0, |set, signal| set | bit(signal))
     };
+    FILES.store(files().map_or(libc::RLIM_INFINITY, |limit| limit.rlim_cur), Ordering::Relaxed);
     IGNORED.store(ignored, Ordering::Relaxed);
     BLOCKED.store(blocked, Ordering::Relaxed);
     IS_KNOWN.store(true, Ordering::Release);
@@ -97,6 +103,26 @@ fn mask_in_child() {
     }
 }
 
+/// The limit on open files; `None`: the system does not say.
+fn files() -> Option<libc::rlimit> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the call writes one rlimit of our own.
+    (unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } == 0).then_some(limit)
+}
+
+/// For the child between fork and exec: the remembered limit on open files, where this process has raised its own. Two system calls, on memory of our own.
+pub fn files_in_child() {
+    if !IS_KNOWN.load(Ordering::Acquire) {
+        return;
+    }
+    let remembered = FILES.load(Ordering::Relaxed);
+    if let Some(limit) = files().filter(|limit| limit.rlim_cur > remembered) {
+        let limit = libc::rlimit { rlim_cur: remembered, ..limit };
+        // SAFETY: the call reads one rlimit of our own.
+        unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) };
+    }
+}
+
 /// The variables that the loader took out of this process's environment, as the caller set them; none unless this process has rights of its file.
 #[must_use]
 pub fn taken_variables() -> Vec<(OsString, OsString)> {
@@ -140,7 +166,8 @@ pub fn variable(name: &str) -> Option<OsString> {
     env::var_os(name).or_else(|| taken_variables().into_iter().find(|(taken, _)| taken == name).map(|(_, value)| value))
 }
 
-/// Gives the command's process, or the program that takes this one's place (`exec`), the caller's variables, and the remembered dispositions and mask.
+/// Gives the command's process, or the program that takes this one's place (`exec`), the caller's variables, and the remembered dispositions, mask and limit on
+/// open files.
 pub fn restored(command: &mut Command) -> &mut Command {
     for (name, value) in taken_variables() {
         // What was chosen for this command stays.
@@ -153,6 +180,7 @@ pub fn restored(command: &mut Command) -> &mut Command {
         command.pre_exec(|| {
             dispositions_in_child();
             mask_in_child();
+            files_in_child();
             Ok(())
         })
     }

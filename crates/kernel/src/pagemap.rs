@@ -107,8 +107,8 @@ impl PageMap {
         }
     }
 
-    /// Appends to `out` the entries of `count` pages from page number `first` (address divided by the page's size) on. Fewer where the address space
-    /// ends.
+    /// Appends to `out` the entries of `count` pages from page `first` on: an address divided by the size of the kernel's base pages
+    /// ([`crate::actuator::page_bytes`]), which may be larger than those of [`numapilot_host::PageNumber`]. Fewer where the address space ends.
     ///
     /// # Errors
     /// The process has ended.
@@ -174,18 +174,20 @@ mod tests {
     //! Pages of this process.
 
     use super::*;
+    use crate::actuator::page_bytes;
 
     #[test]
     fn a_touched_page_is_present_and_an_untouched_one_is_not() {
-        let mut memory = vec![0_u8; 64 * 4096];
-        let first = memory.as_ptr() as u64 / 4096 + 1;
+        let page = page_bytes();
+        let mut memory = vec![0_u8; 64 * page as usize];
+        let first = memory.as_ptr() as u64 / page + 1;
         // SAFETY: a byte of a vector of our own; volatile, so that the page is really read and, being written, really there.
-        unsafe { memory.as_mut_ptr().add(8192).write_volatile(1) };
+        unsafe { memory.as_mut_ptr().add(2 * page as usize).write_volatile(1) };
         let mut map = PageMap::open(Pid::own()).unwrap();
         let mut entries = Vec::new();
         map.read(first, 62, &mut entries).unwrap();
         assert_eq!(entries.len(), 62);
-        assert!(entries[(memory.as_ptr() as u64 + 8192) as usize / 4096 - first as usize].is_present());
+        assert!(entries[((memory.as_ptr() as u64 + 2 * page) / page - first) as usize].is_present());
         assert!(!entries[40].is_swapped());
         assert!(matches!(PageMap::open(Pid(u32::MAX)), Err(KernelError::Gone { .. })));
     }

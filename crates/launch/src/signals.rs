@@ -197,9 +197,11 @@ impl Blocked {
         }
     }
 
-    /// For the child between fork and exec: default actions for `replaced`, what this process's caller ignored, then the mask that was. Async-signal-safe.
+    /// For the child between fork and exec: default actions for `replaced`, what this process's caller ignored, how many files it may open, then the mask that
+    /// was. Async-signal-safe.
     pub fn reset_in_child(&self, replaced: &[libc::c_int]) {
         inherited::dispositions_in_child();
+        inherited::files_in_child();
         // SAFETY: signal and sigprocmask are async-signal-safe; the mask is one the kernel gave us.
         unsafe {
             for signal in replaced {

@@ -18,7 +18,8 @@ use crate::results::{Curve, Results};
 
 /// A memory is filled where its latency under full load exceeds the idle one by this much; else its limit was not seen.
 const FILLED: f64 = 1.25;
-/// How far above the highest measured rate a limit is looked for.
+/// How far above the highest measured rate a limit is looked for. Whoever is asked for an eighth of what it can do hardly keeps anybody waiting: whether it can
+/// do even more makes no difference.
 const REACH: f64 = 8.0;
 const SEARCH_STEPS: usize = 28;
 const BISECTIONS: usize = 40;
@@ -47,19 +48,23 @@ pub fn calibrate(machine: &Machine, results: &Results) -> Result<Calibration, Me
         })?;
         let source = "the highest rate that was measured: the memory's bandwidth may be higher".to_owned();
         let bytes_per_s = limit.max(least_controller(&calibration, to));
-        calibration.controllers.insert(to, Limit { bytes_per_s, estimate: true, source });
+        let range = Some((bytes_per_s, bytes_per_s * REACH * computes.len() as f64));
+        calibration.controllers.insert(to, Limit { bytes_per_s, estimate: true, range, source });
     }
     for &from in &computes {
         for &to in memories.iter().filter(|to| **to != from) {
             let measured = rate(results, from, to).unwrap_or(calibration.controllers[&to].bytes_per_s);
             let source =
                 "the rate that was measured between these nodes, with headers: the link may carry more".to_owned();
-            let bytes_per_s = (measured * WITH_HEADER).max(least_link(&calibration, from, to));
-            let limit = Limit { bytes_per_s, estimate: true, source };
+            let least = least_link(&calibration, from, to);
+            let bytes_per_s = (measured * WITH_HEADER).max(least);
+            let range = Some((bytes_per_s, bytes_per_s * REACH));
+            let limit = Limit { bytes_per_s, estimate: true, range, source };
             calibration.links.insert((to, from), limit.clone());
             // The direction of requests and of written lines; where it also carries read lines, those decide.
             let source = "assumed to equal the bandwidth of the opposite direction".to_owned();
-            calibration.links.entry((from, to)).or_insert(Limit { source, ..limit });
+            let range = Some((least, bytes_per_s * REACH));
+            calibration.links.entry((from, to)).or_insert(Limit { source, range, ..limit });
         }
     }
     for &to in &memories {
@@ -159,19 +164,25 @@ fn fit_controller(
         return Ok(());
     };
     let from = curve.from;
+    let link = if from == to { 0.0 } else { least_link(calibration, from, to) / WITH_HEADER };
+    let least = highest(results, to).unwrap_or(0.0).max(least_controller(calibration, to)).max(link);
     let at = |calibration: &mut Calibration, bytes_per_s: f64| {
         let filled = is_filled(curve);
+        // The CPUs of all nodes may ask as much of it as those of one.
+        let range = (!filled).then(|| (least, bytes_per_s.max(least * REACH * computes.len() as f64)));
         let source = limit_words(curve, filled);
-        calibration.controllers.insert(to, Limit { bytes_per_s, estimate: !filled, source });
+        calibration.controllers.insert(to, Limit { bytes_per_s, estimate: !filled, range, source });
         if from != to {
             let source = "not separable from the memory's own bandwidth: assumed to equal it".to_owned();
-            let limit = Limit { bytes_per_s: bytes_per_s * WITH_HEADER, estimate: true, source };
+            let bytes_per_s = bytes_per_s * WITH_HEADER;
+            // What was seen is the narrower of the two.
+            let least = if filled { bytes_per_s } else { least * WITH_HEADER };
+            let range = Some((least, bytes_per_s.max(least * REACH)));
+            let limit = Limit { bytes_per_s, estimate: true, range, source };
             calibration.links.insert((to, from), limit.clone());
             calibration.links.insert((from, to), limit);
         }
     };
-    let link = if from == to { 0.0 } else { least_link(calibration, from, to) / WITH_HEADER };
-    let least = highest(results, to).unwrap_or(0.0).max(least_controller(calibration, to)).max(link);
     search(machine, results, curve, calibration, least, &at)
 }
 
@@ -183,17 +194,18 @@ fn fit_link(
     calibration: &mut Calibration,
 ) -> Result<(), MeasureError> {
     let Some(curve) = curve_of(results, from, to) else { return Ok(()) };
-    let at = |calibration: &mut Calibration, bytes_per_s: f64| {
-        let filled = is_filled(curve);
-        let source = limit_words(curve, filled);
-        calibration.links.insert((to, from), Limit { bytes_per_s, estimate: !filled, source });
-    };
     let points = curve.points.iter().map(|point| point.bytes_per_s);
     let least = (points.chain(rate(results, from, to)).fold(0.0, f64::max) * WITH_HEADER).max(least_link(
         calibration,
         from,
         to,
     ));
+    let at = |calibration: &mut Calibration, bytes_per_s: f64| {
+        let filled = is_filled(curve);
+        let range = (!filled).then(|| (least, bytes_per_s.max(least * REACH)));
+        let source = limit_words(curve, filled);
+        calibration.links.insert((to, from), Limit { bytes_per_s, estimate: !filled, range, source });
+    };
     search(machine, results, curve, calibration, least, &at)
 }
 

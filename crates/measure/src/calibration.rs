@@ -12,6 +12,9 @@ pub struct Limit {
     pub bytes_per_s: f64,
     /// Whether the limit itself was not seen, so that this is an estimate from below it.
     pub estimate: bool,
+    /// Where that is so: the least and the most that it may be, bytes per second. Predictions draw it from there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub range: Option<(f64, f64)>,
     /// Method by which it was found, in words.
     pub source: String,
 }

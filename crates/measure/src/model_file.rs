@@ -10,6 +10,8 @@ use crate::results::Results;
 
 const GIB: f64 = (1_u64 << 30) as f64;
 const GB: f64 = 1e9;
+/// Least and most GB/s that a model file may say.
+const BANDWIDTH_GB: (f64, f64) = (0.001, 100_000.0);
 
 /// The text of a model called `name` (letters, digits, `-`, `_`, `.`). What it says is checked by whoever reads it: `Machine::from_model_text`.
 #[must_use]
@@ -257,8 +259,17 @@ pub fn queueing_source(delay: &QueueingDelay) -> String {
     }
 }
 
+/// A bandwidth; with its range where the limit was not seen, from which predictions then draw it.
 fn limit(limit: &Limit) -> String {
-    figure(round(limit.bytes_per_s / GB).max(0.001), &limit.source, limit.estimate)
+    let gb = |bytes_per_s: f64| round(bytes_per_s / GB).clamp(BANDWIDTH_GB.0, BANDWIDTH_GB.1);
+    let value = gb(limit.bytes_per_s);
+    match limit.range.map(|(low, high)| (gb(low).min(value), gb(high).max(value))) {
+        Some((low, high)) if limit.estimate && low < high => {
+            let source = quoted(&limit.source);
+            format!("{{ value = {value}, source = {source}, estimate = true, range = [{low}, {high}] }}")
+        }
+        _ => figure(value, &limit.source, limit.estimate),
+    }
 }
 
 fn figure(value: f64, source: &str, estimate: bool) -> String {

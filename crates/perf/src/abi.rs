@@ -126,6 +126,8 @@ pub mod misc {
 pub const CONTEXT_MAX: u64 = -4095i64 as u64;
 pub const CONTEXT_KERNEL: u64 = -128i64 as u64;
 pub const CONTEXT_USER: u64 = -512i64 as u64;
+/// The user part comes in a record of its own (CALLCHAIN_DEFERRED, Linux 6.19); a number that both have follows.
+pub const CONTEXT_USER_DEFERRED: u64 = -640i64 as u64;
 
 /// Flags of an AUX record.
 pub mod aux_flag {

@@ -211,16 +211,6 @@ impl DataSource {
             tlb: tlb(field(26, 7)),
         }
     }
-
-    /// Whether memory itself (not a cache) answered; `None` where the level is not known.
-    #[must_use]
-    pub fn is_memory(&self) -> Option<bool> {
-        match self.level {
-            Level::Unknown | Level::LineFill => None,
-            Level::Ram | Level::PersistentRam | Level::Cxl | Level::Uncached | Level::Io => Some(true),
-            Level::L1 | Level::L2 | Level::L3 | Level::L4 | Level::PeerCache => Some(false),
-        }
-    }
 }
 
 impl Level {
@@ -455,7 +445,7 @@ mod tests {
         assert_eq!(word(lvl::HIT, 5, 0, 0).level, Level::LineFill);
         // "L3 Miss Snoop HitM".
         let missed = DataSource::decode(word(lvl::MISS | lvl::L3, 3, 0, 0).word | 0x10 << 19);
-        assert_eq!((missed.level, missed.is_memory()), (Level::PeerCache, Some(false)));
+        assert_eq!(missed.level, Level::PeerCache);
         let region = |number: u64| DataSource::decode(word(lvl::HIT, 0xd, 0, 0).word | number << 46).level;
         assert_eq!([region(7), region(8)], [Level::Io, Level::Ram]);
     }
@@ -463,7 +453,7 @@ mod tests {
     #[test]
     fn a_cache_that_missed_answered_nothing() {
         let missed = word(lvl::MISS, 3, 0, 0);
-        assert_eq!((missed.level, missed.is_miss, missed.is_memory()), (Level::Unknown, true, None));
+        assert_eq!((missed.level, missed.is_miss), (Level::Unknown, true));
         assert_eq!(word(lvl::MISS | lvl::L3, 3, 0, 0).level, Level::Unknown);
     }
 

@@ -128,6 +128,11 @@ impl Session {
         }
     }
 
+    /// Removes an id, of which no more records are to come.
+    pub fn remove_id(&mut self, id: u64) {
+        self.by_id.remove(&id);
+    }
+
     /// Descriptions of the events, in the order in which they were added.
     #[must_use]
     pub fn events(&self) -> &[EventAttr] {

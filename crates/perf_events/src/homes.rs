@@ -3,14 +3,13 @@
 
 use std::collections::HashMap;
 
+use numapilot_host::PageNumber;
 use numapilot_host::Pid;
 use numapilot_kernel::KernelError;
 use numapilot_kernel::memory::PageQuery;
 use numapilot_kernel::memory::PageState;
 
 use crate::places::Answers;
-
-const PAGE_SHIFT: u32 = 12;
 
 /// Counts of look-ups of pages' nodes, by outcome.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,7 +32,8 @@ pub struct Asked {
 #[derive(Debug, Default)]
 pub struct Homes {
     query: PageQuery,
-    wanted: HashMap<Pid, Vec<u64>>,
+    wanted: HashMap<Pid, Vec<PageNumber>>,
+    addresses: Vec<u64>,
     states: Vec<PageState>,
     /// Counts of the look-ups by outcome.
     pub asked: Asked,
@@ -42,7 +42,7 @@ pub struct Homes {
 impl Homes {
     /// Wants to know the node of a page.
     pub fn want(&mut self, pid: Pid, address: u64) {
-        self.wanted.entry(pid).or_default().push(address >> PAGE_SHIFT);
+        self.wanted.entry(pid).or_default().push(PageNumber::of(address));
     }
 
     /// Asks for everything that is wanted.
@@ -50,16 +50,17 @@ impl Homes {
         for (&pid, pages) in &mut self.wanted {
             pages.sort_unstable();
             pages.dedup();
-            pages.iter_mut().for_each(|page| *page <<= PAGE_SHIFT);
+            self.addresses.clear();
+            self.addresses.extend(pages.iter().map(|page| page.address()));
             self.asked.pages += pages.len() as u64;
             self.states.clear();
-            match self.query.states(pid, pages, &mut self.states) {
+            match self.query.states(pid, &self.addresses, &mut self.states) {
                 Ok(()) => {
                     for (page, state) in pages.iter().zip(&self.states) {
                         match state.node() {
                             Some(node) => {
                                 self.asked.told += 1;
-                                answers.insert((pid, page >> PAGE_SHIFT), node);
+                                answers.insert((pid, *page), node);
                             }
                             None => self.asked.absent += 1,
                         }

@@ -5,6 +5,7 @@
 
 use std::path::Path;
 
+use numapilot_host::PageNumber;
 use numapilot_host::Pid;
 use numapilot_host::Tid;
 use numapilot_machine::Machine;
@@ -48,7 +49,6 @@ const SYSTEM_HZ: u32 = 100;
 const ASKED_FOR_LOSSES: usize = 1000;
 /// Pages whose node is asked for at one look.
 const ASKED_MAX: usize = 4096;
-const PAGE_SHIFT: u32 = 12;
 
 /// What a live sampler samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -323,7 +323,7 @@ impl LiveSampler {
         homes.ask(&mut answers);
         for question in unknown {
             let one = &mut seen[question.at];
-            one.home = answers.get(&(question.pid, one.address >> PAGE_SHIFT)).copied().or(one.home);
+            one.home = answers.get(&(question.pid, PageNumber::of(one.address))).copied().or(one.home);
         }
     }
 }

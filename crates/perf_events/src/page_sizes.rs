@@ -9,16 +9,15 @@ use std::fs;
 use std::path::Path;
 use std::path::PathBuf;
 
+use numapilot_host::PageNumber;
 use numapilot_host::Pid;
 use numapilot_kernel::KernelError;
 use numapilot_kernel::actuator::{huge_bytes, page_bytes};
 use numapilot_kernel::maps;
 use numapilot_kernel::pagemap::PageMap;
 
-const PAGE_SHIFT: u32 = 12;
-
-/// Bytes of pages that the kernel was asked for, by process id and page number.
-pub type Sizes = foldhash::HashMap<(Pid, u64), u64>;
+/// Bytes of pages that the kernel was asked for, by process id and page.
+pub type Sizes = foldhash::HashMap<(Pid, PageNumber), u64>;
 
 /// Counts of look-ups of pages' sizes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -111,7 +110,7 @@ pub struct PageSizes {
     base_bytes: u64,
     huge_bytes: u64,
     offer: Offer,
-    wanted: HashMap<Pid, Vec<u64>>,
+    wanted: HashMap<Pid, Vec<PageNumber>>,
     /// First addresses, ends and page sizes of mappings that may have pages of the largest size, by process id. They are those of one [`PageSizes::ask`]:
     /// later, the process may have mapped others there, or another have its number.
     giants: HashMap<Pid, Vec<(u64, u64, u64)>>,
@@ -139,7 +138,7 @@ impl Default for PageSizes {
 impl PageSizes {
     /// Wants to know the size of a page.
     pub fn want(&mut self, pid: Pid, address: u64) {
-        self.wanted.entry(pid).or_default().push(address >> PAGE_SHIFT);
+        self.wanted.entry(pid).or_default().push(PageNumber::of(address));
     }
 
     /// Asks for everything that is wanted.
@@ -158,22 +157,23 @@ impl PageSizes {
     }
 
     /// The pages of one process, ascending: each aligned range of a huge page's size is looked up once.
-    fn process(&mut self, pid: Pid, pages: &[u64], sizes: &mut Sizes) -> Result<(), KernelError> {
+    fn process(&mut self, pid: Pid, pages: &[PageNumber], sizes: &mut Sizes) -> Result<(), KernelError> {
         let mut map = PageMap::open(pid)?;
         let mut last: Option<(u64, Option<u64>)> = None;
         for &page in pages {
-            let start = (page << PAGE_SHIFT) & !(self.huge_bytes - 1);
+            let address = page.address();
+            let start = address & !(self.huge_bytes - 1);
             let bytes = match last {
                 Some((known, bytes)) if known == start => bytes,
-                _ => self.size(&mut map, start, page << PAGE_SHIFT)?,
+                _ => self.size(&mut map, start, address)?,
             };
             last = Some((start, bytes));
             let bytes = match bytes {
-                Some(bytes) if bytes == self.base_bytes && self.is_between(&mut map, page << PAGE_SHIFT)? => {
+                Some(bytes) if bytes == self.base_bytes && self.is_between(&mut map, address)? => {
                     self.asked.between += 1;
                     None
                 }
-                Some(bytes) if bytes == self.huge_bytes => Some(self.giant(&map, pid, page << PAGE_SHIFT)?),
+                Some(bytes) if bytes == self.huge_bytes => Some(self.giant(&map, pid, address)?),
                 bytes => bytes,
             };
             if let Some(bytes) = bytes {
@@ -254,7 +254,7 @@ mod tests {
             };
             asker.want(pid, page);
             asker.ask(&mut sizes);
-            let told = sizes.get(&(pid, page >> PAGE_SHIFT)).copied();
+            let told = sizes.get(&(pid, PageNumber::of(page))).copied();
             if !asker.asked.is_too_old {
                 let own = [Some(asker.base_bytes), Some(asker.huge_bytes)];
                 // A system may have no free huge page, or be told never to use one, or use one of a size in between.
@@ -292,7 +292,7 @@ mod tests {
             asker.want(pid, first + page * base);
         }
         asker.ask(&mut sizes);
-        let told = [1, 9].map(|page| sizes.get(&(pid, (first + page * base) >> PAGE_SHIFT)).copied());
+        let told = [1, 9].map(|page| sizes.get(&(pid, PageNumber::of(first + page * base))).copied());
         if asker.asked.is_too_old {
             assert_eq!(told, [None; 2]);
         } else {
@@ -381,7 +381,7 @@ mod tests {
             sizes.clear();
             pages.iter().for_each(|&page| asker.want(pid, page));
             asker.ask(&mut sizes);
-            let is_any = pages.iter().any(|page| sizes.get(&(pid, page >> PAGE_SHIFT)) == Some(&asker.huge_bytes));
+            let is_any = pages.iter().any(|page| sizes.get(&(pid, PageNumber::of(*page))) == Some(&asker.huge_bytes));
             let looks: Vec<_> = asker.giants.get(&pid).into_iter().flatten().collect();
             assert_eq!(looks.len(), usize::from(is_any), "{looks:x?}");
             let holds = |page: &u64| looks.iter().all(|(start, end, _)| (*start..*end).contains(page));

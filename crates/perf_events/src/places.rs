@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
+use numapilot_host::PageNumber;
 use numapilot_host::Pid;
 use numapilot_machine::{Machine, NodeId};
 use numapilot_perf::data_src::{DataSource, Distance, Level, Operation};
@@ -79,8 +80,8 @@ fn facts_of(requests: &[EventRequest]) -> Vec<EventFact> {
     std::iter::once(EventFact { is_helper: true, ..EventFact::default() }).chain(requests.iter().map(fact)).collect()
 }
 
-/// Nodes of pages that the kernel was asked for, by process id and page number.
-pub type Answers = foldhash::HashMap<(Pid, u64), NodeId>;
+/// Nodes of pages that the kernel was asked for, by process id and page.
+pub type Answers = foldhash::HashMap<(Pid, PageNumber), NodeId>;
 
 /// Whether memory answered an access of this level; `None`: the hardware did not say, or no memory was accessed. A fourth level of cache sits at the memory and
 /// caches it for every core.

@@ -1,5 +1,6 @@
 //! The actions that a policy can request, and their outcomes.
 
+use numapilot_host::PageNumber;
 use numapilot_machine::NodeIndex;
 
 use crate::page::PageKey;
@@ -56,8 +57,8 @@ pub enum Action {
     Unmap {
         /// Process, by its number in the observation.
         process: u32,
-        /// First page, in units of 4 KiB.
-        first: u64,
+        /// First page.
+        first: PageNumber,
         /// Number of pages of 4 KiB.
         pages: u64,
     },

@@ -1,5 +1,6 @@
 //! Hand-made observations for tests, on Carrefour's machine: four nodes of four CPUs.
 
+use numapilot_host::PageNumber;
 use numapilot_machine::{Machine, NodeIndex};
 
 use crate::observation::{HintFault, NodeCounters, Observation, PageKey, PageSize, Sample, ThreadState};
@@ -13,12 +14,12 @@ pub(crate) fn machine() -> Machine {
 
 /// A small page of process 1.
 pub(crate) fn page(number: u64) -> PageKey {
-    PageKey { process: 1, page: number, size: PageSize::Small }
+    PageKey { process: 1, page: PageNumber(number), size: PageSize::Small }
 }
 
 /// A large page of process 1; `number` in units of 2 MiB.
 pub(crate) fn large_page(number: u64) -> PageKey {
-    PageKey { process: 1, page: number * PageSize::Large.small_pages(), size: PageSize::Large }
+    PageKey { process: 1, page: PageNumber::first_of_large(number), size: PageSize::Large }
 }
 
 pub(crate) fn sample(page: PageKey, from: usize, home: usize, is_write: bool) -> Sample {

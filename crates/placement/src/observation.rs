@@ -1,5 +1,6 @@
 //! The input of a policy. A real machine can supply every value: counters, samples, NUMA hinting faults, `/proc`.
 
+use numapilot_host::PageNumber;
 use numapilot_machine::{NodeIndex, NodeSet};
 use numapilot_traffic::Load;
 
@@ -11,8 +12,8 @@ pub use crate::page::{PageKey, PageSize};
 pub struct Sample {
     /// Page that holds the address, as mapped.
     pub page: PageKey,
-    /// Small page within it that was accessed: address over 4,096.
-    pub small_page: u64,
+    /// Small page within it that was accessed.
+    pub small_page: PageNumber,
     /// Thread, by its number in the observation.
     pub thread: u32,
     /// Node on which it ran.
@@ -79,8 +80,8 @@ pub struct ThreadState {
 pub struct ReadOnlyRange {
     /// Process, by its number in the observation.
     pub process: u32,
-    /// First page, in units of 4 KiB.
-    pub first: u64,
+    /// First page.
+    pub first: PageNumber,
     /// Number of pages of 4 KiB.
     pub pages: u64,
     /// Nodes that have copies of all its pages now; empty: there is only one.
@@ -109,7 +110,7 @@ pub struct Observation {
     /// Replicated pages that a write collapsed, with the node that kept the page.
     pub collapses: Vec<(PageKey, NodeIndex)>,
     /// Ranges that are mapped: (process, first page, pages of 4 KiB), ascending. Empty unless the policy requires it.
-    pub mapped: Vec<(u32, u64, u64)>,
+    pub mapped: Vec<(u32, PageNumber, u64)>,
     /// Ranges that are mapped read-only, ascending by process and first page.
     pub read_only: Vec<ReadOnlyRange>,
     /// Outcomes of the actions of the last decision, in their order.

@@ -1,5 +1,7 @@
 //! The pages that policies see and order.
 
+use numapilot_host::PageNumber;
+
 /// Size of a page as it is mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PageSize {
@@ -15,8 +17,14 @@ impl PageSize {
     pub const fn small_pages(self) -> u64 {
         match self {
             PageSize::Small => 1,
-            PageSize::Large => 512,
+            PageSize::Large => PageNumber::PER_LARGE,
         }
+    }
+
+    /// Bytes that it has.
+    #[must_use]
+    pub const fn bytes(self) -> u64 {
+        self.small_pages() * PageNumber::BYTES
     }
 }
 
@@ -25,8 +33,8 @@ impl PageSize {
 pub struct PageKey {
     /// Process, by its number in the observation.
     pub process: u32,
-    /// Virtual address over 4,096; of a large page, that of its first small one.
-    pub page: u64,
+    /// Its number; of a large page, that of its first small one.
+    pub page: PageNumber,
     /// As it is mapped now.
     pub size: PageSize,
 }

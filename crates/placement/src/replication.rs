@@ -9,7 +9,7 @@ use crate::action::Action;
 use crate::action::Refusal;
 use crate::error::PlacementError;
 use crate::nodes::NodeFacts;
-use crate::observation::{Observation, PageKey, PageSize};
+use crate::observation::{Observation, PageKey};
 use crate::options::{OptionInfo, Options};
 use crate::page_use::PageUse;
 use crate::policy::{Policy, PolicyRequirements};
@@ -146,7 +146,7 @@ impl Policy for Replication {
         let mut without_room = 0u64;
         for (key, page) in &self.pages {
             let Some(nodes) = self.wanted(page, seen.now_ns) else { continue };
-            let bytes = if key.size == PageSize::Large { 2_097_152.0 } else { 4096.0 };
+            let bytes = key.size.bytes() as f64;
             let has =
                 |node: NodeIndex| page.copies.contains(&node) || (page.copies.is_empty() && node == page.used.home);
             let fitting: Vec<NodeIndex> = nodes.iter().copied().filter(|&n| has(n) || room[n] >= bytes).collect();

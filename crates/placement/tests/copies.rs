@@ -1,5 +1,6 @@
 //! Policies and files that have copies on some nodes: the environment releases all copies of a file as soon as one of its pages is to move.
 
+use numapilot_host::PageNumber;
 use numapilot_machine::{Machine, NodeIndex};
 use numapilot_placement::{
     Action, NodeCounters, Observation, Outcome, PageKey, PageSize, ReadOnlyRange, Refusal, Sample, ThreadState,
@@ -7,7 +8,7 @@ use numapilot_placement::{
 };
 use numapilot_traffic::{Class, Load};
 
-const FIRST: u64 = 4096;
+const FIRST: PageNumber = PageNumber(4096);
 const PAGES: u64 = 1024;
 const NODES: usize = 4;
 

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use numapilot_host::PageNumber;
 use numapilot_machine::{Machine, NodeIndex};
 use numapilot_placement::{
     Action, HintFault, NodeCounters, Observation, Outcome, PageKey, PageSize, Refusal, Sample, ThreadState, policies,
@@ -42,9 +43,9 @@ fn second(nodes: usize) -> impl Strategy<Value = Second> {
 
 fn key(page: u64, is_large: bool) -> PageKey {
     if is_large {
-        PageKey { process: 2, page: page * 512, size: PageSize::Large }
+        PageKey { process: 2, page: PageNumber::first_of_large(page), size: PageSize::Large }
     } else {
-        PageKey { process: 2, page: 100_000 + page, size: PageSize::Small }
+        PageKey { process: 2, page: PageNumber(100_000 + page), size: PageSize::Small }
     }
 }
 
@@ -92,7 +93,7 @@ fn observation(second: &Second, machine: &Machine, index: u64, before: &[Action]
         sample_period: 1000.0,
         hint_faults: second.faults.iter().map(fault).collect(),
         collapses: second.collapses.iter().map(|&page| (key(page, false), NodeIndex(0))).collect(),
-        mapped: vec![(2, 0, 40 * 512), (2, 100_000, 40)],
+        mapped: vec![(2, PageNumber(0), 40 * 512), (2, PageNumber(100_000), 40)],
         outcomes: before.iter().map(outcome).collect(),
         ..Observation::default()
     }
@@ -127,7 +128,7 @@ fn seen_pages(seconds: &[Second]) -> BTreeSet<PageKey> {
 fn is_sound(action: &Action, machine: &Machine, seen: &BTreeSet<PageKey>) -> bool {
     let can_hold = |node: NodeIndex| machine.nodes().get(node.0).is_some_and(|n| n.has_memory());
     let is_known = |page: &PageKey| {
-        let around = PageKey { page: page.page / 512 * 512, size: PageSize::Large, ..*page };
+        let around = PageKey { page: page.page.large_start(), size: PageSize::Large, ..*page };
         seen.contains(page) || seen.contains(&around)
     };
     match action {
@@ -143,7 +144,7 @@ fn is_sound(action: &Action, machine: &Machine, seen: &BTreeSet<PageKey>) -> boo
         Action::Unmap { process, first, pages } => {
             *process == 2
                 && *pages > 0
-                && [(0, 40 * 512), (100_000, 100_040)].iter().any(|(a, b)| first >= a && first + pages <= *b)
+                && [(0, 40 * 512), (100_000, 100_040)].iter().any(|(a, b)| first.0 >= *a && first.0 + pages <= *b)
         }
         Action::Allocate { process, .. } => *process == 2,
     }

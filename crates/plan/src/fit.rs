@@ -23,7 +23,7 @@ pub struct Fitted {
     pub plan: Plan,
     /// Nodes with memory, ascending.
     pub memory_nodes: Vec<u16>,
-    /// Nodes with CPUs, ascending.
+    /// Nodes with CPUs that are online, ascending.
     pub cpu_nodes: Vec<u16>,
 }
 
@@ -43,26 +43,35 @@ impl Plan {
     pub fn fit(&self, machine: &Machine, fit: Fit) -> Result<Fitted, PlanError> {
         let nodes = machine.nodes();
         let memory_nodes: Vec<u16> = nodes.iter().filter(|n| n.has_memory()).map(|n| n.id.0).collect();
-        let cpu_nodes: Vec<u16> = nodes.iter().filter(|n| n.has_cpus()).map(|n| n.id.0).collect();
+        let cpu_nodes: Vec<u16> = nodes.iter().filter(|n| machine.has_online_cpus(n)).map(|n| n.id.0).collect();
+        let memory = Have { nodes: &memory_nodes, with: "memory" };
+        let cpus = Have { nodes: &cpu_nodes, with: "CPUs that are online" };
         let mut plan = self.clone();
         let fitter = Fitter { file: &self.file, machine, fit };
         for rule in &mut plan.objects {
             match &mut rule.policy {
-                Policy::Node { node, .. } => *node = fitter.node(*node, &memory_nodes, rule.line)?,
-                Policy::Interleave(set) | Policy::Split(set) => fitter.set(set, &memory_nodes, rule.line)?,
-                Policy::WeightedInterleave(weights) => fitter.weights(weights, &memory_nodes, rule.line)?,
+                Policy::Node { node, .. } => *node = fitter.node(*node, memory, rule.line)?,
+                Policy::Interleave(set) | Policy::Split(set) => fitter.set(set, memory, rule.line)?,
+                Policy::WeightedInterleave(weights) => fitter.weights(weights, memory, rule.line)?,
                 Policy::Local | Policy::FirstUse | Policy::Replicate | Policy::HandOver(_) => {}
             }
         }
         let places = plan.threads.iter_mut().map(|rule| (&mut rule.placing, rule.line));
         for (placing, line) in places.chain(plan.processes.iter_mut().map(|rule| (&mut rule.placing, rule.line))) {
             match placing {
-                Placing::Nodes(set) => fitter.set(set, &cpu_nodes, line)?,
-                Placing::Cpus(cpus) => fitter.cpus(cpus, line)?,
+                Placing::Nodes(set) => fitter.set(set, cpus, line)?,
+                Placing::Cpus(listed) => fitter.cpus(listed, line)?,
             }
         }
         Ok(Fitted { plan, memory_nodes, cpu_nodes })
     }
+}
+
+/// Nodes of the machine that a rule may name, and what they have.
+#[derive(Clone, Copy)]
+struct Have<'a> {
+    nodes: &'a [u16],
+    with: &'static str,
 }
 
 struct Fitter<'a> {
@@ -77,22 +86,23 @@ impl Fitter<'_> {
         PlanError::Misfit { file, line, what, remedy }
     }
 
-    fn node(&self, node: u16, have: &[u16], line: usize) -> Result<u16, PlanError> {
-        if have.contains(&node) {
+    fn node(&self, node: u16, have: Have<'_>, line: usize) -> Result<u16, PlanError> {
+        if have.nodes.contains(&node) {
             return Ok(node);
         }
-        if self.fit == Fit::Fold && !have.is_empty() {
-            return Ok(have[usize::from(node) % have.len()]);
+        if self.fit == Fit::Fold && !have.nodes.is_empty() {
+            return Ok(have.nodes[usize::from(node) % have.nodes.len()]);
         }
-        let known = format_cpu_list(have.iter().map(|id| u32::from(*id)));
-        let what = format!("it names node {node}, but machine {} has only nodes {known}", self.machine.name());
+        let (known, with) = (format_cpu_list(have.nodes.iter().map(|id| u32::from(*id))), have.with);
+        let what =
+            format!("it names node {node}, but machine {} has only nodes {known} with {with}", self.machine.name());
         let remedy = "name those (or \"all\"), or let `--fold` map node N to node N modulo their number".to_owned();
         Err(self.misfit(line, what, remedy))
     }
 
-    fn set(&self, set: &mut NodeSet, have: &[u16], line: usize) -> Result<(), PlanError> {
+    fn set(&self, set: &mut NodeSet, have: Have<'_>, line: usize) -> Result<(), PlanError> {
         let mut nodes = match &*set {
-            NodeSet::All => have.to_vec(),
+            NodeSet::All => have.nodes.to_vec(),
             NodeSet::Listed(listed) => {
                 listed.iter().map(|node| self.node(*node, have, line)).collect::<Result<Vec<_>, _>>()?
             }
@@ -103,7 +113,7 @@ impl Fitter<'_> {
         Ok(())
     }
 
-    fn weights(&self, weights: &mut Vec<(u16, u32)>, have: &[u16], line: usize) -> Result<(), PlanError> {
+    fn weights(&self, weights: &mut Vec<(u16, u32)>, have: Have<'_>, line: usize) -> Result<(), PlanError> {
         let mut sums = std::collections::BTreeMap::new();
         for (node, weight) in weights.iter() {
             *sums.entry(self.node(*node, have, line)?).or_insert(0) += weight;

@@ -138,6 +138,32 @@ fn a_machine_with_fewer_nodes_is_an_error_or_folds() {
     assert!(message.contains("CPU 16") && message.contains("0-15"), "{message}");
 }
 
+/// Threads were sent to a node whose CPUs are all offline, and "all" spread them over it.
+#[test]
+fn a_node_whose_cpus_are_all_offline_takes_no_threads() {
+    let folder = numapilot_host::testing::tree("offline-cpus");
+    std::fs::write(folder.path().join("sys/devices/system/cpu/online"), "0-2").unwrap();
+    std::fs::write(folder.path().join("sys/devices/system/node/node1/cpulist"), "").unwrap();
+    let machine = Machine::from_sysfs(folder.path()).unwrap();
+    let plan = |nodes: &str| {
+        let text = format!(
+            "version = 1\n[[object]]\nsymbol = \"a\"\npolicy = \"interleave\"\n[[thread]]\nnodes = \"{nodes}\"\n"
+        );
+        Plan::parse(&text, "p.toml").unwrap()
+    };
+    let fitted = plan("all").fit(&machine, Fit::Exact).unwrap();
+    assert_eq!((&*fitted.memory_nodes, &*fitted.cpu_nodes), (&[0, 1][..], &[0][..]));
+    assert_eq!(fitted.plan.threads[0].placing, Placing::Nodes(NodeSet::Listed(vec![0])));
+    assert_eq!(fitted.plan.objects[0].policy, Policy::Interleave(NodeSet::Listed(vec![0, 1])), "its memory is there");
+    let message = plan("1").fit(&machine, Fit::Exact).unwrap_err().to_string();
+    assert!(
+        message.contains("names node 1") && message.contains("only nodes 0 with CPUs that are online"),
+        "{message}"
+    );
+    let folded = plan("1").fit(&machine, Fit::Fold).unwrap();
+    assert_eq!(folded.plan.threads[0].placing, Placing::Nodes(NodeSet::Listed(vec![0])));
+}
+
 fn text() -> impl Strategy<Value = String> {
     "[a-zA-Z_:*?./<>\"'\\\\#= é-]{1,20}"
 }

@@ -5,6 +5,7 @@ use numapilot_insight::{Analysis, Estimate, Statistics, link_traffic};
 use numapilot_report::Counted;
 use numapilot_report::json;
 use numapilot_report::text::{self, Look};
+use numapilot_report::units;
 use pyo3::prelude::*;
 use serde_json::{Value, json as value};
 
@@ -59,12 +60,9 @@ pub struct PyStatistics {
 #[pymethods]
 impl PyStatistics {
     fn __repr__(&self) -> String {
-        let percent = |estimate: &PyEstimate| {
-            let half = (estimate.high - estimate.low) / 2.0;
-            if estimate.value.is_nan() {
-                return "an unknown share".to_owned();
-            }
-            format!("{:.1} ± {:.1} %", 100.0 * estimate.value, 100.0 * half)
+        let percent = |estimate: &PyEstimate| match estimate.value.is_nan() {
+            true => "an unknown share".to_owned(),
+            false => units::share(&Estimate { value: estimate.value, low: estimate.low, high: estimate.high }),
         };
         let [writes, share, remote] = [&self.writes, &self.share, &self.remote].map(percent);
         let (accesses, samples) = (self.accesses.value, self.samples);

@@ -62,7 +62,7 @@ impl Source {
                     source.unfinished.push(folder);
                     continue;
                 }
-                let reader = TraceReader::open(&folder)?;
+                let reader = TraceReader::open_brief(&folder)?;
                 source.recordings.push(Recording { host: host.clone(), run, folder, reader });
             }
         }

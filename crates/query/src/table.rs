@@ -35,6 +35,8 @@ pub struct TraceTable {
     name: &'static str,
     source: Arc<Source>,
     schema: TableSchema,
+    /// Columns that hold numbers of another table's rows, with that table.
+    references: Vec<(&'static str, &'static str)>,
 }
 
 impl TraceTable {
@@ -50,7 +52,9 @@ impl TraceTable {
             let row = Field::new(ROW, DataType::Int64, false).with_extension_type(RowNumber);
             schema = schema.with_virtual_columns(vec![Arc::new(row)]);
         }
-        TraceTable { name, source, schema: schema.build() }
+        let references =
+            columns.iter().filter_map(|column| Some((column.name, column.unit.split_once('.')?.0))).collect();
+        TraceTable { name, source, schema: schema.build(), references }
     }
 
     /// The recordings that meet the conditions on host and run.
@@ -72,6 +76,30 @@ impl TraceTable {
             chosen.retain(|_| next.next().flatten() == Some(true));
         }
         Ok(chosen)
+    }
+
+    /// How many different values a column has at most: of a number of another table's rows, as many as that table has; of host and run, one per recording.
+    /// `None` for others, of which the engine assumes one per row.
+    fn most_distinct(&self, column: &str, recordings: &[&Recording]) -> Option<usize> {
+        if self.source.is_fleet && PARTITIONS.contains(&column) {
+            return Some(recordings.len());
+        }
+        let (_, table) = self.references.iter().find(|(name, _)| *name == column)?;
+        let rows = |recording: &&Recording| recording.reader.meta().tables.get(*table).map_or(0, |info| info.rows);
+        Some(recordings.iter().map(rows).sum::<u64>() as usize)
+    }
+
+    /// Statistics of all these recordings together. Without the numbers of different values, the engine takes a join of `accesses` with `threads` for one
+    /// that has no more rows than `threads`, and keeps it in memory to look the rows of `objects` up in it, instead of the other way round.
+    fn statistics(&self, rows: u64, bytes: u64, recordings: &[&Recording]) -> Statistics {
+        let schema = self.schema.table_schema();
+        let mut all = statistics(schema, rows, bytes);
+        for (field, column) in schema.fields().iter().zip(&mut all.column_statistics) {
+            if let Some(most) = self.most_distinct(field.name(), recordings) {
+                column.distinct_count = Precision::Inexact(most.max(1));
+            }
+        }
+        all
     }
 
     fn is_of_partitions(&self, filter: &Expr) -> bool {
@@ -98,6 +126,21 @@ impl TraceTable {
             file = file.with_partition_values(values.to_vec());
         }
         Ok(Some(file.with_statistics(Arc::new(statistics(self.schema.file_schema(), info.rows, info.bytes)))))
+    }
+
+    /// The recordings' files, in their order, checked by this many threads: each is read whole.
+    fn files(&self, recordings: &[&Recording], threads: usize) -> Vec<Result<Option<PartitionedFile>>> {
+        let share = recordings.len().div_ceil(threads.max(1)).max(1);
+        let check = |some: &[&Recording]| some.iter().map(|recording| self.file(recording)).collect::<Vec<_>>();
+        let Some((own, others)) = recordings.split_at_checked(share) else { return check(recordings) };
+        std::thread::scope(|scope| {
+            let workers: Vec<_> = others.chunks(share).map(|some| scope.spawn(move || check(some))).collect();
+            let mut files = check(own);
+            for worker in workers {
+                files.extend(worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+            }
+            files
+        })
     }
 }
 
@@ -128,8 +171,9 @@ impl TableProvider for TraceTable {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let mut files = Vec::new();
         let (mut rows, mut bytes) = (0, 0);
-        for recording in self.matching(state, filters)? {
-            if let Some(file) = self.file(recording)? {
+        let recordings = self.matching(state, filters)?;
+        for (recording, file) in recordings.iter().zip(self.files(&recordings, state.config().target_partitions())) {
+            if let Some(file) = file? {
                 rows += recording.reader.meta().tables[self.name].rows;
                 bytes += file.object_meta.size;
                 files.push(file);
@@ -151,7 +195,7 @@ impl TableProvider for TraceTable {
         let groups = FileGroup::new(files).split_files(state.config().target_partitions());
         let config = FileScanConfigBuilder::new(ObjectStoreUrl::local_filesystem(), Arc::new(parquet))
             .with_file_groups(groups)
-            .with_statistics(statistics(self.schema.table_schema(), rows, bytes))
+            .with_statistics(self.statistics(rows, bytes, &recordings))
             .with_projection_indices(projection.cloned())?
             .with_limit(limit)
             .build();

@@ -1,6 +1,7 @@
 //! Fleets: the same tables and views over traces of many hosts; the answer is the sum of the traces' own.
 
 use std::fs;
+use std::process::{Command, Stdio};
 
 use crate::common::{answer, complaint, fleet, query, scratch, text};
 
@@ -28,6 +29,71 @@ fn a_fleet_answers_as_its_traces_do_together() {
         let expected = if view == "counters" { 3 } else { 6 };
         assert_eq!(hosts, format!("n\n{expected}\n"), "{view}");
     }
+}
+
+/// Which files each hash join of a plan keeps in memory: its first input's, by the plan's indentation.
+fn kept_in_memory(plan: &str) -> Vec<String> {
+    let lines: Vec<&str> = plan.lines().collect();
+    let indent = |line: &str| line.len() - line.trim_start().len();
+    let joins = (0..lines.len()).filter(|&at| lines[at].trim_start().starts_with("HashJoinExec"));
+    let first_input = |at: usize| {
+        let inner = indent(lines[at]) + 2;
+        let end = (at + 2..lines.len()).find(|&next| indent(lines[next]) <= inner).unwrap_or(lines.len());
+        lines[at + 1..end].join("\n")
+    };
+    joins.map(first_input).collect()
+}
+
+/// Make sure that memory does not grow with the accesses of a fleet, but with its objects and threads, of which there are far fewer.
+#[test]
+fn joins_keep_objects_and_threads_in_memory_and_not_accesses() {
+    let folder = scratch();
+    fleet(4, folder.path());
+    for name in ["fleet-remote", "fleet-types"] {
+        let plan = answer(&[text(folder.path()), "--run", name, "--explain"]);
+        let kept = kept_in_memory(&plan);
+        assert_eq!(kept.len(), 2, "{name}:\n{plan}");
+        for side in &kept {
+            assert!(
+                side.contains(".parquet") && !side.contains("accesses.parquet"),
+                "{name} keeps:\n{side}\nin\n{plan}"
+            );
+        }
+    }
+}
+
+/// The most memory that the program had at once while it answered, KiB.
+// The call that says how much memory a child had also waits for it.
+#[allow(clippy::zombie_processes)]
+fn most_memory_kib(arguments: &[&str]) -> i64 {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_numapilot-query"));
+    let child = command.args(arguments).stdout(Stdio::null()).spawn().expect("numapilot-query starts");
+    let pid = libc::pid_t::try_from(child.id()).expect("a process id");
+    let mut status = 0;
+    // SAFETY: all fields of the struct are integers, which may be zero.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: both pointers are to variables that live through the call, and nobody else waits for this child.
+    let waited = unsafe { libc::wait4(pid, &raw mut status, 0, &raw mut usage) };
+    assert_eq!((waited, status), (pid, 0), "{arguments:?}");
+    usage.ru_maxrss
+}
+
+/// A real recording's description has its machine, host and settings. Make sure that those of a thousand hosts are not all kept.
+#[test]
+fn a_host_of_a_fleet_takes_little_memory_before_it_is_asked() {
+    let meta = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/traces/mg.numatrace/meta.json");
+    let memory = |hosts: i64| {
+        let folder = scratch();
+        for host in 0..hosts {
+            let run = folder.path().join(format!("host=h{host:04}/run=1"));
+            fs::create_dir_all(&run).expect("the run's folder is made");
+            fs::copy(meta, run.join("meta.json")).expect("copied");
+        }
+        most_memory_kib(&[text(folder.path()), "select 1"])
+    };
+    let (few, many) = (10, 310);
+    let each = (memory(many) - memory(few)) / (many - few);
+    assert!(each < 40, "{each} KiB for each host");
 }
 
 #[test]

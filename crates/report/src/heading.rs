@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use numapilot_flows::{Instrumentation, Losses, Module, OwnAllocator, Trace};
+use numapilot_flows::{Instrumentation, Losses, Module, NamelessProgram, OwnAllocator, Trace};
 use numapilot_machine::Machine;
 use numapilot_trace::engine::RecordedBy;
 use numapilot_trace::meta::{Meta, Origin};
@@ -71,6 +71,7 @@ impl Heading {
         notes.extend(told.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned));
         notes.extend(changed_sources(meta));
         notes.extend(own_allocators(&OwnAllocator::read(&meta.more)));
+        notes.extend(NamelessProgram::read(&meta.more).map(|program| nameless(&program, trace.holds_faults())));
         Heading {
             trace: path.display().to_string(),
             command: meta.command.clone(),
@@ -281,6 +282,17 @@ fn own_allocators(found: &[OwnAllocator]) -> Option<String> {
     })
 }
 
+/// What may be missing of a program in which no allocator can be found.
+fn nameless(program: &NamelessProgram, holds_faults: bool) -> String {
+    let samples = if holds_faults { "page faults" } else { "accesses" };
+    format!(
+        "most {samples} are to memory that code without a name in {} has mapped, and that program has no symbol table: if an allocator is linked into it, its \
+         blocks are not recorded as objects; install its debug file, or take a build that was not stripped, and record with --engine emulate, or have the \
+         program report its blocks (docs/guides/pools.md)",
+        program.name()
+    )
+}
+
 fn unresolved(meta: &Meta) -> Vec<String> {
     let rows = meta.more.get("unresolved").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let word = |row: &Value, key: &str| row.get(key).and_then(Value::as_str).unwrap_or("").to_owned();
@@ -332,6 +344,17 @@ mod tests {
         let note = own_allocators(&[own("/usr/bin/redis-server", "je_malloc"), own("/opt/lib.so", "mi_malloc")]);
         let note = note.expect("a note");
         assert!(note.contains("(je_malloc in redis-server, mi_malloc in lib.so)"), "{note}");
+    }
+
+    #[test]
+    fn a_program_without_symbols_may_have_an_allocator() {
+        let program = NamelessProgram { path: "/opt/app/server".to_owned() };
+        let note = nameless(&program, false);
+        assert!(
+            note.starts_with("most accesses are to memory that code without a name in server has mapped"),
+            "{note}"
+        );
+        assert!(nameless(&program, true).starts_with("most page faults are "), "{note}");
     }
 
     /// The wrapper adds -g: to advise it says nothing. Which binary lacks names, and why, does.

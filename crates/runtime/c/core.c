@@ -147,6 +147,11 @@ void np_planner_mapped(void *address, size_t bytes, int protection, int flags, i
     if (np_unlikely(found != NULL)) found->mapped(address, bytes, protection, flags, fd, caller);
 }
 
+bool np_planner_gives_way(void) {
+    struct np_planner_abi *found = np_load(planner);
+    return found != NULL && found->gives_way();
+}
+
 void np_tell_callouts(struct np_slot *slot) {
     struct np_slot **location = callouts != NULL ? callouts->slot_location() : NULL;
     if (location != NULL) *location = slot;

@@ -19,6 +19,7 @@ void np_emulator_meet(void) {
         .own = np_own,
         .fork_canary = np_fork_canary,
         .fork_order = &np_raw_fork_order,
+        .python = np_python,
         .slot_call = (uintptr_t)np_emulator_slot,
     };
     NP_SYS2(NP_SYSCALL_EMULATOR, NP_EMULATOR_HELLO, &hello);
@@ -27,7 +28,7 @@ void np_emulator_meet(void) {
 
 /* A function of its own with the slot in the first argument register: the plugin finds the emulated registers by it. */
 __attribute__((noinline)) void np_emulator_slot(struct np_slot *slot) {
-    if (has_plugin) NP_SYS3(NP_SYSCALL_EMULATOR, NP_EMULATOR_SLOT, slot, &np_tls.in_alloc);
+    if (has_plugin) NP_SYS4(NP_SYSCALL_EMULATOR, NP_EMULATOR_SLOT, slot, &np_tls.in_alloc, &np_tls.python_state);
 }
 
 bool np_emulator_follows(uintptr_t function) {

@@ -8,16 +8,18 @@
 #ifndef NUMAPILOT_EMULATOR_H
 #define NUMAPILOT_EMULATOR_H
 
+#include "python.h"
 #include "track.h"
 #include "vtime.h"
 
 #define NP_SYSCALL_EMULATOR 0x4e500001
 #define NP_EMULATOR_MAGIC 0x524f54414c554d45ull
-#define NP_EMULATOR_ABI 4u
+#define NP_EMULATOR_ABI 5u
 
 enum np_emulator_call {
     NP_EMULATOR_HELLO = 1, /* second argument: struct np_emulator_hello *, once per process image, before any slot */
-    NP_EMULATOR_SLOT = 2,  /* second argument: this thread's slot from now on, NULL when it ends; third: its np_tls.in_alloc */
+    NP_EMULATOR_SLOT = 2,  /* second argument: this thread's slot from now on, NULL when it ends; third: its np_tls.in_alloc; fourth: its
+                            * np_tls.python_state */
     NP_EMULATOR_FOLLOWS = 3, /* second argument: a function; third: uint32_t *, which becomes 1 if the plugin records its blocks */
 };
 
@@ -35,6 +37,7 @@ struct np_emulator_hello {
     struct np_own own;
     uint32_t *fork_canary; /* in a forked child: 0 from the plugin, for emulators that do not wipe the page and for vfork, which is a fork to them */
     uint64_t *fork_order;  /* and the stamp before the fork */
+    const struct np_python_known *python; /* filled in when a library with an interpreter is met */
     uintptr_t slot_call; /* first instruction of np_emulator_slot, where the first argument register holds the slot */
 };
 

@@ -80,6 +80,14 @@ void np_filter_thread_start(struct np_slot *slot) {
     np_sample_start(slot);
 }
 
+void np_filter_hold_for_reading(struct np_slot *slot) {
+    uint64_t *entries = (uint64_t *)(void *)((char *)slot + NP_FILTER_OFFSET);
+    for (uint32_t i = 0; i <= np_sim.l1_mask; i++) {
+        uint64_t seen = np_load(entries[i]);
+        if (seen & 1) __atomic_compare_exchange_n(&entries[i], &seen, seen & ~1ull, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+    }
+}
+
 void np_filter_poke(struct np_slot *slot) {
     if (!np_sim.ready) return;
     /* With one entry left in use, and that empty, nearly every look-up misses; miss() puts the mask back. */
@@ -255,7 +263,7 @@ static inline void access_page(struct np_slot *slot, uintptr_t address, uint32_t
     __atomic_store_n(np_stage_one(slot, key), key << 1 | (home != NP_HOME_NONE), __ATOMIC_RELAXED);
 }
 
-static inline void access_line(struct np_slot *slot, uintptr_t address, uint32_t bits, const struct np_regs *caller) {
+static inline void simulate(struct np_slot *slot, uintptr_t address, uint32_t bits, const struct np_regs *caller) {
     uintptr_t line = address >> NP_LINE_SHIFT;
     uint64_t key = np_key_of(address, slot->line_mask, slot->line_pick);
     unpoke(slot); /* first: it may move the thread, to another L3 */
@@ -300,6 +308,24 @@ static inline void access_line(struct np_slot *slot, uintptr_t address, uint32_t
     }
     uint64_t stall = (uint64_t)(streamed ? latency / STREAM_SHARE : latency) * np_sim.line_sampling;
     np_add(slot->stall_cycles, stall);
+}
+
+/* A page that another process may have, too, is held for reading only, line by line: its first write must be seen. */
+static NP_COLD void after_read_of_forked(struct np_slot *slot, uintptr_t address) {
+    if (!np_page_is_inherited(address)) return;
+    uint64_t key = np_key_of(address, slot->line_mask, slot->line_pick), *entry = np_stage_one(slot, key), seen = np_load(*entry);
+    if (seen >> 1 == key) np_store(*entry, key << 1);
+}
+
+static inline void access_line(struct np_slot *slot, uintptr_t address, uint32_t bits, const struct np_regs *caller) {
+    uint32_t write = bits & NP_ACC_WRITE;
+    bool forked = np_unlikely(np_load(np_sim.forked) != 0);
+    if (forked && write) {
+        unpoke(slot); /* first: it may move the thread, to another node */
+        np_page_written(slot, address);
+    }
+    simulate(slot, address, bits, caller);
+    if (forked && !write) after_read_of_forked(slot, address);
 }
 
 static inline void after_access(struct np_slot *slot) {

@@ -131,8 +131,15 @@ static void record_mmap(const struct mmap_call *call, void *result, uint64_t bef
         np_put_unmap(slot, (uintptr_t)result, bytes, before);
     /* Elsewhere nothing was mapped any more, whoever had unmapped it. */
     np_pages_forget((uintptr_t)result, bytes);
-    if (!(call->flags & MAP_ANONYMOUS) || (call->flags & MAP_TYPE) != MAP_PRIVATE) np_mappings_changed();
-    if ((call->flags & (MAP_POPULATE | MAP_LOCKED)) && (call->protection & PROT_WRITE)) np_pages_touched(slot, (uintptr_t)result, bytes);
+    bool is_shared = (call->flags & MAP_TYPE) != MAP_PRIVATE, is_anonymous = (call->flags & MAP_ANONYMOUS) != 0;
+    if (!is_anonymous || is_shared) np_mappings_changed();
+    if (is_shared) np_pages_shared();
+    struct np_file file = {0};
+    bool is_known = is_shared && !is_anonymous && !np_track_only && np_file_of_fd(call->fd, &file);
+    if ((call->flags & (MAP_POPULATE | MAP_LOCKED)) && (call->protection & PROT_WRITE)) {
+        if (is_anonymous) np_pages_made(slot, (uintptr_t)result, bytes);
+        else np_pages_touched(slot, (uintptr_t)result, bytes);
+    }
     char *path = call->flags & MAP_ANONYMOUS ? NULL : np_stack_path();
     struct np_mapping map = {.address = (uintptr_t)result, .bytes = bytes, .offset = (uint64_t)call->offset,
                           .flags = flags_of_call(call->protection, call->flags), .path = path};
@@ -140,13 +147,20 @@ static void record_mmap(const struct mmap_call *call, void *result, uint64_t bef
     map.stack = np_stack_id(slot, caller); /* before the path is there: it may need that room for a module's */
     if (call->flags & MAP_ANONYMOUS) map.offset = 0;
     else if (path != NULL) map.path_bytes = np_path_of_fd(call->fd, path);
+    if (is_known) np_put_file(slot, &file, map.address, order);
     np_put_map(slot, &map, order);
+    if (is_shared && !is_anonymous && (file.is_full || np_arena->emulated)) np_pages_of_others(slot, map.address, bytes, file.is_full);
     np_leave(slot);
+}
+
+static long ask_for(const struct mmap_call *call) {
+    return NP_SYS6(SYS_mmap, call->address, call->bytes, call->protection, call->flags, call->fd, call->offset);
 }
 
 static void *do_mmap(const struct mmap_call *call, struct np_regs caller) {
     uint64_t before = np_order_kept();
-    long result = NP_SYS6(SYS_mmap, call->address, call->bytes, call->protection, call->flags, call->fd, call->offset);
+    long result = ask_for(call);
+    if (np_unlikely(result == -ENOMEM) && np_planner_gives_way()) result = ask_for(call);
     if (result < 0 && result > -4096) {
         errno = (int)-result;
         return MAP_FAILED;
@@ -225,6 +239,8 @@ NP_EXPORT void *mremap(void *old, size_t old_bytes, size_t new_bytes, int flags,
     struct np_regs caller = NP_CALLER_REGS();
     uint64_t before = np_order_kept();
     long result = np_sys(SYS_mremap, (long)old, (long)old_bytes, (long)new_bytes, flags, (long)wanted, 0);
+    if (np_unlikely(result == -ENOMEM) && np_planner_gives_way())
+        result = np_sys(SYS_mremap, (long)old, (long)old_bytes, (long)new_bytes, flags, (long)wanted, 0);
     if (result < 0 && result > -4096) {
         errno = (int)-result;
         return MAP_FAILED;
@@ -327,15 +343,18 @@ NP_EXPORT void *shmat(int id, const void *address, int flags) {
     if (slot == NULL) return result;
     int saved = errno;
     struct shmid_ds status;
-    uint64_t bytes = shmctl(id, IPC_STAT, &status) == 0 ? bytes_of_huge((uintptr_t)result, np_whole_pages(status.shm_segsz)) : 0;
+    bool is_told = shmctl(id, IPC_STAT, &status) == 0;
+    uint64_t bytes = is_told ? bytes_of_huge((uintptr_t)result, np_whole_pages(status.shm_segsz)) : 0;
     remember_attached((uintptr_t)result, bytes);
     char name[24];
     struct np_mapping map = {.address = (uintptr_t)result, .bytes = bytes, .stack = np_stack_id(slot, caller),
                           .path = name, .path_bytes = segment_name(name, id),
                           .flags = NP_MAP_SHARED | NP_MAP_SHM | (flags & SHM_RDONLY ? 0 : NP_MAP_WRITE)};
     np_mappings_changed();
+    np_pages_shared();
     np_pages_forget((uintptr_t)result, bytes);
     np_put_map(slot, &map, np_order());
+    if (is_told && np_arena->emulated) np_pages_of_others(slot, map.address, bytes, false);
     np_leave(slot);
     errno = saved;
     return result;
@@ -348,5 +367,45 @@ NP_EXPORT int shmdt(const void *address) {
     int result = NP_REAL(shmdt)(address);
     /* Where it fails, nothing of the segment was attached there any more. */
     if (result == 0 && bytes != 0) record_end((uintptr_t)address, bytes, before);
+    return result;
+}
+
+/* -- memory that a file is given before anybody maps it -- */
+
+/* shmem_fallocate (mm/shmem.c): its pages come from where the calling thread's policy says. They are no memory for mincore until they are written first. */
+static void record_allocated(int fd, off_t offset, off_t bytes) {
+    struct np_slot *slot = np_arena != NULL && !np_track_only && bytes > 0 && offset >= 0 ? enter() : NULL;
+    if (slot == NULL) return;
+    struct np_file file;
+    if (np_file_of_fd(fd, &file) && file.is_memory) {
+        file.offset = (uint64_t)offset;
+        file.bytes = (uint64_t)bytes;
+        file.node = np_pages_node(slot);
+        np_put_file(slot, &file, 0, np_order());
+    }
+    np_leave(slot);
+}
+
+NP_EXPORT int fallocate(int fd, int mode, off_t offset, off_t bytes) {
+    int result = NP_REAL(fallocate)(fd, mode, offset, bytes);
+    if (result == 0 && (mode & ~FALLOC_FL_KEEP_SIZE) == 0) record_allocated(fd, offset, bytes);
+    return result;
+}
+
+NP_EXPORT int fallocate64(int fd, int mode, off64_t offset, off64_t bytes) {
+    int result = NP_REAL(fallocate64)(fd, mode, offset, bytes);
+    if (result == 0 && (mode & ~FALLOC_FL_KEEP_SIZE) == 0) record_allocated(fd, offset, bytes);
+    return result;
+}
+
+NP_EXPORT int posix_fallocate(int fd, off_t offset, off_t bytes) {
+    int result = NP_REAL(posix_fallocate)(fd, offset, bytes);
+    if (result == 0) record_allocated(fd, offset, bytes);
+    return result;
+}
+
+NP_EXPORT int posix_fallocate64(int fd, off64_t offset, off64_t bytes) {
+    int result = NP_REAL(posix_fallocate64)(fd, offset, bytes);
+    if (result == 0) record_allocated(fd, offset, bytes);
     return result;
 }

@@ -3,6 +3,8 @@
 #include "track.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
 
 void np_put_map(struct np_slot *slot, const struct np_mapping *map, uint64_t order) {
     size_t limit = np_arena->ring_bytes / 8, path_bytes = map->path_bytes < limit ? map->path_bytes : limit;
@@ -24,6 +26,41 @@ void np_put_unmap(struct np_slot *slot, uintptr_t address, uint64_t bytes, uint6
     if (words == NULL) return;
     words[2] = bytes;
     np_commit(slot, 3);
+}
+
+#define TMPFS 0x01021994     /* TMPFS_MAGIC of <linux/magic.h> */
+#define HUGETLBFS 0x958458f6 /* HUGETLBFS_MAGIC */
+
+__attribute__((noinline)) /* its room on the stack, which may be small, is given back first */
+bool np_file_of_fd(int fd, struct np_file *file) {
+    struct statfs system;
+    struct statx status;
+    unsigned wanted = STATX_TYPE | STATX_INO | STATX_SIZE | STATX_BLOCKS | STATX_BTIME;
+    if (np_is_confined || fd < 0 || NP_SYS2(SYS_fstatfs, fd, &system) != 0) return false;
+    if (np_sys(SYS_statx, fd, (long)"", AT_EMPTY_PATH, wanted, (long)&status, 0) != 0 || !(status.stx_mask & STATX_INO)) return false;
+    if (!S_ISREG(status.stx_mode)) return false; /* what a device shows at each opening is its own affair */
+    bool is_memory = (unsigned long)system.f_type == TMPFS || (unsigned long)system.f_type == HUGETLBFS;
+    *file = (struct np_file){
+        .device = (uint64_t)status.stx_dev_major << 32 | status.stx_dev_minor,
+        .inode = status.stx_ino,
+        .born = status.stx_mask & STATX_BTIME ? (uint64_t)status.stx_btime.tv_sec * 1000000000 + status.stx_btime.tv_nsec : 0,
+        .is_memory = is_memory,
+        /* On a disk, blocks are no pages in memory. */
+        .is_full = is_memory && (status.stx_mask & STATX_BLOCKS) && status.stx_size != 0 && status.stx_blocks * 512 >= np_whole_pages(status.stx_size),
+    };
+    return is_memory || file->born != 0; /* a disk gives the number of a file that is gone to another */
+}
+
+void np_put_file(struct np_slot *slot, const struct np_file *file, uintptr_t address, uint64_t order) {
+    uint64_t *words = np_begin(slot, NP_REC_FILE, address, 8, order);
+    if (words == NULL) return;
+    words[2] = file->device;
+    words[3] = file->inode;
+    words[4] = file->born;
+    words[5] = file->offset;
+    words[6] = file->bytes;
+    words[7] = file->bytes != 0 ? file->node : NP_NONE16;
+    np_commit(slot, 8);
 }
 
 size_t np_path_of_fd(int fd, char *path) {

@@ -42,6 +42,7 @@ struct np_sim {
     uint32_t core_misses;     /* that it keeps outstanding, at most */
     uint32_t ready;
     uint32_t forked;         /* this process has forked, or was: pages may be shared with another */
+    uint32_t shares;         /* this process has, or had, memory that others may have mapped, too */
     uint32_t memory_nodes;   /* nodes with memory, listed in memory_node */
     uint8_t memory_node[NP_MAX_NODES];
 };
@@ -89,8 +90,8 @@ struct np_sim_slot {
     uint32_t moved_to_cpu;     /* model CPU + 1 to which another thread sent this one; taken at the next miss (written by others) */
     uint32_t has_affinity;     /* `affinity` was set, or inherited */
     uint64_t affinity[NP_MAX_CPUS / 64]; /* other threads may set it: np_set_affinity, np_get_affinity */
-    uint64_t kind_low, kind_high; /* the mapping that np_reads_zero_page looked at last */
-    uint32_t kind_is_private;
+    uint64_t kind_low, kind_high; /* the mapping that np_mapping_kind looked at last */
+    uint32_t kind;             /* enum np_mapping_kind */
     uint32_t kind_generation;
     struct np_overlap overlap;
 };
@@ -237,7 +238,7 @@ void np_l3_drop(uint32_t l3_index, uintptr_t line);
 /* ---- pages.c ---- */
 #define NP_LEAF_BITS 18
 #define NP_LEAVES (1ull << (NP_ADDRESS_BITS - NP_PAGE_SHIFT - NP_LEAF_BITS))
-/* A page's byte: 0 no home yet; 1 to 64 home + 1; above: no home yet, but a policy, or reads of the zero page (pages.c). */
+/* A page's byte: 0 no home yet; 1 to 64 home + 1; above: no home yet, but a policy, or reads of the zero page, or a home until it is written (pages.c). */
 #define NP_PAGE_HOME 1
 /* No home: no thread has written the page, and reads of it find the kernel's shared zero page. */
 #define NP_HOME_NONE UINT32_MAX
@@ -262,6 +263,11 @@ static inline uint32_t np_page_home(struct np_slot *slot, uintptr_t address, uin
 }
 /* The same without giving one: -1, none yet. */
 int np_page_query(uintptr_t address);
+/* In a process that has forked, or was, the thread is about to write to the page (under an emulator: has just written): if another process has it, too,
+ * the kernel makes the writer a copy, which has a home of its own. */
+void np_page_written(struct np_slot *slot, uintptr_t address);
+/* Whether another process may have the page, too, so that its first write must be seen. */
+bool np_page_is_inherited(uintptr_t address);
 /* Moves a page that has a home; returns false when it has none. Writes the NP_REC_PLACE. */
 bool np_page_move(struct np_slot *slot, uintptr_t address, uint32_t node);
 void np_place_flush(struct np_slot *slot);
@@ -280,8 +286,21 @@ long np_resident(uint64_t page, uint64_t pages, uint8_t *vector);
 enum np_backing np_backing(uint64_t page);
 /* What is mapped at up to NP_BACKINGS_MAX pages from `page` on; returns for how many it is known. */
 uint32_t np_backings(uint64_t page, uint32_t pages, enum np_backing *backings);
-/* Whether a read of a page with nothing behind it finds the zero page. */
-bool np_reads_zero_page(struct np_slot *slot, uintptr_t address);
+/* What a write to a page of private memory does that was there when the process forked, or was forked. */
+enum np_write_effect {
+    NP_WRITE_KEEPS,   /* no other process has the page any more: the writer goes on with it */
+    NP_WRITE_COPIES,  /* the writer gets another page */
+    NP_WRITE_UNKNOWN, /* where /proc is not to be read */
+};
+/* Before the writes: of up to NP_BACKINGS_MAX pages from `page` on; returns for how many it is known. */
+uint32_t np_write_effects(uint64_t page, uint32_t pages, enum np_write_effect *effects);
+enum np_mapping_kind {
+    NP_KIND_OTHER,  /* private, of a file; or none is known */
+    NP_KIND_FRESH,  /* private and anonymous: a read of a page with nothing behind it finds the zero page */
+    NP_KIND_COMMON, /* shared, of a file or a segment: any process may have touched its pages */
+    NP_KIND_FAMILY, /* shared and anonymous: this process may have, or those that it was forked from, or has forked */
+};
+enum np_mapping_kind np_mapping_kind(struct np_slot *slot, uintptr_t address);
 /* A mapping was made that is not private and anonymous: what is remembered of mappings is not to be trusted. */
 void np_mappings_changed(void);
 
@@ -294,6 +313,8 @@ struct np_toucher {
 };
 /* The first toucher of a page that code which is not recorded touched, from the kernel's page faults as the recorder read them. False: unknown. */
 bool np_toucher_of(struct np_slot *slot, uint64_t page, struct np_toucher *toucher);
+/* It is unknown because no thread of this process has had a fault on the page: that was the answer to this thread's last question. */
+bool np_toucher_is_nobody(const struct np_slot *slot, uint64_t page);
 
 /* The real function behind an interposer, for functions that no header here declares. NULL: no library has it. */
 #define NP_REAL_AS(type, name)                                                    \

@@ -207,8 +207,18 @@ void np_pages_touched(struct np_slot *slot, uintptr_t address, size_t bytes);
 void np_pages_before_threads(struct np_slot *slot);
 /* toucher.c: a thread ends; pages that it touched unseen are still asked for. */
 void np_toucher_ended(const struct np_slot *slot);
+/* Memory of which the kernel has just given this process all pages anew: theirs are the calling thread's. */
+void np_pages_made(struct np_slot *slot, uintptr_t address, size_t bytes);
+/* Memory was mapped that other processes may have used: pages that are there already (with `is_full`, all of them) have homes that are not known here. */
+void np_pages_of_others(struct np_slot *slot, uintptr_t address, size_t bytes, bool is_full);
+/* The node that memory gets which the kernel is to provide for the calling thread at once, whatever its policy; NP_NONE16: by turns. */
+uint32_t np_pages_node(struct np_slot *slot);
+/* This process has mapped memory that others may have mapped, too. */
+void np_pages_shared(void);
 /* This process forks, or was forked. */
 void np_pages_forked(void);
+/* It has, in both: a page that both have is copied for who writes it first. */
+void np_pages_inherited(void);
 /* Home of pages by an explicit policy of the program (mbind, numa_alloc_*, set_mempolicy on the simulated machine). */
 void np_pages_policy(uintptr_t address, size_t bytes, int mode, const uint64_t *nodemask, unsigned mask_words);
 void np_thread_policy(struct np_slot *slot, int mode, const uint64_t *nodemask, unsigned mask_words);
@@ -217,6 +227,8 @@ void np_filter_thread_start(struct np_slot *slot);
 /* Another thread's next instrumented access takes the slow path (and there np_throttle), even if it would hit its first-stage filter: for
  * threads that run ahead of the window in a loop that never misses. */
 void np_filter_poke(struct np_slot *slot);
+/* The next write to each line takes the slow path, and to each page: the kernel has made them read-only (fork). */
+void np_filter_hold_for_reading(struct np_slot *slot);
 /* In the new thread, once it has its first CPU: the affinity and memory policy of its creator (`heir_of`; NULL: the thread that the slot names) hold for
  * it too, or the affinity that its attributes ask for (NULL: none). */
 void np_numa_thread_start(struct np_slot *slot, const struct np_slot *heir_of, const uint64_t *affinity);
@@ -264,8 +276,9 @@ struct np_planner_abi {
     void (*before_lookup)(void); /* the program asks for a function by its name: the tracker's search goes past the planner's hook of dlsym */
     /* The program has mapped memory: the tracker asks the kernel itself, past the planner's hook of mmap. */
     void (*mapped)(void *address, size_t bytes, int protection, int flags, int fd, struct np_regs caller);
+    bool (*gives_way)(void); /* such a call found no memory: whether it is to be tried again, because the planner has let go of addresses or memory */
 };
-#define NP_PLANNER_ABI 5u
+#define NP_PLANNER_ABI 6u
 /* Exported by the call-outs under this name; the tracker looks it up with dlsym. */
 #define NP_CALLOUTS_SYMBOL "numapilot_callouts"
 /* The same table of the tracker's own, for the call-outs of a library that is loaded later into a program without any: no table of theirs was there

@@ -2,16 +2,20 @@
  *
  * A table of the process in two levels: leaves of 2^18 pages (1 GiB of addresses), a byte per page, leaves mapped when needed, no locks. A
  * page gets its home at the first access that leaves a private filter (its first touch, as the filters give up lines of pages that are forgotten):
- * by the policy of its range, else of the thread, else of the recording, else the node of the thread, or the nearest node with memory. A forked child
- * inherits the table as it inherits memory. Pages shared between processes (MAP_SHARED) have a home per process: a limit of the model.
+ * by the policy of its range, else of the thread, else of the recording, else the node of the thread, or the nearest node with memory.
+ *
+ * Pages of memory that processes share (MAP_SHARED) have one home, which the first of all processes to touch them gives them. This table is one process's: it
+ * knows what this process touched first. What it finds there is unknown here, and told so; flows, which have all processes' records, know it (crates/flows).
+ *
+ * A forked child inherits the table as it inherits memory. In parent and child, pages of private memory are marked then: the first write to one of them, in
+ * either, has the kernel make a copy for the writer, unless the page is the writer's alone by now.
  *
  * The kernel knows better what begins and ends, and is asked (residency.c): at a page's first access, whether it is the first; where a block or a stack begins,
  * which pages have been taken back unseen, inside the C library.
  *
  * NP_REC_PLACE is held back while the same thread goes on placing the next page on the same node: one record per run. */
 #define _GNU_SOURCE
-#include "memsim.h"
-#include "track.h"
+#include "pages.h"
 
 #include <errno.h>
 #include <string.h>
@@ -19,31 +23,9 @@
 #include <sys/resource.h>
 
 #ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_READ 22
 #define MADV_POPULATE_WRITE 23
 #endif
-
-/* memory.c: zeroed memory of our own, by system calls that are not recorded. */
-NP_HIDDEN void *np_pages_new(size_t bytes);
-NP_HIDDEN void np_pages_free(void *pages, size_t bytes);
-
-#define LEAF_PAGES (1ull << NP_LEAF_BITS)
-
-/* A page's byte: 0 no home yet; 1 to 64 home + 1; 65 to 128 no home yet, policy says node + 65; 129 no home yet, policy says the toucher's node; from 130
- * to 195 the same but for homes, of a page that was read and is the kernel's zero page; 255 a home that is unknown. */
-#define BYTE_HOME NP_PAGE_HOME
-#define BYTE_POLICY NP_PAGE_POLICY
-#define BYTE_LOCAL 129
-#define BYTE_READ 130
-#define BYTE_READ_LAST 195
-#define BYTE_UNKNOWN 255
-
-static inline bool is_home(uint8_t byte) { return byte >= BYTE_HOME && byte < BYTE_POLICY; }
-static inline bool is_policy(uint8_t byte) { return byte >= BYTE_POLICY && byte <= BYTE_LOCAL; }
-static inline uint8_t read_byte(uint8_t byte) { return byte == 0 ? BYTE_READ : (uint8_t)(byte - BYTE_POLICY + BYTE_READ + 1); }
-static inline bool is_read(uint8_t byte) { return byte >= BYTE_READ && byte <= BYTE_READ_LAST; }
-static inline uint8_t unread_byte(uint8_t byte) {
-    return !is_read(byte) ? byte : byte == BYTE_READ ? 0 : (uint8_t)(byte - BYTE_READ - 1 + BYTE_POLICY);
-}
 
 /* As in <linux/mempolicy.h>. */
 enum { POLICY_DEFAULT, POLICY_PREFERRED, POLICY_BIND, POLICY_INTERLEAVE, POLICY_LOCAL, POLICY_PREFERRED_MANY, POLICY_WEIGHTED_INTERLEAVE };
@@ -54,33 +36,11 @@ enum { POLICY_DEFAULT, POLICY_PREFERRED, POLICY_BIND, POLICY_INTERLEAVE, POLICY_
 uint8_t *np_leaves[NP_LEAVES];
 #endif
 
-static NP_COLD uint8_t *new_leaf(uint8_t **where) {
-    uint8_t *leaf = np_pages_new(LEAF_PAGES), *seen = NULL;
-    if (leaf == NULL) return NULL;
-    if (__atomic_compare_exchange_n(where, &seen, leaf, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return leaf;
-    np_pages_free(leaf, LEAF_PAGES);
-    return seen;
-}
-
 /* Policies of ranges, as a page without a home has them in its byte: they are the mapping's, and outlive the homes of its pages. Leaves as above, for what
  * a program gave a policy; an emulator's plugin needs none of them. */
 static uint8_t *policies[NP_LEAVES];
 
-/* The page's byte in a table. NULL: not a user-space address, or no memory for a leaf. */
-static inline uint8_t *byte_in(uint8_t **leaves, uint64_t page, bool make) {
-    if (np_unlikely(page >> NP_LEAF_BITS >= NP_LEAVES)) return NULL;
-    uint8_t **where = &leaves[page >> NP_LEAF_BITS], *leaf = __atomic_load_n(where, __ATOMIC_ACQUIRE);
-    if (np_unlikely(leaf == NULL)) {
-        if (!make) return NULL;
-        leaf = new_leaf(where);
-        if (leaf == NULL) return NULL;
-    }
-    return leaf + (page & (LEAF_PAGES - 1));
-}
-
-static inline uint8_t *byte_of(uint64_t page, bool make) { return byte_in(np_leaves, page, make); }
-
-static uint8_t policy_of(uint64_t page) {
+uint8_t np_page_policy(uint64_t page) {
     const uint8_t *policy = byte_in(policies, page, false);
     return policy != NULL ? np_load(*policy) : 0;
 }
@@ -92,16 +52,19 @@ static void set_policy(uint64_t page, uint8_t value) {
 
 /* ---- records ---- */
 
+void np_page_put(struct np_slot *slot, uint64_t page, uint32_t pages, uint32_t node, uint32_t cause, uint32_t toucher, uint64_t order) {
+    unsigned count = toucher == slot->thread_index ? 3 : 4;
+    uint64_t *words = np_begin(slot, NP_REC_PLACE, page << NP_PAGE_SHIFT, count, order);
+    if (words == NULL) return;
+    words[2] = pages | (uint64_t)node << 32 | (uint64_t)cause << 48;
+    if (count == 4) words[3] = toucher;
+    np_commit(slot, count);
+}
+
 void np_place_flush(struct np_slot *slot) {
     struct np_sim_slot *sim = np_ss(slot);
     if (sim->place_pages == 0) return;
-    unsigned count = sim->place_toucher == slot->thread_index ? 3 : 4;
-    uint64_t *words = np_begin(slot, NP_REC_PLACE, sim->place_page << NP_PAGE_SHIFT, count, sim->place_order);
-    if (words != NULL) {
-        words[2] = sim->place_pages | (uint64_t)sim->place_node << 32 | (uint64_t)sim->place_cause << 48;
-        if (count == 4) words[3] = sim->place_toucher;
-        np_commit(slot, count);
-    }
+    np_page_put(slot, sim->place_page, sim->place_pages, sim->place_node, sim->place_cause, sim->place_toucher, sim->place_order);
     sim->place_pages = 0;
 }
 
@@ -118,9 +81,11 @@ static void place_by(struct np_slot *slot, uint64_t page, uint32_t node, uint32_
     }
     sim->place_pages++;
     sim->place_order = np_order();
+    /* Who of several processes was first is told by the stamps: none may wait for what follows it. */
+    if (np_unlikely(np_load(np_sim.shares) || np_load(np_sim.forked))) np_place_flush(slot);
 }
 
-static void place(struct np_slot *slot, uint64_t page, uint32_t node, uint32_t cause) {
+void np_page_placed(struct np_slot *slot, uint64_t page, uint32_t node, uint32_t cause) {
     place_by(slot, page, node, cause, slot->thread_index);
 }
 
@@ -161,8 +126,14 @@ static uint32_t nearest_of(uint64_t mask, uint32_t from) {
     return (uint32_t)__builtin_ctzll(mask);
 }
 
+/* Whether the thread's policy gives each page it places another node than the one before. */
+static bool places_by_turns(struct np_slot *slot) {
+    uint32_t mode = np_ss(slot)->policy_mode;
+    return mode == POLICY_INTERLEAVE || mode == POLICY_WEIGHTED_INTERLEAVE;
+}
+
 /* As the memory policy of `toucher` says, `slot`'s own or another's. One that has ended leaves its node alone. */
-static uint32_t choose(struct np_slot *slot, const struct np_toucher *toucher, uint64_t page, uint32_t byte, uint32_t *cause) {
+uint32_t np_page_choose(struct np_slot *slot, const struct np_toucher *toucher, uint64_t page, uint32_t byte, uint32_t *cause) {
     *cause = NP_PLACED_POLICY;
     if (byte >= BYTE_POLICY && byte < BYTE_LOCAL) return nearest_with_memory(byte - BYTE_POLICY);
     if (byte != BYTE_LOCAL) {
@@ -184,14 +155,20 @@ static long own_faults(void) {
     return NP_SYS2(SYS_getrusage, RUSAGE_THREAD, &usage) == 0 ? usage.ru_minflt + usage.ru_majflt : -1;
 }
 
-/* Has the kernel put memory behind the page now, as the write that follows would. Until that comes, the thread may wait (for others' clocks, for room in its
+/* Has the kernel put memory behind the page now, as the access that follows would. Until that comes, the thread may wait (for others' clocks, for room in its
  * ring), and whoever wrote to the page meanwhile would get it. By advice: memory that may not be accessed is left to the access, whose signal is the
  * program's own. Kernels before 5.14 do not know it, and the gap stays. False: there was memory already, as the thread's count of faults says. */
-static bool populate(uint64_t page) {
+bool np_page_populate(uint64_t page, enum next next) {
     if (np_is_confined) return true;
-    long before = own_faults();
-    long result = NP_SYS3(SYS_madvise, page << NP_PAGE_SHIFT, 1ul << NP_PAGE_SHIFT, MADV_POPULATE_WRITE);
+    long before = own_faults(), advice = next == NEXT_READ ? MADV_POPULATE_READ : MADV_POPULATE_WRITE;
+    uintptr_t bytes = np_page_bytes(); /* the kernel takes no parts of its pages */
+    long result = NP_SYS3(SYS_madvise, (page << NP_PAGE_SHIFT) & -bytes, bytes, advice);
     return result != 0 || before < 0 || own_faults() != before;
+}
+
+/* Whether others can come between. */
+static bool must_populate(enum next next, bool depends_on_toucher) {
+    return next == NEXT_READ || next == NEXT_WRITE || (next == NEXT_OWN && depends_on_toucher && np_load(np_sim.concurrent));
 }
 
 /* Another thread's access came after the question and before `populate`: the page is its, and its fault is a plain one: the recorder has the kernel's event.
@@ -200,32 +177,53 @@ static NP_COLD uint32_t overtaken(struct np_slot *slot, uint64_t page, uint8_t *
     struct np_toucher toucher;
     uint32_t cause = NP_PLACED_UNKNOWN, now = NP_HOME_UNKNOWN;
     bool is_known = np_toucher_of(slot, page, &toucher);
-    if (is_known) now = choose(slot, &toucher, page, policy, &cause);
+    if (is_known) now = np_page_choose(slot, &toucher, page, policy, &cause);
     uint8_t seen = (uint8_t)(node + BYTE_HOME), value = is_known ? (uint8_t)(now + BYTE_HOME) : BYTE_UNKNOWN;
     /* Moved or given back meanwhile: that holds. */
-    if (!__atomic_compare_exchange_n(byte, &seen, value, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return is_home(seen) ? (uint32_t)seen - BYTE_HOME : node;
+    if (!__atomic_compare_exchange_n(byte, &seen, value, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return has_home(seen) ? home_in(seen) : node;
     place_by(slot, page, is_known ? now : slot->node, cause, is_known ? toucher.thread_index : slot->thread_index);
     return now;
 }
 
-/* Gives the page the home that `slot` as its first toucher causes, unless another thread is faster. `is_next`: by a write to fresh memory, which follows. */
-static uint32_t touch(struct np_slot *slot, uint64_t page, uint8_t *byte, uint8_t seen, bool is_next) {
+/* The kernel's page may be several of ours (arm64): whoever touches it first has touched all of it, and the kernel has no event of that (mm_account_fault). */
+static void touch_rest(struct np_slot *slot, uint64_t page) {
+    struct np_toucher toucher = {slot, slot->thread_index, slot->node, 1};
+    uint64_t each = np_page_bytes() >> NP_PAGE_SHIFT, first = page & -each;
+    for (uint64_t at = first; at < first + each; at++) {
+        uint8_t *byte = at != page ? byte_of(at, true) : NULL, seen = byte != NULL ? __atomic_load_n(byte, __ATOMIC_RELAXED) : BYTE_UNKNOWN;
+        if (has_home(seen) || seen == BYTE_UNKNOWN) continue;
+        uint32_t cause, node = np_page_choose(slot, &toucher, at, unread_byte(seen), &cause);
+        if (__atomic_compare_exchange_n(byte, &seen, (uint8_t)(node + BYTE_HOME), false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) np_page_placed(slot, at, node, cause);
+    }
+}
+
+/* Gives the page the home that `slot` as its first toucher causes, unless another thread is faster. */
+static uint32_t touch(struct np_slot *slot, uint64_t page, uint8_t *byte, uint8_t seen, enum next next) {
     struct np_toucher toucher = {slot, slot->thread_index, slot->node, 1};
     uint8_t policy = unread_byte(seen);
-    uint32_t cause, node = choose(slot, &toucher, page, policy, &cause);
+    uint32_t cause, node = np_page_choose(slot, &toucher, page, policy, &cause);
     while (!__atomic_compare_exchange_n(byte, &seen, (uint8_t)(node + BYTE_HOME), false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
-        if (is_home(seen)) return (uint32_t)seen - BYTE_HOME;
+        if (has_home(seen)) return home_in(seen);
     bool depends_on_toucher = policy < BYTE_POLICY || policy == BYTE_LOCAL;
-    if (is_next && depends_on_toucher && np_load(np_sim.concurrent) && !populate(page)) return overtaken(slot, page, byte, node, policy);
-    place(slot, page, node, cause);
+    if (must_populate(next, depends_on_toucher) && !np_page_populate(page, next)) return overtaken(slot, page, byte, node, policy);
+    np_page_placed(slot, page, node, cause);
+    if (next != NEXT_NONE && np_page_bytes() > 1ul << NP_PAGE_SHIFT) touch_rest(slot, page);
     return node;
 }
 
 /* The page is the zero page for now. Somebody who wrote it meanwhile gave it a home. */
 static uint32_t read_of_nothing(uint8_t *byte, uint8_t seen) {
     while (!is_read(seen) && !__atomic_compare_exchange_n(byte, &seen, read_byte(seen), false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
-        if (is_home(seen)) return (uint32_t)seen - BYTE_HOME;
+        if (has_home(seen)) return home_in(seen);
     return NP_HOME_NONE;
+}
+
+/* Who touched the page first is not to be found out here. */
+static uint32_t leave_unknown(struct np_slot *slot, uint64_t page, uint8_t *byte, uint8_t seen) {
+    while (!__atomic_compare_exchange_n(byte, &seen, BYTE_UNKNOWN, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+        if (has_home(seen)) return home_in(seen);
+    np_page_placed(slot, page, slot->node, NP_PLACED_UNKNOWN);
+    return NP_HOME_UNKNOWN;
 }
 
 /* Takes the pages that `toucher` touched unseen; the first of them is asked for. */
@@ -236,9 +234,9 @@ static uint32_t touched_unseen(struct np_slot *slot, uint64_t page, const struct
     for (uint32_t i = 0; i == 0 || i < known; i++) {
         uint8_t *byte = byte_of(page + i, true), seen = byte != NULL ? __atomic_load_n(byte, __ATOMIC_RELAXED) : 0;
         if (byte == NULL || (i > 0 && (backings[i] != NP_BACKING_PAGE || seen != 0))) break;
-        uint32_t cause, node = choose(slot, toucher, page + i, unread_byte(seen), &cause);
+        uint32_t cause, node = np_page_choose(slot, toucher, page + i, unread_byte(seen), &cause);
         if (!__atomic_compare_exchange_n(byte, &seen, (uint8_t)(node + BYTE_HOME), false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
-            if (i == 0) return is_home(seen) ? (uint32_t)seen - BYTE_HOME : node;
+            if (i == 0) return has_home(seen) ? home_in(seen) : node;
             break;
         }
         if (i == 0) first = node;
@@ -254,15 +252,19 @@ static NP_COLD uint32_t unseen(struct np_slot *slot, uint64_t page, uint8_t *byt
     bool is_alone = !__atomic_load_n(&np_sim.concurrent, __ATOMIC_RELAXED) && !__atomic_load_n(&np_sim.forked, __ATOMIC_RELAXED);
     bool by_policy = policy >= BYTE_POLICY && policy < BYTE_LOCAL;
     if (is_alone || by_policy || np_toucher_of(slot, page, &toucher)) return touched_unseen(slot, page, &toucher);
-    while (!__atomic_compare_exchange_n(byte, &seen, BYTE_UNKNOWN, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
-        if (is_home(seen)) return (uint32_t)seen - BYTE_HOME;
-    place(slot, page, slot->node, NP_PLACED_UNKNOWN);
-    return NP_HOME_UNKNOWN;
+    return leave_unknown(slot, page, byte, seen);
 }
+
+#ifndef NP_PLUGIN
+static enum np_write_effect write_effect(uint64_t page) {
+    enum np_write_effect effect;
+    return np_write_effects(page, 1, &effect) == 1 ? effect : NP_WRITE_UNKNOWN;
+}
+#endif
 
 /* An access to a page without a home that we know of. */
 static NP_COLD uint32_t first_miss(struct np_slot *slot, uint64_t page, uint8_t *byte, uint8_t seen, uint32_t write) {
-    bool is_next = false;
+    enum next next = NEXT_NONE;
 #ifdef NP_PLUGIN
     /* The access has happened: a write is the first as far as anybody knows, a read finds what there is. */
     enum np_backing backing;
@@ -272,12 +274,23 @@ static NP_COLD uint32_t first_miss(struct np_slot *slot, uint64_t page, uint8_t 
     }
 #else
     enum np_backing backing = np_backing(page);
-    if (backing == NP_BACKING_PAGE) return unseen(slot, page, byte, seen);
+    if (backing == NP_BACKING_PAGE) {
+        /* Its parent's, or its children's, too: this write makes a page of its own. */
+        bool is_copied = write && np_load(np_sim.forked) && write_effect(page) == NP_WRITE_COPIES;
+        return is_copied ? touch(slot, page, byte, seen, NEXT_WRITE) : unseen(slot, page, byte, seen);
+    }
     if (!write && backing == NP_BACKING_ZERO) return read_of_nothing(byte, seen);
-    if (!write && backing == NP_BACKING_NONE && np_reads_zero_page(slot, page << NP_PAGE_SHIFT)) return read_of_nothing(byte, seen);
-    is_next = write && backing != NP_BACKING_FILE; /* what files and others have there is not fresh */
+    if (backing == NP_BACKING_FILE) { /* what is there is not fresh */
+        if (np_page_is_common(slot, page)) return leave_unknown(slot, page, byte, seen);
+    } else if (backing == NP_BACKING_NONE && np_page_is_common(slot, page)) {
+        next = write ? NEXT_WRITE : NEXT_READ;
+    } else if (!write && np_mapping_kind(slot, page << NP_PAGE_SHIFT) == NP_KIND_FRESH) {
+        return read_of_nothing(byte, seen);
+    } else if (write) {
+        next = NEXT_OWN;
+    }
 #endif
-    return touch(slot, page, byte, seen, is_next);
+    return touch(slot, page, byte, seen, next);
 }
 
 /* ---- pages that were read, and are still the zero page ---- */
@@ -317,30 +330,44 @@ uint32_t np_page_home_slow(struct np_slot *slot, uintptr_t address, uint32_t wri
     uint8_t *byte = byte_of(page, true);
     if (np_unlikely(byte == NULL)) return NP_HOME_UNKNOWN; /* beyond what the table has, or no memory for it: not the node of whoever asks */
     uint8_t seen = __atomic_load_n(byte, __ATOMIC_RELAXED);
-    if (np_likely(is_home(seen))) return seen - BYTE_HOME;
+    if (np_likely(has_home(seen))) return home_in(seen);
     if (seen == BYTE_UNKNOWN) return NP_HOME_UNKNOWN;
     if (!write && is_read(seen)) {
         if (still_zero(slot, page)) return NP_HOME_NONE;
         seen = __atomic_load_n(byte, __ATOMIC_RELAXED);
-        if (is_home(seen)) return seen - BYTE_HOME;
+        if (has_home(seen)) return home_in(seen);
+        if (seen == BYTE_UNKNOWN) return NP_HOME_UNKNOWN;
     }
     return first_miss(slot, page, byte, seen, write);
 }
 
-void np_pages_touched(struct np_slot *slot, uintptr_t address, size_t bytes) {
+/* `are_new`: no other process can have touched them. */
+static void touched(struct np_slot *slot, uintptr_t address, size_t bytes, bool are_new) {
     if (!np_sim.ready || bytes == 0) return;
     uint64_t last = (address + bytes - 1) >> NP_PAGE_SHIFT;
     for (uint64_t page = address >> NP_PAGE_SHIFT; page <= last; page++) {
         uint8_t *byte = byte_of(page, true);
         if (byte == NULL) return;
         uint8_t seen = __atomic_load_n(byte, __ATOMIC_RELAXED);
-        if (!is_home(seen) && seen != BYTE_UNKNOWN) touch(slot, page, byte, seen, false);
+        if (is_inherited(seen)) np_page_was_written(slot, page, byte, seen);
+        if (has_home(seen) || seen == BYTE_UNKNOWN) continue;
+#ifndef NP_PLUGIN
+        if (!are_new && np_page_is_common(slot, page)) {
+            leave_unknown(slot, page, byte, seen);
+            continue;
+        }
+#else
+        (void)are_new; /* all code is seen there: flows know who was first */
+#endif
+        touch(slot, page, byte, seen, NEXT_NONE);
     }
 }
 
+void np_pages_touched(struct np_slot *slot, uintptr_t address, size_t bytes) { touched(slot, address, bytes, false); }
+
+void np_pages_made(struct np_slot *slot, uintptr_t address, size_t bytes) { touched(slot, address, bytes, true); }
+
 #ifndef NP_PLUGIN
-/* Address space looked through for pages that were touched unseen: 256 GiB. */
-#define ALONE_PAGES_MAX (1ull << 26)
 
 struct alone { struct np_slot *slot; uint64_t left; };
 
@@ -350,7 +377,7 @@ static void take_alone(struct np_slot *slot, uint64_t page, uint32_t pages) {
     for (uint32_t i = 0; i < known; i++) {
         uint8_t *byte = backings[i] == NP_BACKING_PAGE ? byte_of(page + i, true) : NULL;
         uint8_t seen = byte != NULL ? __atomic_load_n(byte, __ATOMIC_RELAXED) : BYTE_HOME;
-        if (!is_home(seen)) touch(slot, page + i, byte, seen, false);
+        if (!has_home(seen)) touch(slot, page + i, byte, seen, NEXT_NONE);
     }
 }
 
@@ -376,22 +403,34 @@ void np_pages_before_threads(struct np_slot *slot) {
 }
 #endif
 
-void np_pages_forked(void) { __atomic_store_n(&np_sim.forked, 1, __ATOMIC_RELAXED); }
+uint32_t np_pages_node(struct np_slot *slot) {
+    struct np_toucher toucher = {slot, slot->thread_index, slot->node, 1};
+    uint32_t cause;
+    bool is_by_page = np_ss(slot)->policy_mode == POLICY_DEFAULT && np_arena->config.placement == NP_PLACE_INTERLEAVE;
+    return !np_sim.ready || is_by_page || places_by_turns(slot) ? NP_NONE16 : np_page_choose(slot, &toucher, 0, 0, &cause);
+}
+
+uint32_t np_page_expected(struct np_slot *slot, const struct np_toucher *toucher, uint64_t page) {
+    uint32_t cause, policy = np_page_policy(page);
+    if (policy == 0 && toucher->slot != NULL && places_by_turns(toucher->slot)) return NP_NONE16;
+    return np_page_choose(slot, toucher, page, policy, &cause);
+}
 
 int np_page_query(uintptr_t address) {
     uint8_t *byte = byte_of(address >> NP_PAGE_SHIFT, false);
     uint8_t seen = byte == NULL ? 0 : __atomic_load_n(byte, __ATOMIC_RELAXED);
-    return is_home(seen) ? seen - BYTE_HOME : -1;
+    return has_home(seen) ? (int)home_in(seen) : -1;
 }
 
 bool np_page_move(struct np_slot *slot, uintptr_t address, uint32_t node) {
     uint8_t *byte = byte_of(address >> NP_PAGE_SHIFT, false);
     if (byte == NULL) return false;
     uint8_t seen = __atomic_load_n(byte, __ATOMIC_RELAXED);
-    while (is_home(seen) || seen == BYTE_UNKNOWN) {
-        if (seen == node + BYTE_HOME) return true;
-        if (!__atomic_compare_exchange_n(byte, &seen, (uint8_t)(node + BYTE_HOME), false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) continue;
-        place(slot, address >> NP_PAGE_SHIFT, node, NP_PLACED_MOVED);
+    while (has_home(seen) || seen == BYTE_UNKNOWN) {
+        uint8_t value = (uint8_t)(node + (is_inherited(seen) && BYTE_INHERITED + node < BYTE_UNKNOWN ? BYTE_INHERITED : BYTE_HOME));
+        if (seen == value) return true;
+        if (!__atomic_compare_exchange_n(byte, &seen, value, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) continue;
+        np_page_placed(slot, address >> NP_PAGE_SHIFT, node, NP_PLACED_MOVED);
         return true;
     }
     return false;
@@ -399,9 +438,7 @@ bool np_page_move(struct np_slot *slot, uintptr_t address, uint32_t node) {
 
 /* ---- ranges ---- */
 
-/* Calls `visit` for the part of the pages [first, end) in each leaf that exists (or, with `make`, in each leaf). */
-static void each_leaf(uint64_t first, uint64_t end, bool make, void (*visit)(uint64_t page, uint8_t *bytes, uint64_t count, void *context),
-                      void *context) {
+void np_pages_each_leaf(uint64_t first, uint64_t end, bool make, void (*visit)(uint64_t page, uint8_t *bytes, uint64_t count, void *context), void *context) {
     if (end > NP_LEAVES << NP_LEAF_BITS) end = NP_LEAVES << NP_LEAF_BITS;
     while (first < end) {
         uint64_t stop = (first | (LEAF_PAGES - 1)) + 1;
@@ -429,22 +466,6 @@ static void forget_part(uint64_t page, uint8_t *bytes, uint64_t count, void *con
     }
 }
 
-/* Asked of the kernel in one call. */
-#define SETTLED_PAGES 1024u
-
-typedef uint64_t __attribute__((may_alias)) eight_bytes;
-
-/* The next page of the part that has a home, or was read. */
-static uint64_t next_known(const uint8_t *bytes, uint64_t at, uint64_t count) {
-    /* Relaxed: other threads place pages meanwhile; whether a page that is just being placed counts makes no difference, as the kernel is asked next. */
-    for (; at < count; at++) {
-        while (((uintptr_t)(bytes + at) & 7) == 0 && at + 8 <= count && np_load(*(const eight_bytes *)(const void *)(bytes + at)) == 0) at += 8;
-        uint8_t byte = at < count ? np_load(bytes[at]) : 1;
-        if (byte != 0 && !is_policy(byte)) break;
-    }
-    return at < count ? at : count;
-}
-
 /* `same_mapping`: its pages were discarded, and it goes on with its policy. Else what is there now is another, as far as is known. */
 static void settle(uint64_t page, uint8_t *bytes, uint64_t count, struct forgotten *forgotten, bool same_mapping) {
     uint8_t resident[SETTLED_PAGES];
@@ -459,7 +480,7 @@ static void settle(uint64_t page, uint8_t *bytes, uint64_t count, struct forgott
             uint8_t seen = np_load(bytes[i + k]);
             if (resident[k] & 1 || seen == 0 || is_policy(seen)) continue;
             if (!is_read(seen) && !(same_mapping && result == 0)) set_policy(page + i + k, 0);
-            forget(forgotten, page + i + k, &bytes[i + k], is_read(seen) ? unread_byte(seen) : policy_of(page + i + k));
+            forget(forgotten, page + i + k, &bytes[i + k], is_read(seen) ? unread_byte(seen) : np_page_policy(page + i + k));
         }
         i += pages;
     }
@@ -470,12 +491,8 @@ static void settle_part(uint64_t page, uint8_t *bytes, uint64_t count, void *con
 static void discard_part(uint64_t page, uint8_t *bytes, uint64_t count, void *context) { settle(page, bytes, count, context, true); }
 
 static void forget_lines(uintptr_t address, size_t bytes) {
-    uint64_t high = __atomic_load_n(&np_arena->slots_high, __ATOMIC_RELAXED);
-    for (uint32_t index = 0; index < high && index < np_arena->slot_count; index++) {
-        struct np_slot *slot = np_slot_at(index);
-        if (np_load(slot->state) == NP_SLOT_LIVE && np_load(slot->process_index) == np_sim.process_index)
-            np_filter_drop_range(slot, address, bytes);
-    }
+    struct np_slot *slot;
+    for (uint32_t index = 0; (slot = np_next_own_slot(&index)) != NULL;) np_filter_drop_range(slot, address, bytes);
 }
 
 /* Before homes in the range change: what is held back of their placing is written. */
@@ -493,7 +510,7 @@ static void change(uintptr_t address, size_t bytes, void (*visit)(uint64_t page,
     uint64_t first = address >> NP_PAGE_SHIFT, end = (address + bytes + (1u << NP_PAGE_SHIFT) - 1) >> NP_PAGE_SHIFT;
     struct forgotten forgotten = {0, 0};
     flush_range(first, end);
-    each_leaf(first, end, false, visit, &forgotten);
+    np_pages_each_leaf(first, end, false, visit, &forgotten);
     drop_lines(&forgotten);
 }
 
@@ -555,8 +572,8 @@ void np_pages_remap(uintptr_t old, uintptr_t new, size_t bytes) {
         uint8_t *now = byte_of(to + i, true);
         if (now == NULL) break;
         __atomic_store_n(now, seen, __ATOMIC_RELAXED);
-        set_policy(to + i, policy_of(from + i));
-        if (is_home(seen)) place(slot, to + i, (uint32_t)seen - BYTE_HOME, NP_PLACED_MOVED);
+        set_policy(to + i, np_page_policy(from + i));
+        if (has_home(seen)) np_page_placed(slot, to + i, home_in(seen), NP_PLACED_MOVED);
         forget(&left, from + i, byte, 0);
     }
     np_place_flush(slot);
@@ -579,7 +596,7 @@ static void policy_part(uint64_t page, uint8_t *bytes, uint64_t count, void *con
             value = (uint8_t)(BYTE_POLICY + nth_node(policy->nodes, page + i - policy->first));
         else if (policy->mode != POLICY_DEFAULT) value = (uint8_t)(BYTE_POLICY + nth_node(policy->nodes, 0));
         set_policy(page + i, value);
-        if (is_home(seen) || seen == BYTE_UNKNOWN) continue;
+        if (has_home(seen) || seen == BYTE_UNKNOWN) continue;
         if (is_read(seen)) value = read_byte(value);
         if (value != seen) __atomic_compare_exchange_n(&bytes[i], &seen, value, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
     }
@@ -592,7 +609,7 @@ void np_pages_policy(uintptr_t address, size_t bytes, int mode, const uint64_t *
     struct policy policy = {mode, usable(first_word(nodemask, mask_words)), address >> NP_PAGE_SHIFT};
     if (mode == POLICY_PREFERRED && first_word(nodemask, mask_words) == 0) policy.mode = POLICY_LOCAL;
     if (policy.nodes == 0) return;
-    each_leaf(policy.first, (address + bytes + (1u << NP_PAGE_SHIFT) - 1) >> NP_PAGE_SHIFT, mode != POLICY_DEFAULT, policy_part, &policy);
+    np_pages_each_leaf(policy.first, (address + bytes + (1u << NP_PAGE_SHIFT) - 1) >> NP_PAGE_SHIFT, mode != POLICY_DEFAULT, policy_part, &policy);
 }
 
 void np_thread_policy(struct np_slot *slot, int mode, const uint64_t *nodemask, unsigned mask_words) {

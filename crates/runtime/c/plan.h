@@ -41,6 +41,8 @@ struct stat;
 bool np_plan_facts_of(const char *path, struct stat *status);
 /* A mapping that the tracker has made for the program: the rules about anonymous mappings and files. */
 void np_plan_mapped(void *address, size_t bytes, int protection, int flags, int fd, struct np_regs caller);
+/* A mapping found no memory, perhaps for what the planner has reserved. True: some of that is free now. */
+bool np_plan_gives_way(void);
 /* Before a thread is made, or a library loaded: once, all functions behind hooks are found (startup.c). */
 void np_plan_before_threads(void);
 bool np_plan_glob(const char *pattern, const char *text);

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <link.h>
 #include <linux/magic.h>
+#include <stdarg.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
@@ -79,20 +80,32 @@ void np_plan_mapped(void *address, size_t bytes, int protection, int flags, int 
     if (is_wanted(bytes, flags)) mapped(address, bytes, protection, flags, fd, caller);
 }
 
-/* A mapping failed, perhaps for the addresses that the planner has reserved. */
-static NP_COLD bool gives_way(void) { return np_region_is_limited && errno == ENOMEM && np_region_shrink(); }
+NP_COLD bool np_plan_gives_way(void) { return np_load(np_region_is_limited) && np_region_shrink(); }
+
+static inline bool gives_way(const void *result) { return np_unlikely(result == MAP_FAILED) && errno == ENOMEM && np_plan_gives_way(); }
 
 NP_EXPORT void *mmap(void *address, size_t bytes, int protection, int flags, int fd, off_t offset) {
     void *result = NP_REAL(mmap)(address, bytes, protection, flags, fd, offset);
-    if (np_unlikely(result == MAP_FAILED) && gives_way()) result = NP_REAL(mmap)(address, bytes, protection, flags, fd, offset);
+    if (gives_way(result)) result = NP_REAL(mmap)(address, bytes, protection, flags, fd, offset);
     if (np_unlikely(is_wanted(bytes, flags))) mapped(result, bytes, protection, flags, fd, NP_CALLER_REGS());
     return result;
 }
 
 NP_EXPORT void *mmap64(void *address, size_t bytes, int protection, int flags, int fd, off64_t offset) {
     void *result = NP_REAL(mmap64)(address, bytes, protection, flags, fd, offset);
-    if (np_unlikely(result == MAP_FAILED) && gives_way()) result = NP_REAL(mmap64)(address, bytes, protection, flags, fd, offset);
+    if (gives_way(result)) result = NP_REAL(mmap64)(address, bytes, protection, flags, fd, offset);
     if (np_unlikely(is_wanted(bytes, flags))) mapped(result, bytes, protection, flags, fd, NP_CALLER_REGS());
+    return result;
+}
+
+/* Rules say nothing of a mapping that grows or moves: its policy goes with it. */
+NP_EXPORT void *mremap(void *old, size_t old_bytes, size_t new_bytes, int flags, ...) {
+    va_list rest;
+    va_start(rest, flags);
+    void *wanted = flags & MREMAP_FIXED ? va_arg(rest, void *) : NULL;
+    va_end(rest);
+    void *result = NP_REAL(mremap)(old, old_bytes, new_bytes, flags, wanted);
+    if (gives_way(result)) result = NP_REAL(mremap)(old, old_bytes, new_bytes, flags, wanted);
     return result;
 }
 

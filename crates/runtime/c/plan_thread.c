@@ -25,7 +25,8 @@ static bool has_end_key;
 static void thread_began(uintptr_t start);
 /* What the tracker finds by name: it begins threads before we could, and says so. */
 NP_EXPORT struct np_planner_abi numapilot_planner = {
-    .version = NP_PLANNER_ABI, .thread_began = thread_began, .ranges = np_own_ranges, .before_lookup = np_bind_loaded, .mapped = np_plan_mapped
+    .version = NP_PLANNER_ABI, .thread_began = thread_began, .ranges = np_own_ranges, .before_lookup = np_bind_loaded, .mapped = np_plan_mapped,
+    .gives_way = np_plan_gives_way
 };
 
 /* -- a thread's state -- */
@@ -303,7 +304,7 @@ static void drop_start(struct start *start) {
 }
 
 /* A thread's stack found no addresses, perhaps for those that the planner has reserved. */
-static inline bool gives_way(bool has_failed) { return np_unlikely(has_failed) && np_region_is_limited && np_region_shrink(); }
+static inline bool gives_way(bool has_failed) { return np_unlikely(has_failed) && np_plan_gives_way(); }
 
 NP_EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*routine)(void *), void *argument) {
     np_plan_before_threads();

@@ -159,6 +159,7 @@ static void before_fork(void) {
 /* Else a later fork without handlers would be taken to have been made then. */
 static void after_fork_in_parent(void) {
     np_tls.fork_order = 0;
+    if (np_arena != NULL) np_pages_inherited();
     np_tell_callouts(np_tls.phase == NP_PHASE_LIVE && !np_load(np_tls_is_shared) ? np_tls.slot : NULL);
 }
 
@@ -197,6 +198,7 @@ void np_process_after_fork(void) {
         slot->in_hook = 1;
         /* Its memory is its parent's as of the fork: what the parent has done since (it does not wait for us) is not in it. */
         np_process_start(slot, birth.order, parent_index, false);
+        np_pages_inherited();
         slot->in_hook = 0;
     }
     tls->fork_order = np_raw_fork_order = 0;

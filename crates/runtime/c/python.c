@@ -1,4 +1,4 @@
-/* python.c: the Python functions and lines that an allocation is made for.
+/* python.c: the Python functions and lines that an allocation, or a recorded access, is made for.
  *
  * They are no native frames: an interpreter runs them all in one C function. A thread's own list of interpreter frames is walked where the thread stands, as
  * debuggers walk it. Nothing of the interpreter is called but PyGILState_GetThisThreadState and _PyThreadState_UncheckedGet, which read a variable each.
@@ -10,19 +10,20 @@
  * - Another thread that frees it. A thread that holds the interpreter's lock, and the process's first one, which ends the interpreter, need not fear that. Of
  *   others, whose extensions allocate while they have released the lock (numpy does), the kernel reads the memory: what is gone is an error, and no fault.
  * - A change that is half done: stacks through a signal's handler have no Python functions.
+ * The emulator's plugin, which takes stacks at any instruction, has the kernel read everything. It shows Python functions only where the interpreter is among
+ * the native frames: then the thread is what the tracker saw last. The interpreter stores a new frame whole before it makes it the innermost one, so what a
+ * walk finds is at worst the function before a call that is being made, or behind one that has just returned.
  *
  * A function's name, file and table of lines are written once, when it is first met (NP_REC_CODE); lines are looked up when the trace is read.
  */
 #define _GNU_SOURCE
 #include "python.h"
 
-#include <dlfcn.h>
 #include <errno.h>
-#include <link.h>
 #include <string.h>
 #include <sys/uio.h>
 
-#define NONE 0xffffu
+#define NONE NP_PYTHON_NONE
 #define CODES_LOG2 14
 #define CODES (1u << CODES_LOG2)
 #define PROBES 16u
@@ -32,25 +33,6 @@
 /* From this kind of owner on, a frame stands for an entry from C (enum _frameowner). */
 #define OWNED_BY_C 3
 
-/* Offsets in bytes; NONE: there is no such field. */
-struct layout {
-    uint16_t minor;
-    uint16_t innermost;  /* of a thread state: its innermost frame, or what has it at in_cframe */
-    uint16_t in_cframe;
-    uint16_t code, back; /* of a frame */
-    uint16_t at;         /* of a frame: the instruction; a pointer, or an int where there is no code_start */
-    uint16_t owner;
-    uint16_t name, file, table, first_line, code_start; /* of code */
-    uint16_t ascii, compact;                            /* of a string: where its text begins */
-};
-static const struct layout layouts[] = {
-    {9, 24, NONE, 32, 24, 104, NONE, 112, 104, 120, 40, NONE, 48, 72},
-    {10, 24, NONE, 32, 24, 96, NONE, 112, 104, 120, 40, NONE, 48, 72},
-    {11, 56, 8, 32, 48, 56, NONE, 128, 112, 136, 72, 184, 48, 72},
-    {12, 56, 0, 0, 8, 56, 70, 128, 112, 136, 68, 200, 40, 56},
-    {13, 72, NONE, 0, 8, 56, 70, 128, 112, 136, 68, 200, 40, 56},
-    {14, 72, NONE, 0, 8, 56, 74, 128, 112, 136, 68, 208, 40, 56},
-};
 /* Of every version: an object's type, a variable object's size, a string's length, its state, the UTF-8 form of one that is not ASCII, and bytes. */
 enum { OBJECT_TYPE = 8, OBJECT_SIZE = 16, TEXT_LENGTH = 16, TEXT_STATE = 32, BYTES_TEXT = 32 };
 /* Bits of a string's state. */
@@ -58,84 +40,71 @@ enum { OBJECT_TYPE = 8, OBJECT_SIZE = 16, TEXT_LENGTH = 16, TEXT_STATE = 32, BYT
 #define STATE_COMPACT 0x20u
 #define STATE_ASCII 0x40u
 
-/* What is known of the interpreter. */
-static struct {
-    const struct layout *layout; /* NULL: there is none, or none that is known; once known it stays, as other threads read by it */
-    uint32_t given_up;           /* it is not laid out so */
-    void *(*own_state)(void);     /* of the calling thread */
-    void *(*current_state)(void); /* of the thread that holds the lock; from 3.12 on of the calling thread, if it holds its interpreter's */
-    uintptr_t code_type, text_type, bytes_type;
-    uintptr_t evaluator_lo, evaluator_hi;
-    uint32_t careful_walks;      /* that went well */
-    uint32_t no_kernel_reads;    /* the kernel refuses them */
-} python;
-
-static const struct layout *known_layout(const char *version) {
-    /* "3.11.2 (main, ...) [GCC ...]"; the free-threaded build has other objects. */
-    if (version == NULL || strncmp(version, "3.", 2) != 0 || strstr(version, "free-threading") != NULL) return NULL;
-    unsigned minor = 0;
-    for (const char *at = version + 2; *at >= '0' && *at <= '9'; at++) minor = minor * 10 + (unsigned)(*at - '0');
-    for (unsigned i = 0; i < sizeof layouts / sizeof *layouts; i++)
-        if (layouts[i].minor == minor) return &layouts[i];
-    return NULL;
-}
-
-static void find_in(void *scope) {
-#define FIND(name) dlsym(scope, name)
-    const char *(*version)(void) = (const char *(*)(void))FIND("Py_GetVersion");
-    const struct layout *layout = version != NULL ? known_layout(version()) : NULL;
-    if (layout == NULL) return;
-    python.own_state = (void *(*)(void))FIND("PyGILState_GetThisThreadState");
-    python.current_state = (void *(*)(void))FIND(layout->minor < 13 ? "_PyThreadState_UncheckedGet" : "PyThreadState_GetUnchecked");
-    python.code_type = (uintptr_t)FIND("PyCode_Type");
-    python.text_type = (uintptr_t)FIND("PyUnicode_Type");
-    python.bytes_type = (uintptr_t)FIND("PyBytes_Type");
-    python.evaluator_lo = (uintptr_t)FIND("_PyEval_EvalFrameDefault");
-#undef FIND
-    Dl_info info;
-    ElfW(Sym) *found = NULL;
-    if (python.evaluator_lo != 0 && dladdr1((void *)python.evaluator_lo, &info, (void **)&found, RTLD_DL_SYMENT) != 0 && found != NULL)
-        python.evaluator_hi = python.evaluator_lo + found->st_size;
-    if (python.own_state == NULL || python.current_state == NULL) return;
-    if (python.code_type == 0 || python.text_type == 0 || python.bytes_type == 0) return;
-    __atomic_store_n(&python.layout, layout, __ATOMIC_RELEASE);
-}
-
-void np_python_find(const char *library) {
-    if (np_load(python.layout) != NULL) return;
-    if (library == NULL) {
-        find_in(RTLD_DEFAULT);
-        return;
-    }
-    /* By its handle: its symbols need not be global. It stays open: what any thread may call from now on must not be unloaded. */
-    void *(*real_dlopen)(const char *, int) = (void *(*)(const char *, int))np_real("dlopen");
-    void *handle = real_dlopen != NULL ? real_dlopen(library, RTLD_LAZY | RTLD_NOLOAD) : NULL;
-    if (handle == NULL) return;
-    find_in(handle);
-    if (np_load(python.layout) != NULL) return;
-    int (*real_dlclose)(void *) = (int (*)(void *))np_real("dlclose");
-    if (real_dlclose != NULL) real_dlclose(handle);
-}
+static uint32_t careful_walks;   /* that went well */
+static uint32_t no_kernel_reads; /* the kernel refuses them */
+#ifdef NP_PLUGIN
+#define IS_PLUGIN true
+static const struct np_python_known none;
+const struct np_python_known *np_python = &none;
+#else
+#define IS_PLUGIN false
+#endif
 
 /* -- reading -- */
 
 /* Where the fields lie is not proved yet: whether the pages are there is asked first. */
 static bool is_there(uintptr_t address, size_t bytes) {
-    uintptr_t first = address & ~4095ull, last = (address + bytes - 1) & ~4095ull;
+    uintptr_t page = np_page_bytes(), first = address & -page, last = (address + bytes - 1) & -page;
     unsigned char residency[64];
-    if (np_is_confined || (address & 3) != 0 || last - first >= sizeof residency * 4096) return false;
-    return NP_SYS3(SYS_mincore, first, last - first + 4096, residency) == 0;
+    if (np_is_confined || (address & 3) != 0 || last - first >= sizeof residency * page) return false;
+    return NP_SYS3(SYS_mincore, first, last - first + page, residency) == 0;
 }
 
+/* What the kernel has read at a time, by the emulator's plugin: an object's fields lie together. */
+#define PIECE_BYTES 256u
+struct piece { uintptr_t at; char bytes[PIECE_BYTES]; };
+
 /* pid: of this process, where the kernel reads its memory; else 0. */
-struct reader { uint32_t pid; bool careful, failed; };
+struct reader {
+    uint32_t pid;
+    bool careful, failed;
+#ifdef NP_PLUGIN
+    unsigned oldest;
+    struct piece pieces[2];
+#endif
+};
 
 static NP_COLD bool read_by_kernel(uint32_t pid, void *to, uintptr_t from, size_t bytes) {
     struct iovec local = {to, bytes}, remote = {(void *)from, bytes};
     long got = NP_SYS6(SYS_process_vm_readv, pid, &local, 1, &remote, 1, 0);
-    if (got == -ENOSYS || got == -EPERM) np_store(python.no_kernel_reads, 1);
+    if (got == -ENOSYS || got == -EPERM) np_store(no_kernel_reads, 1);
     return got == (long)bytes;
 }
+
+#ifdef NP_PLUGIN
+static bool read_piece(struct reader *reader, void *to, uintptr_t from, size_t bytes) {
+    for (unsigned i = 0; i < 2; i++) {
+        const struct piece *piece = &reader->pieces[i];
+        if (piece->at == 0 || from - piece->at >= PIECE_BYTES || PIECE_BYTES - (from - piece->at) < bytes) continue;
+        memcpy(to, piece->bytes + (from - piece->at), bytes);
+        return true;
+    }
+    struct piece *piece = &reader->pieces[reader->oldest];
+    uintptr_t at = from & ~15ul;
+    if (from - at + bytes > PIECE_BYTES || !read_by_kernel(reader->pid, piece->bytes, at, PIECE_BYTES)) {
+        piece->at = 0;
+        return read_by_kernel(reader->pid, to, from, bytes);
+    }
+    piece->at = at;
+    reader->oldest ^= 1;
+    memcpy(to, piece->bytes + (from - at), bytes);
+    return true;
+}
+#else
+static bool read_piece(struct reader *reader, void *to, uintptr_t from, size_t bytes) {
+    return read_by_kernel(reader->pid, to, from, bytes);
+}
+#endif
 
 /* False: it is not there, or something before was not. */
 static inline bool copy(struct reader *reader, void *to, uintptr_t from, size_t bytes) {
@@ -145,7 +114,7 @@ static inline bool copy(struct reader *reader, void *to, uintptr_t from, size_t 
         return true;
     }
     if (reader->failed || bytes == 0) return !reader->failed;
-    reader->failed = !is_address || (reader->pid != 0 ? !read_by_kernel(reader->pid, to, from, bytes) : !is_there(from, bytes));
+    reader->failed = !is_address || (reader->pid != 0 ? !read_piece(reader, to, from, bytes) : !is_there(from, bytes));
     if (!reader->failed && reader->pid == 0) memcpy(to, (const void *)from, bytes);
     return !reader->failed;
 }
@@ -181,17 +150,17 @@ static unsigned put_utf8(char *to, uint32_t c) {
     if (c < 0x80) return (unsigned)(to[0] = (char)c, 1);
     unsigned more = c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
     for (unsigned i = more; i > 0; i--, c >>= 6) to[i] = (char)(0x80 | (c & 0x3f));
-    to[0] = (char)((0xf00 >> more & 0xff) | c);
+    to[0] = (char)((0xf00 >> (more + 1) & 0xff) | c);
     return more + 1;
 }
 
 /* A string's text as UTF-8, cut at `max` bytes; its length. */
 static unsigned text_of(struct reader *reader, uintptr_t object, char *to, unsigned max) {
-    if (!has_type(reader, object, python.text_type)) return 0;
+    if (!has_type(reader, object, np_python->text_type)) return 0;
     uint32_t state = (uint32_t)int_at(reader, object + TEXT_STATE);
     uintptr_t length = word_at(reader, object + TEXT_LENGTH), size = STATE_KIND(state);
     if (!(state & STATE_COMPACT) || (size != 1 && size != 2 && size != 4)) return 0;
-    uintptr_t text = object + (state & STATE_ASCII ? python.layout->ascii : python.layout->compact);
+    uintptr_t text = object + (state & STATE_ASCII ? np_python->layout->ascii : np_python->layout->compact);
     unsigned used = 0;
     for (uintptr_t i = 0; i < length && used + 4 <= max;) {
         union { uint8_t one[64]; uint16_t two[32]; uint32_t four[16]; } piece;
@@ -205,12 +174,12 @@ static unsigned text_of(struct reader *reader, uintptr_t object, char *to, unsig
 
 /* Writes the record of a function. 0: it was lost, or this is none. */
 static NP_COLD uint32_t write_code(struct np_slot *slot, struct reader *reader, struct np_python_room *room, uintptr_t code) {
-    const struct layout *layout = python.layout;
+    const struct np_python_layout *layout = np_python->layout;
     char *name = room->name, *file = room->file;
     unsigned name_bytes = text_of(reader, word_at(reader, code + layout->name), name, sizeof room->name);
     unsigned file_bytes = text_of(reader, word_at(reader, code + layout->file), file, sizeof room->file);
     uintptr_t table = word_at(reader, code + layout->table), table_bytes = 0;
-    if (has_type(reader, table, python.bytes_type)) table_bytes = word_at(reader, table + OBJECT_SIZE);
+    if (has_type(reader, table, np_python->bytes_type)) table_bytes = word_at(reader, table + OBJECT_SIZE);
     int32_t line = int_at(reader, code + layout->first_line);
     /* A table that no ring has room for is left out, and the line, too: up to 3.9 a function of one line has an empty table. */
     if (table_bytes > np_arena->ring_bytes / 8) table_bytes = 0, line = 0;
@@ -235,7 +204,7 @@ static NP_COLD uint32_t write_code(struct np_slot *slot, struct reader *reader, 
 }
 
 static uint64_t check_of(struct reader *reader, uintptr_t code) {
-    const struct layout *layout = python.layout;
+    const struct np_python_layout *layout = np_python->layout;
     uint64_t sum = word_at(reader, code + layout->name) * 3 + word_at(reader, code + layout->file) * 5;
     return sum + word_at(reader, code + layout->table) * 7 + (uint32_t)int_at(reader, code + layout->first_line);
 }
@@ -266,7 +235,7 @@ static uint32_t code_id(struct np_slot *slot, struct reader *reader, struct np_p
 
 /* The instruction that a frame is at, counted from the first of its code, in units of two bytes. */
 static uint64_t unit_of(struct reader *reader, uintptr_t frame, uintptr_t code) {
-    const struct layout *layout = python.layout;
+    const struct np_python_layout *layout = np_python->layout;
     int64_t unit;
     if (layout->code_start == NONE) unit = int_at(reader, frame + layout->at) / (layout->minor < 10 ? 2 : 1);
     else unit = ((int64_t)word_at(reader, frame + layout->at) - (int64_t)(code + layout->code_start)) / 2;
@@ -274,7 +243,7 @@ static uint64_t unit_of(struct reader *reader, uintptr_t frame, uintptr_t code) 
 }
 
 static uint64_t walk(struct reader *reader, uintptr_t state, struct np_python *stack, uint64_t hash) {
-    const struct layout *layout = python.layout;
+    const struct np_python_layout *layout = np_python->layout;
     uintptr_t frame = word_at(reader, state + layout->innermost);
     if (layout->in_cframe != NONE && frame != 0) frame = word_at(reader, frame + layout->in_cframe);
     for (unsigned skipped = 0; frame != 0 && !reader->failed && skipped < SKIPPED_MAX; frame = word_at(reader, frame + layout->back)) {
@@ -285,7 +254,7 @@ static uint64_t walk(struct reader *reader, uintptr_t state, struct np_python *s
         }
         /* From 3.14 on the low bits say who counts the reference. */
         uintptr_t code = word_at(reader, frame + layout->code) & ~(uintptr_t)(layout->minor >= 14 ? 7 : 0);
-        if (!has_type(reader, code, python.code_type)) {
+        if (!has_type(reader, code, np_python->code_type)) {
             skipped++;
             continue;
         }
@@ -299,14 +268,23 @@ static uint64_t walk(struct reader *reader, uintptr_t state, struct np_python *s
 }
 
 static bool is_evaluator(uintptr_t pc) {
-    return pc > python.evaluator_lo && pc <= python.evaluator_hi;
+    return pc > np_python->evaluator_lo && pc <= np_python->evaluator_hi;
 }
 
-/* Python frames stand for what is between the innermost and the outermost run of the interpreter, both included. */
+bool np_python_is_among(const uintptr_t *frames, unsigned count) {
+    unsigned at = 0;
+    if (np_likely(__atomic_load_n(&np_python->layout, __ATOMIC_ACQUIRE) == NULL)) return false;
+    while (at < count && !is_evaluator(frames[at])) at++;
+    return at < count;
+}
+
+/* Python frames stand for what is between the innermost and the outermost run of the interpreter, both included; but the plugin's first frame is where the
+ * access itself is. */
 static unsigned merge(uintptr_t *frames, unsigned count, struct np_python_room *room, unsigned more, unsigned max, uint32_t *flags) {
     unsigned inner = 0, outer = count;
     while (inner < count && !is_evaluator(frames[inner])) inner++;
     while (outer > inner && !is_evaluator(frames[outer - 1])) outer--;
+    if (IS_PLUGIN && inner == 0 && outer > 0) inner = 1;
     const uintptr_t *found = room->found;
     uintptr_t *rest = room->rest;
     unsigned left = count - outer;
@@ -319,42 +297,34 @@ static unsigned merge(uintptr_t *frames, unsigned count, struct np_python_room *
     return used;
 }
 
-/* The state of the calling thread. *is_held: it holds the lock. 0: it is none of the interpreter's. */
-static uintptr_t state_of_thread(bool *is_held) {
-    uintptr_t own = (uintptr_t)python.own_state(), current = (uintptr_t)python.current_state();
-    bool is_of_thread = python.layout->minor >= 12;
-    *is_held = current != 0 && (is_of_thread || current == own);
-    return *is_held ? current : own;
-}
-
 bool np_python_walk(const struct np_slot *slot, struct np_python *stack, uint64_t *hash, bool *is_python) {
     *is_python = false;
-    if (np_likely(__atomic_load_n(&python.layout, __ATOMIC_ACQUIRE) == NULL) || np_load(python.given_up)) return false;
+    if (np_likely(__atomic_load_n(&np_python->layout, __ATOMIC_ACQUIRE) == NULL) || np_load(np_python->given_up)) return false;
     bool is_held;
-    uintptr_t state = state_of_thread(&is_held);
+    uintptr_t state = np_python_thread(&is_held);
     *is_python = state != 0;
-    bool may_be_freed = !is_held && slot->pid != slot->tid;
-    if (state == 0 || (may_be_freed && (np_is_confined || np_load(python.no_kernel_reads)))) return false;
-    uint32_t walks = np_load(python.careful_walks);
-    struct reader reader = {may_be_freed ? slot->pid : 0, walks < CAREFUL_WALKS && !may_be_freed, false};
+    bool may_be_freed = IS_PLUGIN || (!is_held && slot->pid != slot->tid);
+    if (state == 0 || (may_be_freed && (np_is_confined || np_load(no_kernel_reads)))) return false;
+    uint32_t walks = np_load(careful_walks);
+    struct reader reader = {.pid = may_be_freed ? slot->pid : 0, .careful = walks < CAREFUL_WALKS && !may_be_freed};
     stack->count = 0;
     stack->is_cut = false;
     stack->is_careful = reader.careful;
     stack->by_kernel = may_be_freed;
     uint64_t sum = walk(&reader, state, stack, *hash);
     if (np_unlikely(reader.failed)) {
-        if (reader.careful) np_store(python.given_up, 1);
+        if (reader.careful) np_python_give_up();
         return false;
     }
     if (stack->count == 0) return false;
-    if (np_unlikely(reader.careful)) np_store(python.careful_walks, walks + 1);
+    if (np_unlikely(reader.careful)) np_store(careful_walks, walks + 1);
     *hash = np_hash_step(sum, stack->is_cut);
     return true;
 }
 
 unsigned np_python_merge(struct np_slot *slot, const struct np_python *stack, struct np_python_room *room, uintptr_t *frames, unsigned count, unsigned max,
                          uint32_t *flags) {
-    struct reader reader = {stack->by_kernel ? slot->pid : 0, stack->is_careful, false};
+    struct reader reader = {.pid = stack->by_kernel ? slot->pid : 0, .careful = stack->is_careful};
     for (unsigned i = 0; i < stack->count; i++) {
         uint32_t id = code_id(slot, &reader, room, stack->frames[i].code);
         if (np_unlikely(id == 0)) return 0;

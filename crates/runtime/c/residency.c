@@ -1,7 +1,10 @@
 /* residency.c: what backs a page by the kernel's report: nothing yet, its shared zero page, a page of a file, or memory that was written.
  *
  * Three sources, none of which leaves a descriptor behind: mincore (is anything there), /proc/self/pagemap (the zero page is present, of no file, and
- * never mapped exclusively: fs/proc/task_mmu.c), and /proc/self/maps (would a read of nothing get the zero page). docs/instrument.md, "Homes". */
+ * never mapped exclusively: fs/proc/task_mmu.c; whether another process has a page, too), and /proc/self/maps (would a read of nothing get the zero page; may
+ * others map what is mapped there). docs/instrument.md, "Homes".
+ *
+ * The kernel's pages may be larger than ours (arm64: 16 or 64 KiB). It is asked by its own, and what it says of one holds for all of ours in it. */
 #include "memsim.h"
 #include "track.h"
 
@@ -13,9 +16,25 @@
 #define PAGEMAP_FILE (1ull << 61) /* or shared */
 #define PAGEMAP_PRESENT (1ull << 63)
 
+/* Those of the kernel's pages that hold some of ours. */
+struct kernel_pages { uint64_t first, count; unsigned shift; /* log2 of ours in each */ };
+
+static struct kernel_pages kernel_pages(uint64_t page, uint64_t pages) {
+    unsigned shift = (unsigned)__builtin_ctzl(np_page_bytes()) - NP_PAGE_SHIFT;
+    uint64_t first = page >> shift;
+    return (struct kernel_pages){first, ((page + pages + (1ull << shift) - 1) >> shift) - first, shift};
+}
+
+/* Of our page `page + i`: its place among these, which is i at most. So a list of theirs is made one of ours in place, from its end on. */
+static uint64_t place_in(const struct kernel_pages *theirs, uint64_t page, uint64_t i) { return ((page + i) >> theirs->shift) - theirs->first; }
+
 long np_resident(uint64_t page, uint64_t pages, uint8_t *vector) {
     if (np_is_confined) return -EPERM;
-    return NP_SYS3(SYS_mincore, page << NP_PAGE_SHIFT, pages << NP_PAGE_SHIFT, vector);
+    struct kernel_pages theirs = kernel_pages(page, pages);
+    unsigned shift = NP_PAGE_SHIFT + theirs.shift;
+    long result = NP_SYS3(SYS_mincore, theirs.first << shift, theirs.count << shift, vector);
+    for (uint64_t i = theirs.shift > 0 && result == 0 ? pages : 0; i-- > 0;) vector[i] = vector[place_in(&theirs, page, i)];
+    return result;
 }
 
 /* Entries of /proc/self/pagemap. False: it cannot be read here. */
@@ -23,9 +42,12 @@ static bool read_pagemap(uint64_t page, uint32_t pages, uint64_t *entries) {
     if (np_is_confined) return false;
     long fd = NP_SYS4(SYS_openat, AT_FDCWD, "/proc/self/pagemap", O_RDONLY | O_CLOEXEC, 0);
     if (fd < 0) return false;
-    long got = NP_SYS4(SYS_pread64, fd, entries, (long)pages * 8, page * 8);
+    struct kernel_pages theirs = kernel_pages(page, pages);
+    long got = NP_SYS4(SYS_pread64, fd, entries, theirs.count * 8, theirs.first * 8);
     NP_SYS1(SYS_close, fd);
-    return got == (long)pages * 8;
+    if (got != (long)theirs.count * 8) return false;
+    for (uint32_t i = theirs.shift > 0 ? pages : 0; i-- > 0;) entries[i] = entries[place_in(&theirs, page, i)];
+    return true;
 }
 
 /* Pages that a fork made common look as the zero page does: after one, nothing is taken for it. */
@@ -43,6 +65,21 @@ uint32_t np_backings(uint64_t page, uint32_t pages, enum np_backing *backings) {
     return pages;
 }
 
+/* do_wp_page (mm/memory.c): a page that is mapped once is written as it is, also where a fork has made the mapping read-only. What was given back since the
+ * fork, or swapped, is a new page in any case, and one of a file is copied for its first writer. */
+static enum np_write_effect effect_of(uint64_t entry) {
+    bool is_alone = (entry & PAGEMAP_PRESENT) && (entry & PAGEMAP_EXCLUSIVE) && !(entry & PAGEMAP_FILE);
+    return is_alone ? NP_WRITE_KEEPS : NP_WRITE_COPIES;
+}
+
+uint32_t np_write_effects(uint64_t page, uint32_t pages, enum np_write_effect *effects) {
+    uint64_t entries[NP_BACKINGS_MAX];
+    if (pages > NP_BACKINGS_MAX) pages = NP_BACKINGS_MAX;
+    if (!read_pagemap(page, pages, entries)) return 0;
+    for (uint32_t i = 0; i < pages; i++) effects[i] = effect_of(entries[i]);
+    return pages;
+}
+
 #ifndef NP_PLUGIN
 enum np_backing np_backing(uint64_t page) {
     uint8_t resident = 1;
@@ -57,26 +94,37 @@ static uint32_t mappings_generation = 1;
 
 void np_mappings_changed(void) { __atomic_fetch_add(&mappings_generation, 1, __ATOMIC_RELAXED); }
 
+/* Shared anonymous memory is a file to the kernel, which no other process can open (shmem_zero_setup of mm/shmem.c). */
+static bool is_family(const struct np_maps_line *line) {
+    static const char name[] = "/dev/zero";
+    return line->path_bytes >= sizeof name - 1 && memcmp(line->path, name, sizeof name - 1) == 0;
+}
+
+static enum np_mapping_kind kind_of(const struct np_maps_line *line) {
+    if (line->perms[3] == 's') return is_family(line) ? NP_KIND_FAMILY : NP_KIND_COMMON;
+    return line->inode == 0 ? NP_KIND_FRESH : NP_KIND_OTHER;
+}
+
 static bool take_kind(const struct np_maps_line *line, void *context) {
     struct np_sim_slot *sim = context;
     if (sim->kind_low < line->lo || sim->kind_low >= line->hi) return true;
     sim->kind_low = line->lo;
     sim->kind_high = line->hi;
-    sim->kind_is_private = line->inode == 0 && line->perms[3] == 'p';
+    sim->kind = kind_of(line);
     return false;
 }
 
 /* do_anonymous_page (mm/memory.c): only a private anonymous mapping answers a read of nothing by the zero page; shared memory takes a page. */
-bool np_reads_zero_page(struct np_slot *slot, uintptr_t address) {
+enum np_mapping_kind np_mapping_kind(struct np_slot *slot, uintptr_t address) {
     struct np_sim_slot *sim = np_ss(slot);
     uint32_t generation = __atomic_load_n(&mappings_generation, __ATOMIC_RELAXED);
     if (sim->kind_generation != generation || address < sim->kind_low || address >= sim->kind_high) {
         sim->kind_low = address;
         sim->kind_high = 0;
-        sim->kind_is_private = 0;
+        sim->kind = NP_KIND_OTHER;
         np_maps_each(take_kind, sim);
         sim->kind_generation = sim->kind_high != 0 ? generation : 0;
     }
-    return sim->kind_is_private != 0;
+    return (enum np_mapping_kind)sim->kind;
 }
 #endif

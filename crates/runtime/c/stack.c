@@ -22,10 +22,8 @@ struct cached { uint64_t hash; uint32_t id, unused; };
  * measured its own calls. */
 struct working {
     uintptr_t frames[MAX_DEPTH];
-#ifndef NP_PLUGIN
     struct np_python python;
     struct np_python_room room;
-#endif
 };
 struct np_stack_cache {
     struct cached entries[CACHE_ENTRIES];
@@ -34,6 +32,13 @@ struct np_stack_cache {
     char path[NP_MAP_PATH_BYTES];
 };
 _Static_assert(sizeof(struct np_stack_cache) <= NP_STACK_CACHE_BYTES, "outgrew its pages");
+
+/* The emulator's plugin samples accesses of the interpreter itself, the tracker only calls that it makes. */
+#ifdef NP_PLUGIN
+#define TAKES_ANY_INSTRUCTION true
+#else
+#define TAKES_ANY_INSTRUCTION false
+#endif
 
 /* id: 0 while its maker is writing the record; NO_ID when that failed and another thread may try. */
 struct shared { uint64_t hash; uint32_t id, unused; };
@@ -117,18 +122,15 @@ static uint32_t walk(struct np_slot *slot, struct np_stack_cache *cache, struct 
     if (np_unlikely(flags & 2)) __atomic_fetch_add(&np_arena->failed_unwinds, 1, __ATOMIC_RELAXED);
     if (np_unlikely(count == 0)) return 0;
     memo->native_hash = hash;
-#ifndef NP_PLUGIN
-    bool has_python = !memo->may_interrupt && np_python_walk(slot, &working->python, &hash, &memo->is_python);
-#endif
+    bool may_have = !memo->may_interrupt && (!TAKES_ANY_INSTRUCTION || np_python_is_among(frames, count));
+    bool has_python = may_have && np_python_walk(slot, &working->python, &hash, &memo->is_python);
     hash |= hash == 0;
     struct cached none = {0}, *entry = cache != NULL ? &cache->entries[hash % CACHE_ENTRIES] : &none;
     if (np_unlikely(entry->hash != hash)) {
-#ifndef NP_PLUGIN
         unsigned merged = has_python ? np_python_merge(slot, &working->python, &working->room, frames, count, most, &flags) : count;
         /* Without the Python functions it is another stack: not known by this hash. */
         if (np_unlikely(merged == 0)) return find_id(slot, memo->native_hash | (memo->native_hash == 0), frames, count, flags);
         count = merged;
-#endif
         uint32_t id = find_id(slot, hash, frames, count, flags);
         if (id == 0) return 0;
         *entry = (struct cached){hash, id, 0};
@@ -145,7 +147,6 @@ uint32_t np_stack_of(struct np_slot *slot, const uintptr_t *frames, unsigned cou
 
 /* The id of the stack whose native frames are those of the memo; 0: it has to be walked. */
 static uint32_t remembered(const struct np_slot *slot, struct np_stack_cache *cache, const struct np_memo *memo) {
-#ifndef NP_PLUGIN
     if (np_unlikely(memo->is_python)) {
         uint64_t hash = memo->native_hash;
         bool is_python;
@@ -154,8 +155,6 @@ static uint32_t remembered(const struct np_slot *slot, struct np_stack_cache *ca
         const struct cached *entry = &cache->entries[hash % CACHE_ENTRIES];
         return entry->hash == hash ? entry->id : 0;
     }
-#endif
-    (void)slot, (void)cache;
     return memo->id;
 }
 

@@ -59,6 +59,11 @@ static bool ask(struct np_slot *slot, uint64_t page) {
     return __atomic_load_n(&slot->ask_state, __ATOMIC_ACQUIRE) == NP_ASK_ANSWERED;
 }
 
+bool np_toucher_is_nobody(const struct np_slot *slot, uint64_t page) {
+    bool is_answered = slot->ask_page == page && __atomic_load_n(&slot->ask_state, __ATOMIC_ACQUIRE) == NP_ASK_ANSWERED;
+    return is_answered && slot->answer_tid == 0 && np_arena->fault_events == NP_FAULTS_ALL;
+}
+
 bool np_toucher_of(struct np_slot *slot, uint64_t page, struct np_toucher *toucher) {
     if (np_arena->pid_namespace != 0 && slot->pid_namespace != np_arena->pid_namespace) return false; /* the recorder numbers threads otherwise */
     if (np_is_confined || np_arena->fault_events == NP_FAULTS_NONE || __atomic_load_n(&failures, __ATOMIC_RELAXED) >= FAILURES_MAX) return false;

@@ -31,6 +31,7 @@ struct np_tls {
     void *nested_last;     /* the last of those blocks */
     size_t nested_bytes;   /* and its size */
     void *outer_block;     /* the block that the outermost hook gives back */
+    uintptr_t python_state; /* of the Python interpreter, when the thread was last seen there (python.h) */
     uint32_t end_rounds;   /* rounds of key destructors seen */
     uint32_t forked_pid;   /* the child process that this thread has already been made anew in */
     uint64_t fork_order;   /* stamp before the fork under way */
@@ -99,6 +100,8 @@ void np_thread_meet_planner(struct np_planner_abi *planner);
 void np_planner_before_lookup(void);
 /* The program has mapped memory, which a plan may place. */
 void np_planner_mapped(void *address, size_t bytes, int protection, int flags, int fd, struct np_regs caller);
+/* The kernel has no memory for a mapping of the program's. True: a plan's planner has let go of some that it had reserved; try again. */
+bool np_planner_gives_way(void);
 
 /* A lock that is held for a few hundred instructions, never while anything else is waited for; given up on rather than waited for without end, because a
  * signal handler may have come in between. A forked child starts with it free. */
@@ -214,6 +217,18 @@ static inline uint64_t np_whole_pages(uint64_t bytes) { return (bytes + 4095) & 
 /* Room of the calling thread's for a path, NP_MAP_PATH_BYTES; NULL: there is none (stack.c). */
 char *np_stack_path(void);
 void np_put_map(struct np_slot *slot, const struct np_mapping *map, uint64_t order);
+/* A file of which processes may share pages. */
+struct np_file {
+    uint64_t device, inode, born;
+    uint64_t offset, bytes; /* that the thread has just given memory; 0: none */
+    uint32_t node;          /* where that is */
+    bool is_memory;         /* it is on no disk */
+    bool is_full;           /* all of its pages are in memory */
+};
+/* False: what the file is cannot be told from others. */
+bool np_file_of_fd(int fd, struct np_file *file);
+/* `address`: of the mapping of it whose record is the next one of a mapping; 0: none. */
+void np_put_file(struct np_slot *slot, const struct np_file *file, uintptr_t address, uint64_t order);
 void np_put_unmap(struct np_slot *slot, uintptr_t address, uint64_t bytes, uint64_t order);
 /* For what the allocator got for itself unseen; no stack is its. */
 void np_map_of_allocator(struct np_slot *slot, uintptr_t address, uint64_t bytes, uint32_t flags);

@@ -316,6 +316,10 @@ enum np_record {
                                 sample of such blocks is recorded: mean bytes that a thread allocates from one sample to the next (32, 0: each
                                 block is one) | np_pool_sample. Stamped after it was made */
     NP_REC_POOL_FREE = 27,   /* value address; word 2: pool. Stamped before the block is given back */
+    NP_REC_FILE = 28,        /* a file whose pages processes may share. Value address of the mapping of it of which this ring's next NP_REC_MAP tells; 0: none.
+                                Word 2: device; word 3: inode; word 4: when it was made, ns since 1970 (0: not known, of memory, whose inode numbers are not
+                                used again); word 5, 6: the first byte and number of those that the thread has just given memory (0: none); word 7: the
+                                node of that (NP_NONE16: unknown) */
 };
 
 enum np_pool_event { NP_POOL_CREATED = 0, NP_POOL_RESET = 1, NP_POOL_DESTROYED = 2 };

@@ -508,6 +508,33 @@ fn a_limit_on_addresses_is_the_programs() {
     }
 }
 
+/// A mapping gets the addresses that the planner has reserved and does not use, also behind the tracker, which asks the kernel past the planner's hooks.
+#[test]
+fn mappings_get_the_addresses_that_serve_no_block() {
+    const LIMIT_GIB: u64 = 8;
+    let program = compile("limit_mappings.c", "limit_mappings", &["-O1"]);
+    let image = image("limit-mappings", 1 << 20, 2 << 20, 1);
+    let [planner, image] = [planner(), &image].map(|path| path.display());
+    let planned = format!("LD_PRELOAD={planner} NUMAPILOT_PLAN={image}");
+    let both = format!("LD_PRELOAD={}:{planner} NUMAPILOT_PLAN={image}", tracker().display());
+    for how in ["mmap", "mremap"] {
+        for (percent, expected) in [(90, "has it\n"), (120, "fails\n")] {
+            let mib = (LIMIT_GIB << 10) * percent / 100;
+            let script =
+                |with: &str| format!("ulimit -v {}; {with} exec {} {mib} {how}", LIMIT_GIB << 20, program.display());
+            let plain = Command::new("sh").args(["-c", &script("")]).output().expect("sh");
+            let expected = if plain.stdout == b"fails\n" { "fails\n" } else { expected }; // strict accounting refuses it in any case
+            let alone = Command::new("sh").args(["-c", &script(&planned)]).output().expect("sh");
+            assert_eq!(String::from_utf8_lossy(&alone.stdout), expected, "{how}, {percent} %");
+            let run = record_with(Arena::new(64, 1 << 20), Path::new("/bin/sh"), &["-c", &script(&both)], |command| {
+                command.env_remove("LD_PRELOAD");
+            });
+            assert_eq!(String::from_utf8_lossy(&run.output.stdout), expected, "recorded: {how}, {percent} %");
+            assert_eq!(run.arena.limited_processes(), 0);
+        }
+    }
+}
+
 /// Make sure that a limit on memory that may be written (`ulimit -d`; the kernel's strict accounting is the same) is the program's: neither the planner's table
 /// nor what a block of a rule gave back counts against it.
 #[test]

@@ -94,7 +94,7 @@ fn pages_live_where_they_are_touched_first() {
 }
 
 #[test]
-fn unmapped_pages_are_forgotten_and_forked_ones_inherited() {
+fn unmapped_pages_are_forgotten_and_forked_ones_inherited_until_they_are_written() {
     let lab = Lab::new();
     let program = lab.direct();
     let forget = lab.record(100, &[], &program, &["forget"]);
@@ -102,8 +102,8 @@ fn unmapped_pages_are_forgotten_and_forked_ones_inherited() {
     let fork = lab.record(100, &[], &program, &["fork"]);
     assert_eq!(
         fork.nodes("thread 1", Some("home")),
-        [64, 64, 0, 0],
-        "the parent's pages stay, the child's own are on its node"
+        [64, 128, 0, 0],
+        "what it reads is where its parent put it, what it writes are copies on its node, as its own pages are"
     );
 }
 

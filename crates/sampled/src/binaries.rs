@@ -15,6 +15,8 @@ const PAGE: u64 = 4096;
 const PROT_WRITE: u32 = 2;
 /// No kernel has larger pages. Segments that are aligned to more than that begin in the middle of what the alignment would be.
 const PAGE_MAX: u64 = 64 << 10;
+/// Pages of kernels whose pages are larger than those of others (arm64).
+const LARGER_PAGES: [u64; 2] = [16 << 10, PAGE_MAX];
 
 /// A loadable segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,10 +63,14 @@ pub(crate) struct Placed {
 pub(crate) struct LoadedBinary {
     /// The kernel's name of its file.
     pub path: String,
+    /// Build id with which it was told; empty: none was known.
+    pub build_id: Vec<u8>,
     /// Where it lies.
     pub placed: Placed,
     /// Its zeroed data; `None`: the file is not here, so that no more of it is known than its mappings.
     pub zeroed: Option<Vec<(u64, u64)>>,
+    /// The same as kernels with larger pages map it, which is elsewhere.
+    zeroed_by_larger: Vec<(u64, u64)>,
     /// Of the file as it was when it was loaded.
     segments: Option<Arc<[Segment]>>,
 }
@@ -73,6 +79,13 @@ impl LoadedBinary {
     /// Whether an address is in its range.
     pub fn holds(&self, address: u64) -> bool {
         address >= self.placed.start && address - self.placed.start < self.placed.bytes
+    }
+
+    /// Whether anonymous memory in `[start, end)` is its zeroed data or a part of it. Which pages the kernel has is not known, so of larger ones no part is
+    /// taken for such: on other kernels it could be what is mapped behind.
+    pub fn is_zeroed(&self, start: u64, end: u64) -> bool {
+        let holds = |&(from, to): &(u64, u64)| from <= start && end <= to;
+        self.zeroed.iter().flatten().any(holds) || self.zeroed_by_larger.contains(&(start, end))
     }
 
     /// Whether a part of its range lies in `[start, end)`.
@@ -150,20 +163,23 @@ impl Binaries {
         self.file(path).map(|file| file.build_id.clone()).unwrap_or_default()
     }
 
-    /// The binary at `path` that lies so, as [`Binaries::place`] has just found. `shown`: the path by which it was asked for.
-    pub fn loaded(&self, path: String, shown: &str, placed: Placed) -> LoadedBinary {
+    /// The binary at `path` that lies so, as [`Binaries::place`] has just found. `shown`, `build_id`: path and build id by which it was asked for.
+    pub fn loaded(&self, path: String, (shown, build_id): (&str, &[u8]), placed: Placed) -> LoadedBinary {
         let file = self.known.get(shown).and_then(|known| known.file.as_ref()).filter(|_| placed.is_by_file);
         let segments = file.map(|file| file.segments.clone());
-        LoadedBinary { path, placed, zeroed: segments.as_deref().map(|all| zeroed(all, placed.bias)), segments }
+        let zeroed_by = |page: u64| segments.as_deref().map(|all| zeroed(all, placed.bias, page));
+        let zeroed_by_larger = LARGER_PAGES.into_iter().filter_map(zeroed_by).flatten().collect();
+        let zeroed = zeroed_by(PAGE);
+        LoadedBinary { path, build_id: build_id.to_vec(), placed, zeroed, zeroed_by_larger, segments }
     }
 }
 
 /// Stretches of memory (first address, address after the last) that a binary of these segments, whose addresses are off by `bias`, zeroes behind the file's own
-/// part of them: what is mapped there without a file is part of it.
-fn zeroed(segments: &[Segment], bias: u64) -> Vec<(u64, u64)> {
+/// part of them: what is mapped there without a file is part of it. By a kernel with pages of `page` bytes.
+fn zeroed(segments: &[Segment], bias: u64, page: u64) -> Vec<(u64, u64)> {
     let stretch = |segment: &Segment| {
         let start = bias.wrapping_add(segment.address);
-        let up = |bytes: u64| start.saturating_add(bytes).checked_next_multiple_of(PAGE);
+        let up = |bytes: u64| start.saturating_add(bytes).checked_next_multiple_of(page);
         Some((up(segment.file_bytes)?, up(segment.bytes)?)).filter(|(from, to)| from < to)
     };
     segments.iter().filter_map(stretch).collect()
@@ -266,7 +282,22 @@ mod tests {
     fn zeroed_memory_is_what_segments_have_beyond_the_file() {
         let text = Segment { address: 0x2000, bytes: 0x5000, file_offset: 0x1000, file_bytes: 0x5000, ..ALIGNED };
         let data = Segment { address: 0x8e00, bytes: 0x3000, file_offset: 0x6e00, file_bytes: 0x200, ..ALIGNED };
-        assert_eq!(zeroed(&[text, data], 0x7f00_0000_0000), [(0x7f00_0000_9000, 0x7f00_0000_c000)]);
+        assert_eq!(zeroed(&[text, data], 0x7f00_0000_0000, PAGE), [(0x7f00_0000_9000, 0x7f00_0000_c000)]);
+    }
+
+    /// Of kernels with pages of 64 KiB it was anonymous memory of no binary, and its variables had no names.
+    #[test]
+    fn zeroed_memory_is_known_whatever_pages_the_kernel_has() {
+        const BIAS: u64 = 0x7f00_0000_0000;
+        let data = Segment { address: 0x8e00, bytes: 0x2_3000, file_offset: 0x6e00, file_bytes: 0x200, ..ALIGNED };
+        let known = Known { stamp: None, file: Some(BinaryFile { segments: [data].into(), build_id: Vec::new() }) };
+        let binaries = Binaries { known: [("/lib.so".to_owned(), known)].into() };
+        let placed = Placed { start: BIAS, bytes: 0x2_c000, bias: BIAS, is_by_file: true };
+        let loaded = binaries.loaded("/lib.so".to_owned(), "/lib.so", placed);
+        let is_zeroed = |start: u64, end: u64| loaded.is_zeroed(BIAS + start, BIAS + end);
+        assert!(is_zeroed(0x9000, 0x2_c000) && is_zeroed(0xa000, 0x2_b000));
+        assert!(is_zeroed(0xc000, 0x2_c000) && is_zeroed(0x1_0000, 0x3_0000));
+        assert!(!is_zeroed(0x9000, 0x3_0000) && !is_zeroed(0x1_0000, 0x4_0000), "with what is mapped behind");
     }
 
     /// The binary of these tests itself, as the linker of this toolchain laid it out.
@@ -304,7 +335,7 @@ mod tests {
     fn a_file_that_is_not_there_leaves_the_mapping() {
         let placed = Binaries::default().place("/nowhere/lib.so", &[1], 0x5000, 0x1000, 0x3000);
         assert_eq!(placed, Placed { start: 0x5000, bytes: 0x1000, bias: 0x2000, is_by_file: false });
-        let loaded = Binaries::default().loaded("/nowhere/lib.so".to_owned(), "/nowhere/lib.so", placed);
+        let loaded = Binaries::default().loaded("/nowhere/lib.so".to_owned(), ("/nowhere/lib.so", &[]), placed);
         assert_eq!((loaded.zeroed, loaded.segments), (None, None));
     }
 

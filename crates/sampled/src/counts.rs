@@ -56,6 +56,8 @@ pub struct Counts {
     pub with_cpu: u64,
     /// Accesses whose CPU was derived from the event's id.
     pub cpu_by_id: u64,
+    /// Accesses whose call stacks are in records of their own, which are not read.
+    pub deferred_stacks: u64,
     /// Records that could not be decoded.
     pub undecodable: u64,
     /// Places at which the recording is damaged.
@@ -101,6 +103,17 @@ impl Counts {
                  with a shorter period or a higher frequency",
                 units::counted(self.of_more_weight, "sample stands", "samples stand"),
                 u32::MAX
+            )
+        })
+    }
+
+    /// A note on call stacks that are in records of their own; `None`: there are none.
+    pub fn stacks_note(&self) -> Option<String> {
+        (self.deferred_stacks > 0).then(|| {
+            format!(
+                "the call stacks of {} are in records of their own, which numapilot does not read (`--call-graph fp,defer`): of these only the accessing \
+                 function is known; record with `--call-graph fp`",
+                units::counted(self.deferred_stacks, "access", "accesses")
             )
         })
     }

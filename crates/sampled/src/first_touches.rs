@@ -3,6 +3,7 @@
 use std::collections::hash_map::Entry;
 
 use foldhash::HashMap;
+use numapilot_host::PageNumber;
 use numapilot_machine::NodeId;
 
 use super::shared::PageKey;
@@ -10,9 +11,9 @@ use super::shared::PageKey;
 /// The home of each page whose first touch was seen.
 #[derive(Debug, Default)]
 pub(crate) struct FirstTouches {
-    /// By process image, then by page number.
-    own: HashMap<usize, HashMap<u64, NodeId>>,
-    /// By shared memory and page number.
+    /// By process image, then by page.
+    own: HashMap<usize, HashMap<PageNumber, NodeId>>,
+    /// By shared memory and page there.
     shared: HashMap<(usize, u64), NodeId>,
 }
 
@@ -34,10 +35,10 @@ impl FirstTouches {
     }
 
     /// The pages from `first` to before `end` of a process image are new.
-    pub fn renew(&mut self, image: usize, (first, end): (u64, u64)) {
+    pub fn renew(&mut self, image: usize, (first, end): (PageNumber, PageNumber)) {
         let Some(pages) = self.own.get_mut(&image) else { return };
         if end - first < pages.len() as u64 {
-            for page in first..end {
+            for page in first.run(end - first) {
                 pages.remove(&page);
             }
         } else {
@@ -65,16 +66,17 @@ mod tests {
     fn a_page_is_touched_first_once_until_it_is_new_or_its_process_has_ended() {
         let [first, second] = [NodeId(0), NodeId(1)];
         let mut touches = FirstTouches::default();
-        for key in [PageKey::Own(3, 7), PageKey::Own(4, 7), PageKey::Shared(3, 7)] {
+        let own = |image, page| PageKey::Own(image, PageNumber(page));
+        for key in [own(3, 7), own(4, 7), PageKey::Shared(3, 7)] {
             assert!(touches.touch(key, first) && !touches.touch(key, second));
             assert_eq!(touches.get(key), Some(first));
         }
-        assert!(touches.touch(PageKey::Own(3, 9), first));
-        touches.renew(3, (0, 8));
-        touches.renew(3, (10, u64::MAX));
-        assert_eq!([7, 9].map(|page| touches.get(PageKey::Own(3, page))), [None, Some(first)]);
+        assert!(touches.touch(own(3, 9), first));
+        touches.renew(3, (PageNumber(0), PageNumber(8)));
+        touches.renew(3, (PageNumber(10), PageNumber(u64::MAX)));
+        assert_eq!([7, 9].map(|page| touches.get(own(3, page))), [None, Some(first)]);
         touches.forget(4);
-        assert_eq!((touches.get(PageKey::Own(4, 7)), touches.own.len()), (None, 1));
+        assert_eq!((touches.get(own(4, 7)), touches.own.len()), (None, 1));
         assert_eq!(touches.get(PageKey::Shared(3, 7)), Some(first));
     }
 }

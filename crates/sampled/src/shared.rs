@@ -1,6 +1,7 @@
 //! Names of mappings that show no file of a disk: memory that processes share, which must have one name in all of them, and anonymous memory.
 
 use foldhash::HashMap;
+use numapilot_host::PageNumber;
 use numapilot_perf::{FileIdentity, Mapping};
 use numapilot_trace::mapping::is_shared_memory;
 
@@ -68,9 +69,9 @@ pub(crate) struct Segment {
 /// A page, whichever process looks at it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum PageKey {
-    /// Of one process image: page number.
-    Own(usize, u64),
-    /// Of this shared memory: page number there.
+    /// Of one process image.
+    Own(usize, PageNumber),
+    /// Of this shared memory: how many pages of 4 KiB are before it there.
     Shared(usize, u64),
 }
 

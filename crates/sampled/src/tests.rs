@@ -6,7 +6,7 @@ use numapilot_flows::Trace;
 use numapilot_host::Pid;
 use numapilot_host::Tid;
 use numapilot_machine::NodeId;
-use numapilot_perf::abi::CONTEXT_USER;
+use numapilot_perf::abi::{CONTEXT_USER, CONTEXT_USER_DEFERRED};
 use numapilot_perf::{Bytes, Endian, EventAttr, Mapping, MemoryAccess, Sample, SampleId, SideBand, TaskChange};
 use numapilot_perf_events::places::{EventFact, Places};
 use numapilot_trace::chunk::{ChunkWriter, SessionEnd, SessionStart, WriterOptions};
@@ -117,6 +117,21 @@ impl Lab {
         numapilot_flows::finalise(&dir).unwrap();
         Trace::open(&dir).unwrap()
     }
+}
+
+/// `perf record --call-graph fp,defer`: the stacks were missing without a word.
+#[test]
+fn call_stacks_that_come_in_records_of_their_own_are_told() {
+    let mut lab = Lab::new(TaskSource::default());
+    lab.sample((7, 7), BASE);
+    assert_eq!(lab.samples.counts().stacks_note(), None);
+    let words = [CONTEXT_USER_DEFERRED, 0x7_0000_0001].map(u64::to_le_bytes).concat();
+    let callchain = Bytes::new(&words, 0, Endian::Little).words(2, "a call chain").ok();
+    let pid_tid = Some((Pid(7), Tid(7)));
+    let sample = Sample { pid_tid, addr: Some(BASE), cpu: Some(0), callchain, ..Sample::default() };
+    lab.samples.sample(0, &EventAttr::default(), &sample, lab.time + 10).unwrap();
+    let note = lab.samples.counts().stacks_note().expect("one is not known");
+    assert!(note.starts_with("the call stacks of 1 access are in records of their own"), "{note}");
 }
 
 fn anonymous(pid: u32, addr: u64, pages: u64) -> Mapping<'static> {

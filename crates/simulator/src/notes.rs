@@ -1,5 +1,7 @@
 //! What the reader of a report must know, in whole sentences.
 
+use numapilot_text::units::part_percent;
+
 use crate::engine::run_stats::RunStats;
 use crate::report::Convergence;
 
@@ -24,8 +26,8 @@ fn of_convergence(convergence: &Convergence, run_ns: f64) -> Vec<String> {
     if share > UNSETTLED_SHARE {
         let doubt = 100.0 * convergence.doubt_ns / run_ns.max(1.0);
         notes.push(format!(
-            "In {:.1} % of the simulated time the solver did not converge: the run time is uncertain by at most {doubt:.2} %.",
-            100.0 * share
+            "In {} of the simulated time the solver did not converge: the run time is uncertain by at most {doubt:.2} %.",
+            part_percent(share)
         ));
     }
     if convergence.let_go > 0 {
@@ -56,6 +58,8 @@ mod tests {
             let notes = of_convergence(&Convergence { worst_residual, ..solved.clone() }, 1e9);
             assert!(notes.len() == 1 && notes[0].contains("did not converge"), "{notes:?}");
         }
+        let nearly_all = of_convergence(&Convergence { unsettled_ns: 0.9997e9, ..solved.clone() }, 1e9);
+        assert!(nearly_all[0].starts_with("In >99.9 %"), "{nearly_all:?}");
         let notes = of_convergence(&Convergence { unsettled_ns: 5e8, doubt_ns: 1e7, ..solved }, 1e9);
         assert!(notes.len() == 1 && notes[0].starts_with("In 50.0 %") && notes[0].contains("1.00 %"), "{notes:?}");
     }

@@ -45,6 +45,9 @@ pub struct Options {
     pub until_ns: Option<f64>,
     /// Interval of the points of the series, in nanoseconds.
     pub series_ns: f64,
+    /// Whether all of the work goes to whichever thread is free: all working threads of a process then get on equally fast. Otherwise each thread does what it
+    /// did in the recording.
+    pub takes_work: bool,
     /// Costs of the policy's actions.
     pub costs: Costs,
 }
@@ -59,6 +62,7 @@ impl Default for Options {
             epoch_min_ns: 0.25e6,
             until_ns: None,
             series_ns: 100e6,
+            takes_work: false,
             costs: Costs::default(),
         }
     }

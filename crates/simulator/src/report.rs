@@ -1,6 +1,7 @@
 //! The report of a simulation. Everything here is *simulated*, and the report says so in its first field. Serialises to JSON with stable field names;
 //! nodes are indexes into [`Report::nodes`], links into [`Report::links`].
 
+use numapilot_host::PageNumber;
 use numapilot_machine::NodeIndex;
 use numapilot_placement::{Action, PageSize, Refusal};
 use numapilot_traffic::Metrics;
@@ -64,8 +65,8 @@ pub struct Report {
 pub struct Homes {
     /// Process, as an index.
     pub process: u32,
-    /// Virtual address over 4,096 of the first.
-    pub first_page: u64,
+    /// The first of them.
+    pub first_page: PageNumber,
     /// Pages of 4 KiB.
     pub pages: u64,
     /// Node, by its position in [`Report::nodes`].

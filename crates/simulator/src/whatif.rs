@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use numapilot_flows::{NameError, Named, Trace};
+use numapilot_host::PageNumber;
 use numapilot_machine::{Machine, NodeId};
 use numapilot_placement::policy_by_name;
 
@@ -74,7 +75,7 @@ impl PageOverride {
 fn ranges(trace: &Trace, name: &str) -> Result<Vec<PageRange>, NameError> {
     let processes = 0..trace.processes().len() as u32;
     if name == "*" {
-        return Ok(processes.map(|process| (process, 0, u64::MAX / 2)).collect());
+        return Ok(processes.map(|process| (process, PageNumber(0), u64::MAX / 2)).collect());
     }
     let mut ranges = Vec::new();
     for named in trace.objects_named(name)? {
@@ -83,8 +84,8 @@ fn ranges(trace: &Trace, name: &str) -> Result<Vec<PageRange>, NameError> {
             Named::Object(id) => object.id == id,
         };
         for object in trace.objects().iter().filter(is_wanted) {
-            let first = object.address.0 / PAGE_BYTES;
-            let end = (object.address.0 + object.bytes).div_ceil(PAGE_BYTES);
+            let first = object.address.page();
+            let end = PageNumber::at_or_after(object.address.0 + object.bytes);
             // An instance is shared with forked children: their accesses are of the same pages.
             ranges.extend(processes.clone().map(|process| (process, first, end - first)));
         }

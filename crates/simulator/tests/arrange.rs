@@ -1,8 +1,9 @@
 //! Other homes for pages: what each arrangement must do to the accesses of programs that are known.
 
+use numapilot_host::PageNumber;
 use numapilot_machine::{Machine, NodeId};
 use numapilot_placement::policy_by_name;
-use numapilot_simulator::arrange::{Arrangement, arrange, optimal};
+use numapilot_simulator::arrange::{Arrangement, PageRange, arrange, optimal};
 use numapilot_simulator::program::Program;
 use numapilot_simulator::{Layout, Options, Report, Simulation, synthetic};
 
@@ -48,7 +49,7 @@ pattern = "parts"
 writes = 0.3
 "#;
 
-const ALL: [(u32, u64, u64); 1] = [(0, 0, u64::MAX / 2)];
+const ALL: [PageRange; 1] = [(0, PageNumber(0), u64::MAX / 2)];
 
 fn machine() -> Machine {
     Machine::load("opteron-8385").expect("a built-in model")

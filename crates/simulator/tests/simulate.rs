@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use numapilot_host::PageNumber;
 use numapilot_machine::{Machine, NodeIndex};
 use numapilot_placement::{
     Action, Allocation, Observation, Outcome, PageKey, PageSize, Policy, PolicyRequirements, policy_by_name,
@@ -97,6 +98,44 @@ fn shared_without_barrier() -> Program {
     program
 }
 
+/// Work that is taken by whoever is free is done at the mean of the threads' paces, so that nobody waits at a barrier for the thread that is slowed most.
+#[test]
+fn work_that_is_taken_is_done_at_the_mean_pace() {
+    let program = shared("first");
+    let taken = run_named(&program, "first-touch", Options { takes_work: true, ..idle() });
+    // Four threads on each node, at 115, 125, 125 and 150 ns from node 0.
+    let pace = |latency_ns: f64| 100.0 / (100.0 + latency_ns / 2.0);
+    let mean = [115.0, 125.0, 125.0, 150.0].map(pace).iter().sum::<f64>() / 4.0;
+    let expected = 4.0 * 50_000.0 * 100.0 / mean;
+    assert!((taken.run_time_ns / expected - 1.0).abs() < 1e-6, "{} against {expected}", taken.run_time_ns);
+    assert!(taken.finished && (taken.progress - 1.0).abs() < 1e-6, "{}", taken.progress);
+    let recorded = run_named(&program, "first-touch", idle());
+    assert!(taken.run_time_ns < 0.95 * recorded.run_time_ns, "{} ns as recorded", recorded.run_time_ns);
+}
+
+/// Each process shares its own work: one that is not slowed is not held up by one that is.
+#[test]
+fn processes_do_not_take_each_others_work() {
+    let text = "format = 1\nname = 'two'\nrepeat = 4\n[[process]]\nname = 'p'\ncount = 2\n[[region]]\nname = 'all'\nprocess = 'p'\nmib = 4\n\
+                first_touch = 'first'\ngroup = 'g'\n[[group]]\nname = 'g'\nprocess = 'p'\nthreads = 1\n[[phase]]\nname = 'p'\nbarrier = false\n\
+                [[phase.work]]\ngroup = 'g'\nms = 5\naccesses_per_us = 10\n[[phase.work.on]]\nregion = 'all'\n";
+    let mut program = synthetic::parse(text, "two").expect("a sound description");
+    // The second one's pages are on node 0 as well, away from its thread.
+    for step in program.threads.iter_mut().flat_map(|thread| &mut thread.prologue) {
+        if let numapilot_simulator::program::Action::Touch { bound, .. } = &mut step.action {
+            *bound = Some(0);
+        }
+    }
+    let ends = |takes_work| {
+        let report = run_named(&program, "first-touch", Options { takes_work, ..idle() });
+        report.threads.iter().map(|thread| thread.end_ns.expect("it ended")).collect::<Vec<f64>>()
+    };
+    let (taken, recorded) = (ends(true), ends(false));
+    assert!(recorded[1] > 1.02 * recorded[0], "the second is slower: {recorded:?}");
+    let is_same = |(taken, recorded): (&f64, &f64)| (taken / recorded - 1.0).abs() < 1e-9;
+    assert!(taken.iter().zip(&recorded).all(is_same), "{taken:?}, {recorded:?} as recorded");
+}
+
 /// What goes in comes out: every access is made once, and booked alike by node, label, thread and series.
 #[test]
 fn accesses_are_conserved() {
@@ -172,7 +211,7 @@ impl Policy for Chaos {
 fn action() -> impl Strategy<Value = Action> {
     let key = (0u32..2, 0u64..1100, any::<bool>()).prop_map(|(process, page, large)| PageKey {
         process,
-        page: (1 << 20) + if large { page / 512 * 512 } else { page },
+        page: if large { PageNumber((1 << 20) + page).large_start() } else { PageNumber((1 << 20) + page) },
         size: if large { PageSize::Large } else { PageSize::Small },
     });
     prop_oneof![
@@ -181,7 +220,7 @@ fn action() -> impl Strategy<Value = Action> {
             .prop_map(|(page, nodes)| Action::Replicate { page, nodes: nodes.into_iter().map(NodeIndex).collect() }),
         2 => key.prop_map(|page| Action::Split { page }),
         1 => (0u32..18, 0usize..5).prop_map(|(thread, to)| Action::MoveThread { thread, to: NodeIndex(to) }),
-        1 => (0u32..2, 0u64..1100, 0u64..1100).prop_map(|(process, first, pages)| Action::Unmap { process, first: (1 << 20) + first, pages }),
+        1 => (0u32..2, 0u64..1100, 0u64..1100).prop_map(|(process, first, pages)| Action::Unmap { process, first: PageNumber((1 << 20) + first), pages }),
         1 => (0u32..2, 0usize..5).prop_map(|(process, node)| Action::Allocate { process, allocation: Allocation::Interleave(vec![NodeIndex(node)]) }),
     ]
 }
@@ -229,7 +268,7 @@ fn copies_serve_reads_and_end_with_a_write() {
              [[phase.work.on]]\nregion = 'all'\nwrites = {writes:?}\n"
         );
         let program = synthetic::parse(&text, "copies").expect("a sound description");
-        let key = |page: u64| PageKey { process: 0, page: (1 << 20) + page, size: PageSize::Small };
+        let key = |page: u64| PageKey { process: 0, page: PageNumber((1 << 20) + page), size: PageSize::Small };
         let all = (0..256)
             .map(|page| Action::Replicate { page: key(page), nodes: [0, 1, 2, 3].map(NodeIndex).to_vec() })
             .collect();

@@ -9,8 +9,10 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use numapilot_host::PageNumber;
 use numapilot_host::Pid;
 use numapilot_host::Tid;
+use numapilot_kernel::actuator::page_bytes;
 use numapilot_perf::Header;
 use numapilot_perf::Record;
 use numapilot_perf::SideBand;
@@ -31,7 +33,6 @@ use numapilot_ranges::RangeMap;
 const RING_BYTES: usize = 1 << 20;
 /// Time between two readings of the rings when no thread has a request.
 const LOOK: Duration = Duration::from_millis(10);
-const PAGE_SHIFT: u32 = 12;
 /// Set (to anything) in the recorder's environment, no page-fault events are opened: as on a system that refuses them.
 const REFUSE: &str = "NUMAPILOT_NO_FAULT_EVENTS";
 
@@ -39,22 +40,26 @@ const REFUSE: &str = "NUMAPILOT_NO_FAULT_EVENTS";
 #[derive(Debug, Default)]
 struct Faults {
     /// By process id and page: thread ids.
-    runs: RangeMap<(Pid, u64), Tid>,
+    runs: RangeMap<(Pid, PageNumber), Tid>,
+    /// Pages of 4 KiB in one of the kernel's, which a fault maps together; 0 for 1.
+    each: u64,
 }
 
 impl Faults {
     /// Adds a fault of thread `tid` of process `pid` on `page`, later than all faults before.
-    fn fault(&mut self, pid: Pid, tid: Tid, page: u64) {
-        self.runs.join((pid, page), (pid, page + 1), tid);
+    fn fault(&mut self, pid: Pid, tid: Tid, page: PageNumber) {
+        let each = self.each.max(1);
+        let first = PageNumber(page.0 / each * each);
+        self.runs.join((pid, first), (pid, first + each), tid);
     }
 
     /// The process has ended, or has new memory: what has its number from now on has not faulted yet.
     fn forget(&mut self, pid: Pid) {
-        self.runs.remove((pid, 0), (pid, u64::MAX));
+        self.runs.remove((pid, PageNumber(0)), (pid, PageNumber(u64::MAX)));
     }
 
     /// The thread that faulted `page` last, and how many pages from there on it did.
-    fn last(&self, pid: Pid, page: u64) -> Option<(Tid, u64)> {
+    fn last(&self, pid: Pid, page: PageNumber) -> Option<(Tid, u64)> {
         self.runs.get((pid, page)).map(|run| (run.value, run.end.1 - page))
     }
 }
@@ -69,7 +74,7 @@ enum Step {
     /// A thread of it was started.
     ThreadStarted,
     /// A thread faulted a page.
-    Fault { tid: Tid, page: u64 },
+    Fault { tid: Tid, page: PageNumber },
     /// A thread of it has ended.
     ThreadEnded,
 }
@@ -131,7 +136,7 @@ impl Course {
 struct Question {
     slot: u32,
     pid: Pid,
-    page: u64,
+    page: PageNumber,
 }
 
 /// What threads ask at this moment.
@@ -139,7 +144,7 @@ fn questions(arena: &Arena) -> Vec<Question> {
     (0..arena.slots_used())
         .map(|slot| (slot, arena.slot(slot)))
         .filter(|(_, at)| at.ask_state() == wire::ASK_ASKED)
-        .map(|(slot, at)| Question { slot, pid: Pid(at.pid()), page: at.ask_page() })
+        .map(|(slot, at)| Question { slot, pid: Pid(at.pid()), page: PageNumber(at.ask_page()) })
         .collect()
 }
 
@@ -148,8 +153,9 @@ fn questions(arena: &Arena) -> Vec<Question> {
 fn answer(arena: &Arena, asked: &[Question], faults: &Faults) {
     for question in asked {
         let slot = arena.slot(question.slot);
-        let still =
-            slot.ask_state() == wire::ASK_ASKED && Pid(slot.pid()) == question.pid && slot.ask_page() == question.page;
+        let still = slot.ask_state() == wire::ASK_ASKED
+            && Pid(slot.pid()) == question.pid
+            && slot.ask_page() == question.page.0;
         if !still {
             continue;
         }
@@ -205,7 +211,9 @@ impl FaultAnswers {
         let set = EventSet::open(&[request], &Scope::Children, RingSize { bytes: RING_BYTES })
             .map_err(|error| error.to_string())?;
         let scope = if user_only { wire::FAULTS_USER } else { wire::FAULTS_ALL };
-        Ok(FaultAnswers { set, scope, course: Course::default(), bytes: Vec::new(), read_ns: raw_ns() })
+        let faults = Faults { each: page_bytes() / PageNumber::BYTES, ..Faults::default() };
+        let course = Course { faults, ..Course::default() };
+        Ok(FaultAnswers { set, scope, course, bytes: Vec::new(), read_ns: raw_ns() })
     }
 
     /// Reads events and answers requests until `done`. Returns counts of what stayed unanswered: threads treat the first touchers of such pages as unknown.
@@ -247,7 +255,7 @@ fn step_of(session: &numapilot_perf::Session, header: Header, body: &[u8]) -> Op
     match session.decode(header, body, 0).ok()? {
         Record::Sample(_, sample) => {
             let (pid, tid) = sample.pid_tid?;
-            Some((sample.time?, pid, Step::Fault { tid, page: sample.addr? >> PAGE_SHIFT }))
+            Some((sample.time?, pid, Step::Fault { tid, page: PageNumber::of(sample.addr?) }))
         }
         Record::SideBand(SideBand::Fork(change), id) if change.pid == change.parent_pid => {
             Some((id.time?, change.pid, Step::ThreadStarted))
@@ -277,12 +285,12 @@ mod tests {
         ) {
             let (mut runs, mut table) = (Faults::default(), HashMap::new());
             for (pid, tid, page) in faults {
-                runs.fault(Pid(pid), Tid(tid), page);
+                runs.fault(Pid(pid), Tid(tid), PageNumber(page));
                 table.insert((pid, page), tid);
             }
             for pid in 1..3 {
                 for page in 0..24 {
-                    let told = runs.last(Pid(pid), page);
+                    let told = runs.last(Pid(pid), PageNumber(page));
                     prop_assert_eq!(told.map(|(tid, _)| tid.0), table.get(&(pid, page)).copied());
                     let Some((tid, pages)) = told else { continue };
                     for later in page..page + pages {
@@ -295,34 +303,47 @@ mod tests {
         #[test]
         fn neighbours_of_one_thread_are_one_run(pages in Just((0..64_u64).collect::<Vec<_>>()).prop_shuffle()) {
             let mut runs = Faults::default();
-            pages.iter().for_each(|page| runs.fault(Pid(7), Tid(9), *page));
+            pages.iter().for_each(|page| runs.fault(Pid(7), Tid(9), PageNumber(*page)));
             prop_assert_eq!(runs.runs.len(), 1);
-            prop_assert_eq!(runs.last(Pid(7), 10), Some((Tid(9), 54)));
+            prop_assert_eq!(runs.last(Pid(7), PageNumber(10)), Some((Tid(9), 54)));
         }
     }
+
+    /// A fault on a kernel with pages of 64 KiB (arm64) maps sixteen pages of 4 KiB: the first toucher of fifteen of them was unknown.
+    #[test]
+    fn a_fault_is_one_on_all_of_the_kernels_page() {
+        let mut runs = Faults { each: 16, ..Faults::default() };
+        runs.fault(7, 9, PageNumber(37));
+        assert_eq!(
+            [32, 37, 47].map(|page| runs.last(7, PageNumber(page))),
+            [Some((9, 16)), Some((9, 11)), Some((9, 1))]
+        );
+        assert_eq!([31, 48].map(|page| runs.last(7, PageNumber(page))), [None; 2]);
+    }
+
     /// A fault at 5 goes to a ring that was read already, one at 7 to a ring that is read next.
     #[test]
     fn faults_of_several_rings_count_in_order_of_time() {
-        let (mut course, pid) = (Course::default(), Pid(1));
-        course.found((7, pid, Step::Fault { tid: Tid(20), page: 3 }));
+        let (mut course, pid, page) = (Course::default(), Pid(1), PageNumber(3));
+        course.found((7, pid, Step::Fault { tid: Tid(20), page }));
         course.read_at(4);
-        assert_eq!(course.faults.last(pid, 3), None, "what came before it may not be known yet");
-        course.found((5, pid, Step::Fault { tid: Tid(10), page: 3 }));
+        assert_eq!(course.faults.last(pid, page), None, "what came before it may not be known yet");
+        course.found((5, pid, Step::Fault { tid: Tid(10), page }));
         course.read_at(8);
-        assert_eq!(course.faults.last(pid, 3), Some((Tid(20), 1)), "the later one is the page's last");
+        assert_eq!(course.faults.last(pid, page), Some((Tid(20), 1)), "the later one is the page's last");
         assert!(course.waiting.is_empty());
     }
 
     /// Process numbers are used again, and a process has new memory after exec: faults of before are of other pages.
     #[test]
     fn faults_of_what_has_ended_answer_nothing() {
-        let mut course = Course::default();
+        let (mut course, page) = (Course::default(), PageNumber(3));
         let (one, other) = (Pid(1), Pid(9));
-        let fault = Step::Fault { tid: Tid(20), page: 3 };
+        let fault = Step::Fault { tid: Tid(20), page };
         let mut told = |steps: &[Timed], pid| {
             steps.iter().for_each(|step| course.found(*step));
             course.read_at(u64::MAX);
-            (course.faults.last(pid, 3).map(|(tid, _)| tid.0), course.faults.runs.len())
+            (course.faults.last(pid, page).map(|(tid, _)| tid.0), course.faults.runs.len())
         };
         assert_eq!(told(&[(1, one, Step::Executed), (2, one, fault), (2, other, fault)], one), (Some(20), 2));
         let one_of_two = [(3, one, Step::ThreadStarted), (4, one, Step::ThreadEnded)];
@@ -351,8 +372,8 @@ mod tests {
         }
         arena.test_raise_slots_used(2);
         let mut faults = Faults::default();
-        faults.fault(Pid(100), Tid(7), 3);
-        faults.fault(Pid(101), Tid(8), 5);
+        faults.fault(Pid(100), Tid(7), PageNumber(3));
+        faults.fault(Pid(101), Tid(8), PageNumber(5));
         let asked = questions(&arena);
         assert_eq!(asked.len(), 2);
         arena.slot(1).test_ask(5); /* given up, and asked for another page */

@@ -94,8 +94,10 @@ pub fn find_code(path: &Path, queries: &[CodeQuery<'_>]) -> Result<(Vec<Vec<Code
             continue;
         }
         let Ok(name) = symbol.name() else { continue };
+        // A plan may have many rules, and a binary has many symbols: each is demangled once.
+        let mut names = None;
         for (query, ranges) in queries.iter().zip(&mut found) {
-            if query.file.is_none() && query.names(name) {
+            if query.file.is_none() && query.names(name, &mut names) {
                 ranges.push((symbol.address(), symbol.address().saturating_add(symbol.size() - 1)));
             }
         }
@@ -117,8 +119,10 @@ fn joined(mut ranges: Vec<CodeRange>) -> Vec<CodeRange> {
 }
 
 impl CodeQuery<'_> {
-    fn names(&self, linked: &str) -> bool {
-        self.function.is_none_or(|matches| spellings(linked).iter().any(|name| matches(name)))
+    /// Whether a function that is linked under this name is meant. `names` holds its spellings, once a query needed them.
+    fn names(&self, linked: &str, names: &mut Option<Vec<String>>) -> bool {
+        let Some(matches) = self.function else { return true };
+        names.get_or_insert_with(|| spellings(linked)).iter().any(|name| matches(name))
     }
 
     fn locates(&self, path: Option<&str>, line: u32) -> bool {

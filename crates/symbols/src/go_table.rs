@@ -3,6 +3,8 @@
 //! Layouts of Go 1.2, 1.16, 1.18 and 1.20 and later, by Go's sources (`debug/gosym/pclntab.go`, `internal/abi/symtab.go`). The table names the function
 //! whose code it is; calls inlined into it are not told apart, and their lines are those of the inlined code. A damaged table gives no names beyond the damage.
 
+/// Sections of the table, the second in position-independent programs of older versions.
+pub(crate) const SECTIONS: [&str; 2] = [".gopclntab", ".data.rel.ro.gopclntab"];
 /// Most functions of one binary; a table that claims more is damaged.
 const FUNCTIONS_MAX: u64 = 4 << 20;
 /// Most steps that are read in one function's line table.
@@ -54,6 +56,26 @@ impl<'d> GoTable<'d> {
     /// not tell where the code that it describes begins.
     #[must_use]
     pub fn read(data: &'d [u8], text: u64, start: u64) -> Option<GoTable<'d>> {
+        GoTable::parse(data)?.placed(text, start)
+    }
+
+    /// The table in `data`, of a binary that tells elsewhere that the code which the table describes begins at `text`. `None` where it is none of the known
+    /// ones.
+    #[must_use]
+    pub fn read_at(data: &'d [u8], text: u64) -> Option<GoTable<'d>> {
+        let mut table = GoTable::parse(data)?;
+        if table.layout == Layout::Go118 {
+            table.text = text;
+        }
+        Some(table)
+    }
+
+    /// Whether `data` begins as the tables of Go 1.18 and later do, of programs whose functions have their arguments in registers (on x86-64).
+    pub(crate) fn is_recent(data: &'d [u8]) -> bool {
+        GoTable::parse(data).is_some_and(|table| table.layout == Layout::Go118)
+    }
+
+    fn parse(data: &'d [u8]) -> Option<GoTable<'d>> {
         let magic = u32::from_le_bytes(data.get(..4)?.try_into().ok()?);
         let known = |magic| match magic {
             0xffff_fffb_u32 => Some(Layout::Go12),
@@ -84,7 +106,7 @@ impl<'d> GoTable<'d> {
         let word = |number: usize| empty.unsigned(data, 8 + number * pointer_bytes, pointer_bytes);
         let part = |number| data.get(usize::try_from(word(number)?).ok()?..);
         let count = word(0).filter(|&count| count <= FUNCTIONS_MAX)?;
-        let table = match layout {
+        Some(match layout {
             Layout::Go12 => {
                 let index = data.get(8 + pointer_bytes..)?;
                 let end = (2 * count as usize + 1) * pointer_bytes;
@@ -106,8 +128,7 @@ impl<'d> GoTable<'d> {
                     ..empty.clone()
                 }
             }
-        };
-        table.placed(text, start)
+        })
     }
 
     /// Since Go 1.18 functions are told by their distance from the first one, whose address newer linkers leave out, or leave to the loader. It is the code
@@ -301,6 +322,16 @@ mod tests {
         let data = table(Layout::Go118, false, 0);
         assert!(GoTable::read(&data, 0xf00, 0xf00 + 0x10).is_none(), "starts in another function");
         assert!(GoTable::read(&data, 0xf00, 0x5000).is_none(), "starts outside of Go's code");
+    }
+
+    #[test]
+    fn where_the_code_lies_may_be_told_elsewhere() {
+        let name = |data: &[u8]| GoTable::read_at(data, 0x1000)?.find(0x1012).map(|found| found.name);
+        assert_eq!(name(&table(Layout::Go118, false, 0)).as_deref(), Some("main.fill"));
+        for layout in LAYOUTS {
+            assert_eq!(name(&table(layout, false, 0x1000)).as_deref(), Some("main.fill"), "{layout:?}");
+        }
+        assert!(GoTable::read_at(&[0; 64], 0x1000).is_none());
     }
 
     #[test]

@@ -25,7 +25,7 @@ mod statement;
 mod unresolved;
 mod wrappers;
 
-pub use allocators::own_allocator;
+pub use allocators::{has_symbols, own_allocator};
 pub use calls::{CallOrder, CallOrders};
 pub use code::{CodeQuery, CodeRange, find_code, path_ends_with, spellings};
 pub use coverage::Coverage;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::path::PathBuf;
 use std::process::Command;
 
-use numapilot_symbols::{Unresolved, own_allocator};
+use numapilot_symbols::{Unresolved, has_symbols, own_allocator};
 
 fn compiled(folder: &Path, name: &str, source: &str, flags: &[&str]) -> PathBuf {
     let (file, binary) = (folder.join(format!("{name}.c")), folder.join(name));
@@ -51,4 +51,44 @@ fn a_rebuilt_binary_is_not_looked_at() {
     let binary = compiled(folder.path(), "rebuilt", &format!("void *je_malloc{BODY}{MAIN}"), &["-Wl,--build-id"]);
     let found = own_allocator(binary.to_str().unwrap(), &[1, 2, 3], true);
     assert_eq!(found, Err(Unresolved::OtherBuild));
+}
+
+#[test]
+fn gos_heap_is_an_allocator_of_its_own_where_a_library_can_be_loaded() {
+    let folder = tempfile::tempdir().unwrap();
+    let program =
+        "static int twice(int n) { return 2 * n; }\nint main(int n, char **rest) { (void)rest; return twice(n); }\n";
+    let source = format!("{program}{}", include_str!("programs/go_table.c"));
+    let flags = ["-fno-inline", "-fno-toplevel-reorder"];
+    let dynamic = compiled(folder.path(), "dynamic", &source, &flags);
+    assert_eq!(found(&dynamic, true).as_deref(), Some("runtime.mallocgc"));
+    let fixed = compiled(folder.path(), "fixed", &source, &[&flags[..], &["-static"]].concat());
+    assert_eq!(found(&fixed, true), None);
+    let older = compiled(folder.path(), "older", &source.replace("0xfffffff1", "0xfffffffa"), &flags);
+    assert_eq!(found(&older, true), None, "arguments on the stack, which emulate does not read");
+}
+
+#[test]
+fn stripped_binaries_have_no_symbols() {
+    let folder = tempfile::tempdir().unwrap();
+    let binary = compiled(folder.path(), "whole", MAIN, &[]);
+    let path = binary.to_str().unwrap();
+    assert_eq!(has_symbols(path, &[]), Ok(true));
+    assert!(Command::new("strip").arg(&binary).status().expect("strip runs").success());
+    assert_eq!(has_symbols(path, &[]), Ok(false));
+    assert_eq!(has_symbols("/nonexistent", &[]), Err(Unresolved::NoFile));
+}
+
+#[test]
+fn the_debug_file_of_a_stripped_binary_tells_of_its_allocator() {
+    let folder = tempfile::tempdir().unwrap();
+    let hidden = format!("static __attribute__((used)) void *je_malloc{BODY}{MAIN}");
+    let binary = compiled(folder.path(), "server", &hidden, &[]);
+    let debug = folder.path().join("server.debug");
+    let run = |command: &mut Command| assert!(command.status().expect("binutils").success());
+    run(Command::new("objcopy").arg("--only-keep-debug").args([&binary, &debug]));
+    run(Command::new("strip").arg(&binary));
+    assert_eq!(found(&binary, true), None);
+    run(Command::new("objcopy").arg(format!("--add-gnu-debuglink={}", debug.display())).arg(&binary));
+    assert_eq!(found(&binary, true).as_deref(), Some("je_malloc"));
 }

@@ -269,3 +269,15 @@ fn stripped_go_programs_have_the_functions_of_their_own_table() {
         assert_eq!(found(0x1012), Err(Unresolved::NoSymbol), "{layout}: cut off");
     }
 }
+
+/// As a linker of C makes them of Go 1.26's objects: other code lies before Go's, so that neither the beginning of the code nor the program's start tells where
+/// that is, and the loader fills addresses in.
+#[test]
+fn gos_description_of_the_program_tells_where_its_code_lies() {
+    let text = format!("{PROGRAM}{}", include_str!("programs/go_table.c"));
+    for flags in [["-fno-toplevel-reorder", "-pie"], ["-fno-toplevel-reorder", "-no-pie"]] {
+        let program = stripped(&text, &flags);
+        let (name, line) = program.function().unwrap_or_else(|why| panic!("{flags:?}: {why}"));
+        assert_eq!((name.as_str(), line), ("main.twice", 12), "{flags:?}");
+    }
+}

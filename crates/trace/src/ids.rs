@@ -1,6 +1,7 @@
 //! Newtypes for the integers that identify things in a trace. An id is an index into the table of the same name,
 //! but for the kernel's own ([`Pid`], [`Tid`]), which name others again once a process or thread has ended.
 
+use numapilot_host::PageNumber;
 pub use numapilot_host::{Pid, Tid};
 use serde::{Deserialize, Serialize};
 
@@ -59,3 +60,11 @@ id!(
     TimeNs,
     u64
 );
+
+impl VirtAddr {
+    /// The page of 4 KiB that holds it.
+    #[must_use]
+    pub const fn page(self) -> PageNumber {
+        PageNumber::of(self.0)
+    }
+}

@@ -13,6 +13,8 @@ use crate::native::Native;
 
 /// Name of the file in the trace's folder.
 pub const META_FILE: &str = "meta.json";
+/// The field that says of what an import's samples are evidence.
+const EVIDENCE: &str = "evidence";
 /// Major version of the format that this build writes. It increases when tables or columns change in meaning or are removed.
 pub const FORMAT_MAJOR: u32 = 1;
 /// Minor version of the format that this build writes. It increases when tables or columns are added.
@@ -266,16 +268,39 @@ impl Evidence {
     }
 }
 
+/// Bytes of a base page of the host whose facts these are; 4096 where they do not say.
+#[must_use]
+pub fn base_page_bytes(host: &Map<String, Value>) -> u64 {
+    let told = host.get("page_bytes").and_then(Value::as_u64);
+    told.filter(|bytes| bytes.is_power_of_two() && (4096..=1 << 20).contains(bytes)).unwrap_or(4096)
+}
+
 impl Meta {
+    /// Bytes of a base page of the recorded memory: 4096 on simulated machines, and where the recording does not say.
+    #[must_use]
+    pub fn base_page_bytes(&self) -> u64 {
+        if self.simulated { 4096 } else { base_page_bytes(&self.host) }
+    }
+
     /// What the samples are evidence of. If it is not [`Evidence::Accesses`], no figure about accesses is known.
     #[must_use]
     pub fn evidence(&self) -> Evidence {
-        let told = self.more.get("evidence").and_then(Value::as_str);
+        let told = self.more.get(EVIDENCE).and_then(Value::as_str);
         match (self.engine.known(), told) {
             (Some(Engine::Fault), _) | (Some(Engine::Import), Some("page-faults")) => Evidence::PageFaults,
             (Some(Engine::Import), Some("none")) => Evidence::Other,
             _ => Evidence::Accesses,
         }
+    }
+
+    /// This without what describes the recording at length (its machine, host, command, settings, how its processes ended): a hundred kilobytes or more, which
+    /// readers of many traces have no use for. [`Meta::evidence`] stays what it was; [`Meta::origin`] and [`Meta::latency_khz`] do not.
+    #[must_use]
+    pub fn brief(self) -> Meta {
+        let Meta { format, tool_version, engine, simulated, duration_ns, interrupted, tables, mut more, .. } = self;
+        let evidence = more.remove(EVIDENCE);
+        let more = evidence.map(|told| (EVIDENCE.to_owned(), told)).into_iter().collect();
+        Meta { format, tool_version, engine, simulated, duration_ns, interrupted, tables, more, ..Meta::default() }
     }
 
     /// Whether it is not known for how many accesses most samples of an imported recording stand, because a clock chose them: each counts as one then, and
@@ -298,6 +323,15 @@ impl Meta {
             Some(source) if self.engine != Engine::Import && !is_of_host(source) => Origin::OtherHost,
             _ => Origin::Measured,
         }
+    }
+
+    /// Name of the recording host's processor, where that is another one than the described machine's although nothing was simulated: times, homes and
+    /// latencies are then of that host. Empty: nobody knows which one it was. `None`: they are of one kind.
+    #[must_use]
+    pub fn other_processor(&self) -> Option<&str> {
+        let host = self.host.get("cpu_model").and_then(Value::as_str).unwrap_or("");
+        let model = self.machine.get("cpu_model").and_then(Value::as_str).unwrap_or("");
+        (self.origin() == Origin::OtherHost && (host.is_empty() || host != model)).then_some(host)
     }
 
     /// The frequency in kHz of the cycles in which latencies are given; `None` where it is not known. A model's are of its own clock. A processor's are
@@ -403,6 +437,24 @@ mod tests {
     }
 
     #[test]
+    fn a_brief_one_has_tables_and_evidence_and_no_machine() {
+        let mut meta = Meta {
+            engine: Engine::Import.into(),
+            interrupted: true,
+            machine: json!({ "nodes": [1, 2] }),
+            ..Meta::default()
+        };
+        meta.more.insert("evidence".to_owned(), json!("page-faults"));
+        meta.more.insert("import".to_owned(), json!({ "samples": 7 }));
+        meta.host.insert("arch".to_owned(), json!("x86_64"));
+        meta.tables.insert("accesses".to_owned(), TableInfo { rows: 3, bytes: 4, crc32: 5 });
+        let brief = meta.clone().brief();
+        assert_eq!(brief.evidence(), Evidence::PageFaults);
+        assert_eq!((brief.interrupted, &brief.tables), (true, &meta.tables));
+        assert!(brief.machine.is_null() && brief.host.is_empty() && brief.more.len() == 1, "{brief:?}");
+    }
+
+    #[test]
     fn accesses_that_were_sampled_by_cycles_have_no_rate() {
         let mut meta = Meta::default();
         assert!(!meta.rates_are_unknown());
@@ -410,6 +462,27 @@ mod tests {
         assert!(!meta.rates_are_unknown());
         meta.more.insert("import".to_owned(), json!({"accesses": 100, "of_unknown_weight": 51}));
         assert!(meta.rates_are_unknown());
+    }
+
+    /// A model of the host itself, as `numapilot measure` writes it, has the host's processor.
+    #[test]
+    fn a_host_that_the_trace_does_not_describe_is_told_by_its_processor() {
+        let meta = |engine: Engine, source: Value, host: Value| Meta {
+            engine: engine.into(),
+            machine: json!({ "source": source, "cpu_model": "AMD EPYC 7763" }),
+            host: host.as_object().cloned().unwrap_or_default(),
+            ..Meta::default()
+        };
+        let (model, live) = (json!({ "model": { "path": "m.toml" } }), json!({ "live": { "root": "/" } }));
+        let host = |name: &str| json!({ "cpu_model": name });
+        let other = |engine, source: &Value, host: Value| {
+            meta(engine, source.clone(), host).other_processor().map(str::to_owned)
+        };
+        assert_eq!(other(Engine::Pmu, &model, host("Xeon")).as_deref(), Some("Xeon"));
+        assert_eq!(other(Engine::Pmu, &model, json!({})).as_deref(), Some(""));
+        assert_eq!(other(Engine::Pmu, &model, host("AMD EPYC 7763")), None);
+        assert_eq!(other(Engine::Pmu, &live, host("Xeon")), None);
+        assert_eq!(other(Engine::Import, &model, host("Xeon")), None, "it is given the machine that recorded");
     }
 
     #[test]

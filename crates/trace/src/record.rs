@@ -27,6 +27,17 @@ pub struct Record {
     pub event: Event,
 }
 
+/// What no two files have in common, whichever name or process they are known by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct FileIdentity {
+    /// Number of the device.
+    pub device: u64,
+    /// Number of the file on it.
+    pub inode: u64,
+    /// When it was made, ns since 1970: a disk may use a file's number again. 0: not known, of memory, where numbers are not used again.
+    pub born: u64,
+}
+
 /// The level of the memory hierarchy that served an access.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
@@ -309,5 +320,14 @@ pub enum Event {
     PoolFree {
         address: VirtAddr,
         pool: u32,
+    },
+    /// A file whose pages processes may share. `address`: of the mapping of it of which the thread's next [`Event::Map`] tells; 0: of none. `bytes` from
+    /// `offset` on have just been given memory, on `node`.
+    File {
+        address: VirtAddr,
+        file: FileIdentity,
+        offset: u64,
+        bytes: u64,
+        node: Option<NodeId>,
     },
 }

@@ -4,7 +4,7 @@
 //! latency below what their range allows. Draws are stratified (Latin hypercube: McKay, Beckman and Conover, Technometrics 21(2), 1979): of `n`,
 //! each unknown has one in each `n`-th part of its range.
 
-use numapilot_machine::{Machine, Problem, Subject, Unknown};
+use numapilot_machine::{Machine, Subject, Unknown};
 
 use crate::service::{DEFAULT_CONTROLLER_EFFICIENCY, DEFAULT_MESSAGE_BYTES, DEFAULT_WRITE_TURNAROUND};
 
@@ -45,31 +45,6 @@ pub fn unknowns(machine: &Machine) -> Vec<Unknown> {
     all
 }
 
-/// One machine that it could be.
-#[derive(Clone, Debug)]
-pub struct Draw {
-    /// By unknown, in the order of [`unknowns`].
-    pub values: Vec<f64>,
-    /// The machine with the drawn values.
-    pub machine: Machine,
-}
-
-/// `count` machines that `machine` could be, the same for the same seed.
-///
-/// # Errors
-/// If a range reaches beyond what a machine can have.
-pub fn draws(machine: &Machine, count: usize, seed: u64) -> Result<Vec<Draw>, Problem> {
-    let unknowns = unknowns(machine);
-    let ranges: Vec<(f64, f64)> = unknowns.iter().map(|unknown| (unknown.low, unknown.high)).collect();
-    latin_hypercube(&ranges, count, seed)
-        .into_iter()
-        .map(|values| {
-            let set: Vec<(&Unknown, f64)> = unknowns.iter().zip(values.iter().copied()).collect();
-            Ok(Draw { machine: machine.with_values(&set)?, values })
-        })
-        .collect()
-}
-
 /// `count` points, each with a value from each range (least and most, in the range's unit); of each range, one in each `count`-th part of it. The same for
 /// the same seed.
 #[must_use]
@@ -108,23 +83,34 @@ impl Random {
 mod tests {
     use super::*;
 
+    /// `count` machines that `machine` could be, each with its values in the order of [`unknowns`].
+    fn draws(machine: &Machine, count: usize, seed: u64) -> Vec<(Vec<f64>, Machine)> {
+        let unknowns = unknowns(machine);
+        let ranges: Vec<(f64, f64)> = unknowns.iter().map(|unknown| (unknown.low, unknown.high)).collect();
+        let drawn = |values: Vec<f64>| {
+            let set: Vec<(&Unknown, f64)> = unknowns.iter().zip(values.iter().copied()).collect();
+            let machine = machine.with_values(&set).unwrap();
+            (values, machine)
+        };
+        latin_hypercube(&ranges, count, seed).into_iter().map(drawn).collect()
+    }
+
     #[test]
     fn draws_fill_each_range_evenly_and_depend_on_the_seed_alone() {
         for name in numapilot_machine::builtin_names() {
             let machine = Machine::load(name).unwrap();
             let unknowns = unknowns(&machine);
             assert!(unknowns.len() >= 5, "{name}: {unknowns:?}");
-            let drawn = draws(&machine, 50, 7).unwrap();
+            let drawn = draws(&machine, 50, 7);
             for (index, unknown) in unknowns.iter().enumerate() {
                 let mut strata: Vec<usize> = (drawn.iter())
-                    .map(|draw| ((draw.values[index] - unknown.low) / (unknown.high - unknown.low) * 50.0) as usize)
+                    .map(|(values, _)| ((values[index] - unknown.low) / (unknown.high - unknown.low) * 50.0) as usize)
                     .collect();
                 strata.sort_unstable();
                 assert!(strata.into_iter().eq(0..50), "{name}: {}", unknown.place);
             }
-            let again = draws(&machine, 50, 7).unwrap();
-            assert!(drawn.iter().zip(&again).all(|(a, b)| a.machine == b.machine));
-            assert!(drawn[0].machine != draws(&machine, 50, 8).unwrap()[0].machine);
+            assert!(drawn == draws(&machine, 50, 7));
+            assert!(drawn[0].1 != draws(&machine, 50, 8)[0].1);
         }
     }
 
@@ -132,13 +118,13 @@ mod tests {
     fn no_machine_that_is_drawn_is_nearer_from_afar() {
         for name in numapilot_machine::builtin_names() {
             let machine = Machine::load(name).unwrap();
-            for draw in draws(&machine, 100, 1).unwrap() {
+            for (_, drawn) in draws(&machine, 100, 1) {
                 for from in machine.nodes().iter().filter(|node| node.has_cpus()) {
-                    let local = draw.machine.idle_latency_ns(from.id, from.id).unwrap();
-                    let all = machine.nodes().iter().filter_map(|to| draw.machine.idle_latency_ns(from.id, to.id));
+                    let local = drawn.idle_latency_ns(from.id, from.id).unwrap();
+                    let all = machine.nodes().iter().filter_map(|to| drawn.idle_latency_ns(from.id, to.id));
                     assert!(all.into_iter().all(|ns| ns >= local), "{name}");
                 }
-                crate::MemorySystem::new(&draw.machine).unwrap();
+                crate::MemorySystem::new(&drawn).unwrap();
             }
         }
     }

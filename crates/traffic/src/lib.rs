@@ -27,7 +27,7 @@ mod state;
 mod system;
 mod ways;
 
-pub use ensemble::{Draw, draws, latin_hypercube, unknowns};
+pub use ensemble::{latin_hypercube, unknowns};
 pub use error::TrafficError;
 pub use load::{Background, Class, Load};
 pub use metrics::{Imbalance, Metrics, metrics};

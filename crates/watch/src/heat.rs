@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-const PAGE_SHIFT: u32 = 12;
+use numapilot_host::PageNumber;
+
 /// Maximum number of pages; beyond it the least accessed are dropped.
 const PAGES_MAX: usize = 1 << 17;
 /// Half-life of samples in seconds.
@@ -37,7 +38,7 @@ impl AccessWeights {
 
 /// Weighted accesses by page.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Heat(HashMap<u64, AccessWeights>);
+pub struct Heat(HashMap<PageNumber, AccessWeights>);
 
 impl Heat {
     /// Adds an access to an address; `is_local`: whether it came from the page's home node, if known.
@@ -45,7 +46,7 @@ impl Heat {
         let share = |counts: bool| if counts { weight } else { 0.0 };
         let more =
             AccessWeights { all: weight, known: share(is_local.is_some()), local: share(is_local == Some(true)) };
-        self.0.entry(address >> PAGE_SHIFT).or_default().add(more);
+        self.0.entry(PageNumber::of(address)).or_default().add(more);
     }
 
     /// Decays the weights by `seconds`.
@@ -74,8 +75,7 @@ impl Heat {
     pub fn by_stretch(&self, stretches: &[(u64, u64)]) -> (Vec<AccessWeights>, AccessWeights) {
         let (mut inside, mut outside) = (vec![AccessWeights::default(); stretches.len()], AccessWeights::default());
         for (page, warmth) in &self.0 {
-            let address = page << PAGE_SHIFT;
-            match numapilot_ranges::find(stretches, |stretch| *stretch, address) {
+            match numapilot_ranges::find(stretches, |stretch| *stretch, page.address()) {
                 Some(at) => inside[at].add(*warmth),
                 None => outside.add(*warmth),
             }
@@ -107,9 +107,9 @@ mod tests {
     #[test]
     fn what_is_remembered_is_bounded_and_the_hottest_stays() {
         let mut heat = Heat::default();
-        (0..2 * PAGES_MAX as u64).for_each(|page| heat.add(page << PAGE_SHIFT, 1.0, None));
-        heat.add(7 << PAGE_SHIFT, 500.0, Some(true));
+        PageNumber(0).run(2 * PAGES_MAX as u64).for_each(|page| heat.add(page.address(), 1.0, None));
+        heat.add(PageNumber(7).address(), 500.0, Some(true));
         heat.fade(0.0);
-        assert!(heat.0.len() <= PAGES_MAX && heat.0.contains_key(&7));
+        assert!(heat.0.len() <= PAGES_MAX && heat.0.contains_key(&PageNumber(7)));
     }
 }

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::path::Path;
 
+use numapilot_host::PageNumber;
 use numapilot_host::Pid;
 use numapilot_host::Tid;
 use numapilot_machine::Endpoint;
@@ -386,14 +387,14 @@ impl Work {
 struct Objects<'a> {
     program: &'a Program,
     /// By process: first page, page after the last, label; the smallest first, because it is the most specific.
-    slices: HashMap<u32, Vec<(u64, u64, u32)>>,
+    slices: HashMap<u32, Vec<(PageNumber, PageNumber, u32)>>,
     /// Bytes mapped, by process.
     bytes: HashMap<u32, u64>,
 }
 
 impl Objects<'_> {
     fn new(program: &Program) -> Objects<'_> {
-        let mut slices: HashMap<u32, Vec<(u64, u64, u32)>> = HashMap::new();
+        let mut slices: HashMap<u32, Vec<(PageNumber, PageNumber, u32)>> = HashMap::new();
         for slice in &program.slices {
             let Some(region) = program.regions.get(slice.region as usize) else { continue };
             let first = region.first_page + slice.first;
@@ -402,11 +403,11 @@ impl Objects<'_> {
         for of_process in slices.values_mut() {
             of_process.sort_unstable();
             of_process.dedup();
-            of_process.sort_by_key(|(first, end, _)| end - first);
+            of_process.sort_by_key(|(first, end, _)| *end - *first);
         }
         let mut bytes = HashMap::new();
         for region in &program.regions {
-            *bytes.entry(region.process).or_default() += region.pages * numapilot_simulator::program::PAGE_BYTES;
+            *bytes.entry(region.process).or_default() += region.pages * PageNumber::BYTES;
         }
         Objects { program, slices, bytes }
     }
@@ -414,7 +415,7 @@ impl Objects<'_> {
     fn areas(&self, seen: &Seen, process: u32) -> Vec<AreaFigures> {
         let nothing = Vec::new();
         let slices = self.slices.get(&process).unwrap_or(&nothing);
-        let mut label_of: HashMap<u64, Option<u32>> = HashMap::new();
+        let mut label_of: HashMap<PageNumber, Option<u32>> = HashMap::new();
         let mut sums: BTreeMap<Option<u32>, (f64, f64)> = BTreeMap::new();
         let mut all = 0.0;
         for (sample, weight) in seen.samples(process) {

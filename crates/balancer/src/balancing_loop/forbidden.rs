@@ -12,7 +12,6 @@ use numapilot_placement::PageKey;
 use numapilot_placement::Refusal;
 
 use super::Balancer;
-use super::PAGE_BYTES;
 use crate::control_port::ControlPort;
 use crate::system::targets::ManagedProcess;
 
@@ -65,7 +64,7 @@ fn process_of(order: &Order) -> Option<u32> {
 /// Start and end of what an order moves. The large page of an address may begin before the mapping that has large pages, and end behind it: it may then be
 /// small pages, of several mappings.
 fn addresses(page: &PageKey) -> (u64, u64) {
-    (page.page * PAGE_BYTES, (page.page + page.size.small_pages()) * PAGE_BYTES)
+    (page.page.address(), page.page.address() + page.size.bytes())
 }
 
 /// Whether what is at these addresses may be moved to a node. The error is what is to be told, if that is not told for the whole process.
@@ -91,6 +90,7 @@ fn permission(
 mod tests {
     //! This process, with a cpuset made up and a policy of its own.
 
+    use numapilot_host::PageNumber;
     use numapilot_host::Pid;
     use numapilot_kernel::numa_memory::NumaMemory;
     use numapilot_placement::PageSize;
@@ -100,7 +100,7 @@ mod tests {
 
     /// The addresses of a small page.
     fn small(address: u64) -> (u64, u64) {
-        addresses(&PageKey { process: 0, page: address / PAGE_BYTES, size: PageSize::Small })
+        addresses(&PageKey { process: 0, page: PageNumber::of(address), size: PageSize::Small })
     }
 
     #[test]
@@ -156,7 +156,7 @@ mod tests {
         assert_eq!(permission(managed, small(0x7f00_0002_0000), NodeId(1), false), Ok(()));
         assert_eq!(managed.numa.chosen_bytes(), 3 * 4096);
         // Its first page was looked at alone: what a program had bound beside memory with large pages went with that.
-        let large = PageKey { process: 0, page: 0x7f00_0000_0000 / PAGE_BYTES, size: PageSize::Large };
+        let large = PageKey { process: 0, page: PageNumber::of(0x7f00_0000_0000), size: PageSize::Large };
         assert_eq!(permission(managed, addresses(&large), NodeId(1), false), Err(None));
         assert_eq!(permission(managed, small(0x7f00_0000_0000), NodeId(1), false), Ok(()));
     }

@@ -6,6 +6,7 @@ use std::fs;
 
 use numapilot_host::Group;
 use numapilot_host::Members;
+use numapilot_host::PageNumber;
 use numapilot_host::Pid;
 use numapilot_host::Root;
 use numapilot_host::now_ticks;
@@ -237,7 +238,7 @@ impl Balancer {
     /// only set home nodes.
     pub(super) fn uses(&mut self, faults: &[Fault]) -> (Vec<Use>, u64) {
         let mut uses = Vec::with_capacity(faults.len());
-        let mut ask: Vec<(Pid, u64)> = Vec::new();
+        let mut ask: Vec<(Pid, PageNumber)> = Vec::new();
         let turn = self.run_stats.looks() % ASKED_IF_LOCAL;
         let weighed = if self.gate.is_calm() { WEIGHED_IF_CALM } else { 1 };
         let mut passed_over = 0;
@@ -259,11 +260,11 @@ impl Balancer {
             let is_large = managed.is_huge(fault.page);
             let known = managed.homes.of(fault.page);
             // Pages take turns, so that no page is skipped every time.
-            if known.is_some() && !(fault.page + self.run_stats.looks()).is_multiple_of(weighed) {
+            if known.is_some() && !(fault.page.0 + self.run_stats.looks()).is_multiple_of(weighed) {
                 passed_over += 1;
                 continue;
             }
-            if known != Some(fault.node.0 as u8) || fault.page % ASKED_IF_LOCAL == turn {
+            if known != Some(fault.node.0 as u8) || fault.page.0 % ASKED_IF_LOCAL == turn {
                 ask.push((fault.pid, fault.page));
             }
             let Some(home) = known else {
@@ -305,25 +306,24 @@ impl Balancer {
     }
 
     /// Reads the present home nodes of these pages: the kernel may have moved them at the fault.
-    fn ask_homes(&mut self, ask: &[(Pid, u64)]) {
+    fn ask_homes(&mut self, ask: &[(Pid, PageNumber)]) {
         let (mut addresses, mut states) = (Vec::new(), Vec::new());
         for part in ask.chunk_by(|a, b| a.0 == b.0) {
             let pid = part[0].0;
             let Some(managed) = self.targets.all.get_mut(&pid) else { continue };
             addresses.clear();
-            addresses.extend(part.iter().map(|(_, page)| page * 4096));
+            addresses.extend(part.iter().map(|(_, page)| page.address()));
             states.clear();
             if self.query.states(pid, &addresses, &mut states).is_err() {
                 continue;
             }
-            for (address, state) in addresses.iter().zip(&states) {
+            for (&(_, page), state) in part.iter().zip(&states) {
                 let home = state.node().and_then(|node| self.machine.node_index(node));
-                let page = address / 4096;
-                let (first, end) =
-                    if managed.is_huge(page) { (page & !511, (page | 511) + 1) } else { (page, page + 1) };
+                let (first, pages) =
+                    if managed.is_huge(page) { (page.large_start(), PageNumber::PER_LARGE) } else { (page, 1) };
                 match home {
                     Some(home) => {
-                        managed.homes.set(first, end, home.0 as u8);
+                        managed.homes.set(first, first + pages, home.0 as u8);
                         self.table.is_at(managed.page_id(first), home.0 as u8);
                     }
                     None => managed.homes.clear(page, page + 1),

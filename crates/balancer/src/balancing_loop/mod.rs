@@ -19,6 +19,7 @@ use std::time::Duration;
 use std::time::Instant;
 
 use numapilot_host::Members;
+use numapilot_host::PageNumber;
 use numapilot_host::Pid;
 use numapilot_kernel::actuator::free_memory::NodeFreeMemory;
 use numapilot_kernel::actuator::free_memory::NodeMemory;
@@ -66,9 +67,6 @@ use crate::system::targets::Targets;
 use crate::unfit::Unfit;
 use run_stats::RunStats;
 use scanning::Scanning;
-
-/// Bytes of a page in evidence, tables and requests.
-const PAGE_BYTES: u64 = 4096;
 
 /// An error at the start of the loop.
 #[derive(Debug, Error)]
@@ -146,7 +144,7 @@ pub struct Balancer {
     /// Outcomes of the last decision's orders, for the policy.
     outcomes: Vec<Outcome>,
     /// Pages of the batch that is being evaluated: process, page, and previous home node.
-    undo: Vec<(u32, u64, u8)>,
+    undo: Vec<(u32, PageNumber, u8)>,
     judged: Vec<u64>,
     /// Threads of that batch, with their previous affinities.
     undo_threads: Vec<ThreadMove>,
@@ -530,7 +528,7 @@ fn can_act_here() -> Result<(), BalancerError> {
 
 /// Whether pages are of the size in which evidence is counted (arm64 kernels may have others).
 fn sized_for(page_bytes: u64) -> Result<(), BalancerError> {
-    if page_bytes == PAGE_BYTES { Ok(()) } else { Err(BalancerError::PageSize { bytes: page_bytes }) }
+    if page_bytes == PageNumber::BYTES { Ok(()) } else { Err(BalancerError::PageSize { bytes: page_bytes }) }
 }
 
 /// The events of the whole system, or of the child that this process is about to start; those of other processes are opened when they are added. The error in

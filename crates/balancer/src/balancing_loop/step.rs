@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use std::time::Instant;
 
+use numapilot_host::PageNumber;
 use numapilot_host::Pid;
 use numapilot_machine::NodeId;
 use numapilot_machine::NodeIndex;
@@ -270,13 +271,16 @@ impl Balancer {
         uses
     }
 
-    fn mapped(&self) -> Vec<(u32, u64, u64)> {
+    fn mapped(&self) -> Vec<(u32, PageNumber, u64)> {
         let ranges = self.targets.all.values().flat_map(|managed| {
             let number = managed.number();
             let filled = managed.mappings.iter().filter(|range| range.resident_bytes > 0);
-            filled.map(move |range| (number, range.start / 4096, (range.end - range.start) / 4096))
+            filled.map(move |range| {
+                let first = PageNumber::of(range.start);
+                (number, first, PageNumber::of(range.end) - first)
+            })
         });
-        let mut ranges: Vec<(u32, u64, u64)> = ranges.collect();
+        let mut ranges: Vec<(u32, PageNumber, u64)> = ranges.collect();
         ranges.sort_unstable();
         ranges
     }
@@ -380,7 +384,7 @@ impl Balancer {
             let pid = self.targets.by_number(page.process).map_or(Pid(0), |managed| managed.target.pid);
             let left_alone_ns = Some(u64::from(rest) * self.options.tunables.interval.as_nanos() as u64);
             let moves = u64::from(bounces);
-            let first = page.page * 4096;
+            let first = page.page.address();
             self.run_stats.ping_pong();
             control_port.record(Event::PingPong(event::PingPong { decision, pid, first, pages, moves, left_alone_ns }));
         }
@@ -429,7 +433,7 @@ impl Balancer {
         for (number, page, from, to) in &done.moved {
             let Some(managed) = self.targets.by_number(*number) else { continue };
             if let Some(from) = from {
-                let first = if managed.is_huge(*page) { page & !511 } else { *page };
+                let first = if managed.is_huge(*page) { page.large_start() } else { *page };
                 if first == *page {
                     self.table.moved(managed.page_id(first), *from, to.0 as u8);
                 }
@@ -495,7 +499,7 @@ impl Balancer {
             return;
         }
         self.take_copies_back(decisions.last().copied().unwrap_or(0), control_port);
-        let back = |(process, page, home): &(u32, u64, u8)| Order::Migrate {
+        let back = |(process, page, home): &(u32, PageNumber, u8)| Order::Migrate {
             page: PageKey { process: *process, page: *page, size: PageSize::Small },
             to: NodeIndex(usize::from(*home)),
         };
@@ -540,7 +544,7 @@ impl Balancer {
 }
 
 /// Where the pages of a batch (process, page, home before the move, in the order of the moves) were before it: a page that moved several times goes back once.
-fn first_homes(mut moves: Vec<(u32, u64, u8)>) -> Vec<(u32, u64, u8)> {
+fn first_homes(mut moves: Vec<(u32, PageNumber, u8)>) -> Vec<(u32, PageNumber, u8)> {
     // Stable, so that the first move of a page stays its first.
     moves.sort_by_key(|(process, page, _)| (*process, *page));
     moves.dedup_by_key(|(process, page, _)| (*process, *page));
@@ -554,8 +558,9 @@ mod tests {
     /// Each move was ordered back by itself, all at once, in the order of their nodes: the page ended on the greatest one of them.
     #[test]
     fn a_page_that_moved_twice_goes_back_to_where_it_was_first() {
-        let moves = vec![(7, 20, 3), (7, 10, 0), (8, 10, 2), (7, 10, 1), (7, 20, 1), (7, 10, 2)];
-        assert_eq!(first_homes(moves), [(7, 10, 0), (7, 20, 3), (8, 10, 2)]);
+        let [ten, twenty] = [10, 20].map(PageNumber);
+        let moves = vec![(7, twenty, 3), (7, ten, 0), (8, ten, 2), (7, ten, 1), (7, twenty, 1), (7, ten, 2)];
+        assert_eq!(first_homes(moves), [(7, ten, 0), (7, twenty, 3), (8, ten, 2)]);
         assert!(first_homes(Vec::new()).is_empty());
     }
 }

@@ -13,6 +13,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 use std::time::Instant;
 
+use numapilot_host::PageNumber;
 use numapilot_host::Pid;
 use numapilot_kernel::actuator::free_memory::NodeMemory;
 use numapilot_kernel::maps;
@@ -142,7 +143,7 @@ impl Copies {
 
     /// Maps a page to the file page that policies know: process id and page; `None`: it is not a page of such a file.
     #[must_use]
-    pub fn page(&self, pid: Pid, page: u64) -> Option<(Pid, u64)> {
+    pub fn page(&self, pid: Pid, page: PageNumber) -> Option<(Pid, PageNumber)> {
         self.registry.page(pid, page)
     }
 
@@ -233,17 +234,19 @@ impl Copies {
         for one in self.registry.mappings_of(pid) {
             let sampled = registry::sampled_pages(&one.part);
             let used = (SAMPLED * one.referenced_bytes).div_ceil(one.part.bytes).min(sampled);
-            let step = one.part.bytes / 4096 / sampled;
+            let step = one.part.bytes / PageNumber::BYTES / sampled;
             // If only a part was used, it is not known which: pages take turns.
-            let pages = (0..used).map(|at| one.start / 4096 + (at + self.looks * used) % sampled * step);
-            let addresses: Vec<u64> = pages.map(|page| page * 4096).collect();
+            let first = PageNumber::of(one.start);
+            let pages = (0..used).map(|at| first + (at + self.looks * used) % sampled * step);
+            let addresses: Vec<u64> = pages.map(PageNumber::address).collect();
             let mut states = Vec::new();
             if query.states(pid, &addresses, &mut states).is_err() {
                 return;
             }
             for (at, (address, state)) in addresses.iter().zip(&states).enumerate() {
                 let home = state.node().and_then(|node| self.ids.iter().position(|id| *id == node));
-                let (Some(home), Some((owner, page))) = (home, self.registry.page(pid, address / 4096)) else {
+                let (Some(home), Some((owner, page))) = (home, self.registry.page(pid, PageNumber::of(*address)))
+                else {
                     continue;
                 };
                 let Some(owner) = targets.all.get(&owner) else { continue };
@@ -523,7 +526,7 @@ mod tests {
         };
         copies.registry.saw(pid, vec![found(1), found(2)]);
         let order = |inode: u64, page: u64| {
-            let page = PageKey { process, page: (inode << 12) + page, size: PageSize::Small };
+            let page = PageKey { process, page: PageNumber((inode << 12) + page), size: PageSize::Small };
             Order::Replicate { page, nodes: [0, 1].map(NodeIndex).to_vec() }
         };
         for page in 0..16 {

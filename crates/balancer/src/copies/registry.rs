@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use numapilot_host::PageNumber;
 use numapilot_host::Pid;
 use numapilot_machine::NodeIndex;
 use numapilot_placement::ReadOnlyRange;
@@ -27,7 +28,7 @@ struct File {
     /// Nodes that are to have copies.
     copies: BTreeSet<NodeIndex>,
     /// Pages, as policies know them, for which a policy ordered copies.
-    wanted: BTreeSet<u64>,
+    wanted: BTreeSet<PageNumber>,
     /// Whether a process answered that this file cannot be copied; its uses are ignored from then on.
     is_refused: bool,
 }
@@ -101,29 +102,29 @@ impl CopyRegistry {
         all.filter(|one| self.files.get(&one.part.inode).is_some_and(|file| !file.is_refused))
     }
 
-    /// Maps a page (address divided by 4,096) of a process to the page that policies know: the owner's process id and page. `None`: it is not of such a
+    /// Maps a page of a process to the page that policies know: the owner's process id and page. `None`: it is not of such a
     /// mapping.
     #[must_use]
-    pub fn page(&self, pid: Pid, page: u64) -> Option<(Pid, u64)> {
-        let address = page * 4096;
+    pub fn page(&self, pid: Pid, page: PageNumber) -> Option<(Pid, PageNumber)> {
+        let address = page.address();
         let (place, one) = self.shown.range(..=(pid, address)).next_back()?;
         if place.0 != pid || address >= one.start + one.part.bytes || self.files.get(&one.part.inode)?.is_refused {
             return None;
         }
         let owner = self.owners.get(&one.part)?;
-        Some((owner.0, (owner.1 + (address - one.start)) / 4096))
+        Some((owner.0, PageNumber::of(owner.1 + (address - one.start))))
     }
 
     /// Inode of the file of a page that policies know.
     #[must_use]
-    pub fn file_of(&self, pid: Pid, page: u64) -> Option<u64> {
-        let address = page * 4096;
+    pub fn file_of(&self, pid: Pid, page: PageNumber) -> Option<u64> {
+        let address = page.address();
         let (place, one) = self.shown.range(..=(pid, address)).next_back()?;
         (place.0 == pid && address < one.start + one.part.bytes).then_some(one.part.inode)
     }
 
     /// Registers that a policy ordered a page copied.
-    pub fn want(&mut self, pid: Pid, page: u64) -> CopyDecision {
+    pub fn want(&mut self, pid: Pid, page: PageNumber) -> CopyDecision {
         let Some(inode) = self.file_of(pid, page) else { return CopyDecision::Unknown };
         let pages: u64 = self.owners.keys().filter(|part| part.inode == inode).map(sampled_pages).sum();
         let Some(file) = self.files.get_mut(&inode).filter(|file| !file.is_refused) else {
@@ -198,13 +199,14 @@ impl CopyRegistry {
         self.owners.iter().filter_map(move |(part, (pid, start))| {
             let file = self.files.get(&part.inode).filter(|file| !file.is_refused)?;
             let copies = file.copies.iter().copied().collect();
-            Some(ReadOnlyRange { process: number_of(*pid)?, first: start / 4096, pages: part.bytes / 4096, copies })
+            let pages = part.bytes / PageNumber::BYTES;
+            Some(ReadOnlyRange { process: number_of(*pid)?, first: PageNumber::of(*start), pages, copies })
         })
     }
 
     /// Pages of a file, as policies know them, for which copies were ordered: used to report to policies that the copies are gone.
     #[must_use]
-    pub fn wanted_pages(&self, inode: u64) -> Vec<(Pid, u64)> {
+    pub fn wanted_pages(&self, inode: u64) -> Vec<(Pid, PageNumber)> {
         let Some(file) = self.files.get(&inode) else { return Vec::new() };
         let owner = self.owners.iter().find(|(part, _)| part.inode == inode).map(|(_, place)| place.0);
         owner.map_or_else(Vec::new, |pid| file.wanted.iter().map(|page| (pid, *page)).collect())
@@ -214,7 +216,7 @@ impl CopyRegistry {
 /// Number of sampled pages of a part.
 #[must_use]
 pub fn sampled_pages(part: &Part) -> u64 {
-    (part.bytes / 4096).clamp(1, SAMPLED)
+    (part.bytes / PageNumber::BYTES).clamp(1, SAMPLED)
 }
 
 #[cfg(test)]
@@ -240,11 +242,11 @@ mod tests {
     #[test]
     fn all_processes_pages_of_a_file_are_the_owners() {
         let mut registry = two_processes();
-        assert_eq!(registry.page(Pid(8), 0x92), Some((Pid(7), 0x12)));
-        assert_eq!(registry.page(Pid(8), 0x90 + 64), None, "behind its end");
-        assert_eq!(registry.page(Pid(8), 0x8f), None);
+        assert_eq!(registry.page(Pid(8), PageNumber(0x92)), Some((Pid(7), PageNumber(0x12))));
+        assert_eq!(registry.page(Pid(8), PageNumber(0x90 + 64)), None, "behind its end");
+        assert_eq!(registry.page(Pid(8), PageNumber(0x8f)), None);
         registry.keep(|pid| pid != Pid(7));
-        assert_eq!(registry.page(Pid(8), 0x92), Some((Pid(8), 0x92)), "the owner has ended");
+        assert_eq!(registry.page(Pid(8), PageNumber(0x92)), Some((Pid(8), PageNumber(0x92))), "the owner has ended");
         registry.keep(|_| false);
         assert_eq!(registry.path(42), None);
     }
@@ -252,17 +254,17 @@ mod tests {
     #[test]
     fn a_file_is_copied_once_a_quarter_of_its_pages_is_wanted() {
         let mut registry = two_processes();
-        for page in 0..15 {
-            assert_eq!(registry.want(Pid(7), 0x10 + page), CopyDecision::TooFew);
+        for page in PageNumber(0x10).run(15) {
+            assert_eq!(registry.want(Pid(7), page), CopyDecision::TooFew);
         }
-        assert_eq!(registry.want(Pid(7), 0x10), CopyDecision::TooFew, "the same once more");
-        assert_eq!(registry.want(Pid(7), 0x1f), CopyDecision::Enough);
+        assert_eq!(registry.want(Pid(7), PageNumber(0x10)), CopyDecision::TooFew, "the same once more");
+        assert_eq!(registry.want(Pid(7), PageNumber(0x1f)), CopyDecision::Enough);
         registry.set_copies(42, BTreeSet::from([0, 1].map(NodeIndex)));
-        assert_eq!(registry.want(Pid(7), 0x500), CopyDecision::Unknown);
+        assert_eq!(registry.want(Pid(7), PageNumber(0x500)), CopyDecision::Unknown);
         let node_of = |pid: Pid| Some(NodeIndex(pid.0 as usize - 7));
         assert_eq!(registry.wanted(node_of), BTreeSet::from([(Pid(7), NodeIndex(0), 42), (Pid(8), NodeIndex(1), 42)]));
         assert_eq!(registry.wanted(|_| Some(NodeIndex(2))), BTreeSet::new(), "nobody runs where a copy is");
-        let range = ReadOnlyRange { process: 7, first: 0x10, pages: 64, copies: NodeSet(0b11) };
+        let range = ReadOnlyRange { process: 7, first: PageNumber(0x10), pages: 64, copies: NodeSet(0b11) };
         assert_eq!(
             registry.ranges(|pid| Some(pid.0)).collect::<Vec<_>>(),
             [range],
@@ -279,8 +281,8 @@ mod tests {
     fn what_cannot_be_copied_is_no_evidence_any_more() {
         let mut registry = two_processes();
         registry.refuse(42);
-        assert_eq!((registry.page(Pid(8), 0x92), registry.mappings_of(Pid(8)).count()), (None, 0));
-        assert_eq!(registry.want(Pid(7), 0x10), CopyDecision::Unknown);
+        assert_eq!((registry.page(Pid(8), PageNumber(0x92)), registry.mappings_of(Pid(8)).count()), (None, 0));
+        assert_eq!(registry.want(Pid(7), PageNumber(0x10)), CopyDecision::Unknown);
         let other = Found { path: Some(PathBuf::from("/other")), ..found(0x10000, None) };
         registry.saw(Pid(7), vec![other]);
         assert_eq!(registry.mappings_of(Pid(7)).count(), 1, "the number came again for another file");

@@ -3,12 +3,13 @@
 //!
 //! Bounded: beyond [`Homes::MAX_RUNS`] runs no page is added, and [`Homes::refused`] counts these pages.
 
+use numapilot_host::PageNumber;
 use numapilot_ranges::RangeMap;
 
 /// Indices of home nodes, by runs of pages.
 #[derive(Clone, Debug, Default)]
 pub struct Homes {
-    runs: RangeMap<u64, u8>,
+    runs: RangeMap<PageNumber, u8>,
     /// Number of pages that were not added because the table is full.
     pub refused: u64,
 }
@@ -19,12 +20,12 @@ impl Homes {
 
     /// Home node of a page, as an index; `None`: the page was not present at the last reading.
     #[must_use]
-    pub fn of(&self, page: u64) -> Option<u8> {
+    pub fn of(&self, page: PageNumber) -> Option<u8> {
         self.runs.get(page).map(|run| run.value)
     }
 
     /// Sets the home node of pages `first` to `end` (exclusive).
-    pub fn set(&mut self, first: u64, end: u64, home: u8) {
+    pub fn set(&mut self, first: PageNumber, end: PageNumber, home: u8) {
         if first >= end {
             return;
         }
@@ -36,18 +37,18 @@ impl Homes {
     }
 
     /// Forgets pages `first` to `end` (exclusive), for example after a new mapping.
-    pub fn clear(&mut self, first: u64, end: u64) {
+    pub fn clear(&mut self, first: PageNumber, end: PageNumber) {
         self.runs.remove(first, end);
     }
 
     /// Forgets everything outside of these ranges of pages (first, end), which are ascending.
-    pub fn keep_within(&mut self, ranges: impl Iterator<Item = (u64, u64)>) {
-        let mut from = 0;
+    pub fn keep_within(&mut self, ranges: impl Iterator<Item = (PageNumber, PageNumber)>) {
+        let mut from = PageNumber::default();
         for (first, end) in ranges {
             self.clear(from, first);
             from = end;
         }
-        self.clear(from, u64::MAX);
+        self.clear(from, PageNumber(u64::MAX));
     }
 
     /// Number of runs.
@@ -85,15 +86,16 @@ mod tests {
             let mut homes = Homes::default();
             let mut pages = BTreeMap::new();
             for (first, length, kind) in steps {
+                let [from, to] = [first, first + length].map(PageNumber);
                 if kind == 3 {
-                    homes.clear(first, first + length);
+                    homes.clear(from, to);
                     pages.retain(|page, _| !(first..first + length).contains(page));
                 } else {
-                    homes.set(first, first + length, kind);
+                    homes.set(from, to, kind);
                     pages.extend((first..first + length).map(|page| (page, kind)));
                 }
                 for page in 0..130 {
-                    prop_assert_eq!(homes.of(page), pages.get(&page).copied(), "page {}", page);
+                    prop_assert_eq!(homes.of(PageNumber(page)), pages.get(&page).copied(), "page {}", page);
                 }
                 let sums: Vec<u64> = (0..3_u8).map(|node| pages.values().filter(|home| **home == node).count() as u64).collect();
                 prop_assert_eq!(homes.by_node(3), sums);
@@ -104,20 +106,20 @@ mod tests {
     #[test]
     fn what_is_no_longer_mapped_is_forgotten() {
         let mut homes = Homes::default();
-        homes.set(10, 100, 1);
-        homes.keep_within([(0, 20), (50, 60)].into_iter());
-        assert_eq!((homes.of(19), homes.of(20), homes.of(55), homes.of(60)), (Some(1), None, Some(1), None));
+        homes.set(PageNumber(10), PageNumber(100), 1);
+        homes.keep_within([(0, 20), (50, 60)].map(|(first, end)| (PageNumber(first), PageNumber(end))).into_iter());
+        assert_eq!([19, 20, 55, 60].map(|page| homes.of(PageNumber(page))), [Some(1), None, Some(1), None]);
         assert_eq!(homes.by_node(2), [0, 20]);
     }
 
     #[test]
     fn neighbours_on_one_node_are_one_run() {
         let mut homes = Homes::default();
-        (0..1000).for_each(|page| homes.set(page, page + 1, 1));
+        PageNumber(0).run(1000).for_each(|page| homes.set(page, page + 1, 1));
         assert_eq!(homes.runs(), 1);
-        homes.set(500, 501, 2);
+        homes.set(PageNumber(500), PageNumber(501), 2);
         assert_eq!(homes.runs(), 3);
-        homes.set(500, 501, 1);
+        homes.set(PageNumber(500), PageNumber(501), 1);
         assert_eq!(homes.runs(), 1);
     }
 }

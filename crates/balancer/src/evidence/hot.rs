@@ -2,12 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use numapilot_placement::PageSize;
+use numapilot_host::PageNumber;
 
 use crate::status::HotStretch;
 
-/// Pages of a range, which is as large as a large page.
-const PAGES: u64 = PageSize::Large.small_pages();
 /// Maximum number of ranges.
 const STRETCHES_MAX: usize = 512;
 /// Maximum number of ranges in the status.
@@ -21,7 +19,7 @@ const PUBLISH_EVERY_S: f64 = 1.0;
 #[derive(Clone, Copy, Debug, Default)]
 struct Stretch {
     /// Lowest page with an observed use.
-    first: u64,
+    first: PageNumber,
     uses: f64,
     local: f64,
 }
@@ -29,19 +27,20 @@ struct Stretch {
 /// Recently used ranges of a process.
 #[derive(Clone, Debug, Default)]
 pub struct Hot {
+    /// By the number of the large page that each range would be.
     stretches: BTreeMap<u64, Stretch>,
     published: Vec<HotStretch>,
     since_published_s: f64,
 }
 
 impl Hot {
-    /// Counts a use of a page (address divided by 4,096).
-    pub fn saw(&mut self, page: u64, is_local: bool) {
-        let is_known = self.stretches.contains_key(&(page / PAGES));
+    /// Counts a use of a page.
+    pub fn saw(&mut self, page: PageNumber, is_local: bool) {
+        let is_known = self.stretches.contains_key(&page.large());
         if !is_known && self.stretches.len() >= STRETCHES_MAX {
             return;
         }
-        let stretch = self.stretches.entry(page / PAGES).or_insert(Stretch { first: page, ..Stretch::default() });
+        let stretch = self.stretches.entry(page.large()).or_insert(Stretch { first: page, ..Stretch::default() });
         stretch.first = stretch.first.min(page);
         stretch.uses += 1.0;
         stretch.local += f64::from(u8::from(is_local));
@@ -66,7 +65,7 @@ impl Hot {
 
     fn hottest(&self) -> Vec<HotStretch> {
         let of = |stretch: &Stretch| HotStretch {
-            address: stretch.first * 4096,
+            address: stretch.first.address(),
             uses: stretch.uses,
             local_share: stretch.local / stretch.uses,
         };
@@ -95,13 +94,14 @@ mod tests {
     #[test]
     fn the_hottest_stretches_are_told_and_fade() {
         let mut hot = Hot::default();
-        (0..30_u64).for_each(|stretch| (0..=stretch).for_each(|_| hot.saw(stretch * PAGES + 7, stretch % 2 == 0)));
-        hot.saw(29 * PAGES + 3, true);
+        let page = |stretch: u64, offset: u64| PageNumber::first_of_large(stretch) + offset;
+        (0..30_u64).for_each(|stretch| (0..=stretch).for_each(|_| hot.saw(page(stretch, 7), stretch % 2 == 0)));
+        hot.saw(page(29, 3), true);
         assert!(hot.published().is_empty(), "not yet");
         hot.fade(PUBLISH_EVERY_S);
         assert_eq!(hot.published().len(), PUBLISHED_MAX);
         let first = &hot.published()[0];
-        assert_eq!(first.address, (29 * PAGES + 3) * 4096);
+        assert_eq!(first.address, 29 * (2 << 20) + 3 * 4096);
         assert!(first.uses < 31.0 && first.uses > 28.0 && (first.local_share - 1.0 / 31.0).abs() < 1e-9, "{first:?}");
         hot.fade(1000.0);
         assert!(hot.published().is_empty());
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn what_is_remembered_is_bounded() {
         let mut hot = Hot::default();
-        (0..10 * STRETCHES_MAX as u64).for_each(|stretch| hot.saw(stretch * PAGES, true));
+        (0..10 * STRETCHES_MAX as u64).for_each(|stretch| hot.saw(PageNumber::first_of_large(stretch), true));
         assert_eq!(hot.stretches.len(), STRETCHES_MAX);
         hot.clear();
         assert!(hot.stretches.is_empty());

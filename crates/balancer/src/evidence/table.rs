@@ -3,6 +3,8 @@
 //! An entry has 24 bytes, in an open-addressed table that is between 78 and 90 % full once it has grown past its first size. A page remembers four nodes; a
 //! fifth replaces the least used one. Beside the pages the table holds the flow: evidence by accessing node and home node, aged likewise.
 
+use numapilot_host::PageNumber;
+
 /// Maximum number of bytes per page, once there are some thousand pages.
 pub const BYTES_PER_PAGE: usize = 32;
 /// Number of nodes remembered per page.
@@ -11,7 +13,8 @@ const USERS: usize = 4;
 const HALF_LIFE: u16 = 100;
 /// Halvings after which a count is 0.
 const GONE_AFTER: u16 = 8;
-/// A move back to the previous node within this many ticks is a bounce.
+/// A move back to the previous node within this many ticks is a bounce; so is another move away from it, because somebody has taken the page back meanwhile:
+/// the kernel's own balancing, say.
 const BOUNCE_TICKS: u16 = 600;
 /// Bounces after which a page is not moved for a time.
 const BOUNCES: u8 = 2;
@@ -29,10 +32,10 @@ const NOWHERE: u8 = u8::MAX;
 pub struct PageId(u64);
 
 impl PageId {
-    /// `slot`: number of the process, below 4,096. `generation`: number of its program image, modulo 256. `page`: address divided by 4,096, below 2^44.
+    /// `slot`: number of the process, below 4,096. `generation`: number of its program image, modulo 256. `page`: below 2^44.
     #[must_use]
-    pub fn new(slot: u16, generation: u8, page: u64) -> PageId {
-        PageId(u64::from(slot & 0xfff) << 52 | u64::from(generation) << 44 | page & ((1 << 44) - 1))
+    pub fn new(slot: u16, generation: u8, page: PageNumber) -> PageId {
+        PageId(u64::from(slot & 0xfff) << 52 | u64::from(generation) << 44 | page.0 & ((1 << 44) - 1))
     }
 
     /// Slot of the process.
@@ -47,10 +50,10 @@ impl PageId {
         (self.0 >> 44) as u8
     }
 
-    /// Page number: the address divided by 4,096.
+    /// The page.
     #[must_use]
-    pub fn page(self) -> u64 {
-        self.0 & ((1 << 44) - 1)
+    pub fn page(self) -> PageNumber {
+        PageNumber(self.0 & ((1 << 44) - 1))
     }
 }
 
@@ -66,7 +69,7 @@ struct Entry {
     home: u8,
     /// Home node before the last move.
     before: u8,
-    /// Number of moves back within [`BOUNCE_TICKS`]; the top bit is set once the page has moved.
+    /// Number of moves back, whoever made them, within [`BOUNCE_TICKS`]; the top bit is set once the page has moved.
     bounces: u8,
     /// Number of attempts to move it that failed, since the last move.
     stayed: u8,
@@ -264,8 +267,8 @@ impl PageTable {
         let tick = self.tick;
         let Some(at) = self.slot_for(id) else { return };
         let entry = &mut self.entries[at];
-        let is_bounce =
-            entry.bounces & MOVED != 0 && entry.before == to && tick.wrapping_sub(entry.moved) <= BOUNCE_TICKS;
+        let is_again = entry.before == to || entry.before == from;
+        let is_bounce = entry.bounces & MOVED != 0 && is_again && tick.wrapping_sub(entry.moved) <= BOUNCE_TICKS;
         let bounces = (entry.bounces & !MOVED).saturating_add(u8::from(is_bounce)).min(20);
         entry.bounces = MOVED | bounces;
         entry.stayed = 0;
@@ -396,7 +399,7 @@ mod tests {
     use super::*;
 
     fn page(number: u64) -> PageId {
-        PageId::new(1, 0, number)
+        PageId::new(1, 0, PageNumber(number))
     }
 
     proptest! {
@@ -465,7 +468,7 @@ mod tests {
         assert!((0..8).all(|_| table.saw(page(1), 1, 0)));
         (0..HALF_LIFE).for_each(|_| table.tick());
         assert_eq!(table.known(page(1)).unwrap().users, [(1, 4)]);
-        assert_eq!(table.known(PageId::new(1, 1, 1)), None);
+        assert_eq!(table.known(PageId::new(1, 1, PageNumber(1))), None);
         table.sweep(|id| id.generation() == 1);
         assert!(table.is_empty());
     }
@@ -493,6 +496,27 @@ mod tests {
         }
         assert!(rests.len() >= 2 && rests.is_sorted() && rests[0] == REST_TICKS, "{rests:?}");
         assert_eq!(table.permission(page(2)), MovePermission::Granted);
+    }
+
+    /// The kernel's balancing and this one moved a page to and fro without end: only moves back by this one were counted.
+    #[test]
+    fn a_page_that_the_kernel_takes_back_is_left_alone() {
+        let mut table = PageTable::new(4, 100);
+        for _ in 0..=BOUNCES {
+            assert_eq!(table.permission(page(1)), MovePermission::Granted);
+            table.moved(page(1), 0, 1);
+            table.tick();
+            table.is_at(page(1), 0);
+        }
+        assert!(matches!(table.permission(page(1)), MovePermission::LeftAlone(BOUNCES, _)));
+        // One that goes on from where it was moved to, or is moved again much later, does not go to and fro.
+        (0..3).for_each(|node| table.moved(page(2), node, node + 1));
+        for _ in 0..3 {
+            table.moved(page(3), 0, 1);
+            (0..=BOUNCE_TICKS).for_each(|_| table.tick());
+            table.is_at(page(3), 0);
+        }
+        assert_eq!([2, 3].map(|number| table.permission(page(number))), [MovePermission::Granted; 2]);
     }
 
     /// A page that is pinned was ordered, unmapped and mapped again at every decision.

@@ -1,6 +1,7 @@
 //! Evidence from the kernel's ring buffers: page faults with address, thread and CPU, and the side-band records of new processes, threads, programs and
 //! mappings. With NUMA balancing, which unmaps pages periodically, later faults are uses of pages (docs/fault.md).
 
+use numapilot_host::PageNumber;
 use numapilot_host::Pid;
 use numapilot_host::Tid;
 use numapilot_machine::CpuId;
@@ -41,8 +42,8 @@ pub struct Fault {
     pub tid: Tid,
     /// Node on which the thread ran.
     pub node: NodeIndex,
-    /// Page number: the address divided by 4,096.
-    pub page: u64,
+    /// The page of 4 KiB.
+    pub page: PageNumber,
     /// Details of a sampled access; `None`: a fault.
     pub access: Option<Access>,
 }
@@ -178,7 +179,7 @@ fn take(record: &Record<'_>, node_of_cpu: &[Option<NodeIndex>], seen: &mut Seen)
             if address != 0 && address >> 56 == 0 {
                 let Some(node) = node_of_cpu.get(cpu as usize).copied().flatten() else { return seen.bad += 1 };
                 let time_ns = sample.time.unwrap_or(0);
-                seen.faults.push(Fault { time_ns, pid, tid, node, page: address / 4096, access: None });
+                seen.faults.push(Fault { time_ns, pid, tid, node, page: PageNumber::of(address), access: None });
             }
         }
         Record::SideBand(band, id) => {

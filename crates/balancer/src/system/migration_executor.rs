@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use numapilot_host::PageNumber;
 use numapilot_host::Pid;
 use numapilot_kernel::KernelError;
 use numapilot_kernel::actuator::MoveOptions;
@@ -31,9 +32,9 @@ pub struct Done {
     /// One outcome per order, in the same order.
     pub outcomes: Vec<Outcome>,
     /// Pages of 4 KiB that were moved: process, page number, position of the previous node (if known), new node.
-    pub moved: Vec<(u32, u64, Option<u8>, NodeIndex)>,
+    pub moved: Vec<(u32, PageNumber, Option<u8>, NodeIndex)>,
     /// Orders for pages that the kernel could not move: process, page number.
-    pub stayed: Vec<(u32, u64)>,
+    pub stayed: Vec<(u32, PageNumber)>,
     /// Number of ordered pages by outcome.
     pub pages: PageOutcomes,
     /// Bytes copied between nodes.
@@ -90,8 +91,7 @@ impl MigrationExecutor {
                     let count = page.size.small_pages();
                     parts.push(Part { order, first: requests.len(), count: count as usize });
                     let to = self.ids[*to];
-                    requests
-                        .extend((page.page..page.page + count).map(|page| MoveRequest { to, address: page * 4096 }));
+                    requests.extend(page.page.run(count).map(|page| MoveRequest { to, address: page.address() }));
                 }
                 Action::MoveThread { thread, to } => {
                     threads.push((order, ThreadOrder { thread: *thread, to: *to }));
@@ -154,7 +154,7 @@ impl MigrationExecutor {
             let outcome = if results[part.order].is_ok() { MoveOutcome::Moved } else { outcomes[0] };
             *done.pages.count_mut(outcome) += 1;
             if matches!(outcome, MoveOutcome::Busy | MoveOutcome::NotPermitted | MoveOutcome::Unmovable) {
-                done.stayed.push((number, requests[part.first].address / 4096));
+                done.stayed.push((number, PageNumber::of(requests[part.first].address)));
             }
         }
         if !moved.refused.is_empty() {
@@ -170,14 +170,14 @@ impl MigrationExecutor {
     /// Updates the known home nodes.
     fn note(&self, managed: &mut ManagedProcess, requests: &[MoveRequest], outcomes: &[MoveOutcome], done: &mut Done) {
         for (wish, fate) in requests.iter().zip(outcomes) {
-            let page = wish.address / 4096;
+            let page = PageNumber::of(wish.address);
             let Some(to) = self.ids.iter().position(|id| *id == wish.to).map(NodeIndex) else { continue };
             match fate {
                 MoveOutcome::Moved => {
                     done.moved.push((managed.number(), page, managed.homes.of(page), to));
                     managed.homes.set(page, page + 1, to.0 as u8);
-                    managed.moved_bytes += 4096;
-                    done.moved_bytes += 4096;
+                    managed.moved_bytes += PageNumber::BYTES;
+                    done.moved_bytes += PageNumber::BYTES;
                 }
                 MoveOutcome::AlreadyThere => managed.homes.set(page, page + 1, to.0 as u8),
                 MoveOutcome::Gone => managed.homes.clear(page, page + 1),
@@ -253,7 +253,7 @@ mod tests {
         targets.look(&machine);
         let number = targets.all[&Pid::own()].number();
         let mut migration_executor = MigrationExecutor::new(&machine, MoveOptions::default());
-        let page = |process| PageKey { process, page: 16, size: PageSize::Small };
+        let page = |process| PageKey { process, page: PageNumber(16), size: PageSize::Small };
         let orders = vec![
             Action::Migrate { page: page(number), to: NodeIndex(0) },
             Action::Migrate { page: page(number + 1), to: NodeIndex(0) },
@@ -280,7 +280,8 @@ mod tests {
         let order =
             |page| Action::Migrate { page: PageKey { process: number, page, size: PageSize::Small }, to: NodeIndex(0) };
         let mut progress = Until::default();
-        let done = migration_executor.carry_out((16..20).map(order).collect(), &mut targets, &mut progress);
+        let done =
+            migration_executor.carry_out(PageNumber(16).run(4).map(order).collect(), &mut targets, &mut progress);
         assert_eq!((done.pages.not_tried, done.pages.total(), progress.asked), (4, 4, 1));
         assert!(done.outcomes.iter().all(|outcome| outcome.result == Err(Refusal::Busy)), "they may be ordered again");
     }

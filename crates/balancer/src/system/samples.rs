@@ -1,6 +1,7 @@
 //! Evidence from the processor: memory accesses of targets, sampled by AMD's IBS or Intel's PEBS ([`LiveSampler`]). They show how often a page is accessed,
 //! while page faults show only by which nodes; and they need no unmapping of pages.
 
+use numapilot_host::PageNumber;
 use numapilot_host::Pid;
 use numapilot_machine::Machine;
 use numapilot_machine::NodeId;
@@ -97,7 +98,14 @@ impl Samples {
         let accesses = found.iter().filter(|one| one.is_memory != Some(false)).filter_map(|one| {
             let (pid, tid) = one.task?;
             let access = Access { home: index(one.home).map(|home| home.0 as u8), weight: one.weight };
-            Some(Fault { time_ns, pid, tid, node: index(one.node)?, page: one.address / 4096, access: Some(access) })
+            Some(Fault {
+                time_ns,
+                pid,
+                tid,
+                node: index(one.node)?,
+                page: PageNumber::of(one.address),
+                access: Some(access),
+            })
         });
         seen.faults.extend(accesses);
         let lost: u64 = self.sets.iter().map(|set| set.live_sampler.lost).sum();

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 use std::time::Instant;
 
+use numapilot_host::PageNumber;
 use numapilot_host::Pid;
 use numapilot_host::Tid;
 use numapilot_kernel::KernelError;
@@ -17,7 +18,6 @@ use numapilot_kernel::task;
 use numapilot_machine::Machine;
 use numapilot_machine::NodeId;
 use numapilot_machine::NodeIndex;
-use numapilot_placement::PageSize;
 
 use super::bound::Bound;
 use super::clock;
@@ -129,9 +129,9 @@ impl ManagedProcess {
         u32::from(self.slot) | u32::from(self.generation) << 12
     }
 
-    /// Identifies a page of this process; `page` is the address divided by 4,096.
+    /// Identifies a page of this process.
     #[must_use]
-    pub fn page_id(&self, page: u64) -> PageId {
+    pub fn page_id(&self, page: PageNumber) -> PageId {
         PageId::new(self.slot, self.generation, page)
     }
 
@@ -157,9 +157,8 @@ impl ManagedProcess {
 
     /// Whether a page is in a range with huge pages.
     #[must_use]
-    pub fn is_huge(&self, page: u64) -> bool {
-        let address = page * 4096;
-        numapilot_ranges::find(&self.huge, |range| *range, address).is_some()
+    pub fn is_huge(&self, page: PageNumber) -> bool {
+        numapilot_ranges::find(&self.huge, |range| *range, page.address()).is_some()
     }
 }
 
@@ -457,9 +456,10 @@ fn read_mappings(managed: &mut ManagedProcess, query: &mut PageQuery, machine: &
     let Ok(mappings) = census::residents(managed.target.pid) else { return };
     let huge = mappings.iter().filter(|range| range.huge_bytes > 0);
     managed.huge = huge.map(|range| (range.start, range.end)).collect();
-    managed.homes.keep_within(mappings.iter().map(|range| (range.start / 4096, range.end / 4096)));
+    let pages = |range: &census::Range| (PageNumber::of(range.start), PageNumber::of(range.end));
+    managed.homes.keep_within(mappings.iter().map(pages));
     managed.mappings = mappings;
-    let resident: u64 = managed.mappings.iter().map(|range| range.resident_bytes / 4096).sum();
+    let resident: u64 = managed.mappings.iter().map(|range| range.resident_bytes / PageNumber::BYTES).sum();
     if is_first {
         // Once only: later readings take as long as what was done until here.
         managed.mapping_took = clock::own_cpu().saturating_sub(begun);
@@ -469,7 +469,7 @@ fn read_mappings(managed: &mut ManagedProcess, query: &mut PageQuery, machine: &
     }
     if !managed.huge.is_empty() {
         // One fault allocates a whole huge page, so faults alone do not show which pages are present.
-        take_census(managed, query, machine, PageSize::Large.small_pages(), |range| range.huge_bytes > 0);
+        take_census(managed, query, machine, PageNumber::PER_LARGE, |range| range.huge_bytes > 0);
     }
     managed.mapping_took = clock::own_cpu().saturating_sub(begun);
 }
@@ -494,8 +494,8 @@ fn take_census(
             }
             for (part, state) in addresses.chunks(stride as usize).zip(&states) {
                 let Some(home) = state.node().and_then(|node| machine.node_index(node)) else { continue };
-                for address in part {
-                    homes.set(address / 4096, address / 4096 + 1, home.0 as u8);
+                for page in part.iter().map(|address| PageNumber::of(*address)) {
+                    homes.set(page, page + 1, home.0 as u8);
                 }
             }
         };
@@ -527,7 +527,7 @@ mod tests {
         assert!(!managed.threads.is_empty() && !managed.mappings.is_empty());
         assert_eq!(targets.by_number(managed.number()).unwrap().target, target);
         if numapilot_kernel::memory::policy(None).is_ok() {
-            assert!(managed.homes.of(memory.as_ptr() as u64 / 4096 + 1).is_some());
+            assert!(managed.homes.of(PageNumber::of(memory.as_ptr() as u64) + 1).is_some());
         }
     }
 

@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 use super::exit::BEYOND_LIMITS;
 use super::record::{binding, cpu_list};
-use super::summary::{summarise, summarise_named};
+use super::summary::{refuse_twice, summarise, summarise_named};
 use crate::args::CheckArgs;
 use crate::output;
 
@@ -91,6 +91,7 @@ fn limits(arguments: &CheckArgs) -> Vec<Limit> {
 }
 
 fn read(traces: &[PathBuf], with_model: bool) -> Result<Vec<RunSummary>> {
+    refuse_twice(traces)?;
     traces.iter().map(|path| summarise_named(path, with_model)).collect()
 }
 

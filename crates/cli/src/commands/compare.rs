@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::exit::BEYOND_LIMITS;
 use super::simulate::progress;
-use super::summary::summarise_named;
+use super::summary::{refuse_twice, summarise_named};
 use crate::args::CompareArgs;
 use crate::output;
 
@@ -20,6 +20,7 @@ pub fn run(arguments: &CompareArgs) -> Result<ExitCode> {
     let (prediction, foretold_on) = arguments.prediction.as_deref().map(prediction).transpose()?.unzip();
     let before = side(&arguments.before, &arguments.more_before);
     let after = side(&arguments.after, &arguments.more_after);
+    [&before, &after].into_iter().try_for_each(|side| refuse_twice(side))?;
     let bar = progress(arguments.quiet, "comparing");
     let total = before.len() + after.len();
     let mut done = 0;
@@ -39,7 +40,7 @@ pub fn run(arguments: &CompareArgs) -> Result<ExitCode> {
     let elsewhere = foretold_on.flatten().and_then(|machine| foretold_elsewhere(&machine, &found));
     found.notes.extend(elsewhere);
     // What is known is shown even where a limit cannot be judged: its notes say why.
-    let exceeded = exceeded(arguments, &found);
+    let judged = judge(arguments, &found);
     if let Some(path) = &arguments.html {
         output::write_file(path, &shown::html(&found, arguments.top))?;
     }
@@ -48,13 +49,16 @@ pub fn run(arguments: &CompareArgs) -> Result<ExitCode> {
     }
     if arguments.json && !is_taken {
         let mut value = serde_json::to_value(&found).context("JSON")?;
-        value["exceeded"] = exceeded.as_ref().map_or(Value::Null, |exceeded| Value::from(exceeded.clone()));
+        let listed =
+            |of: fn(&Limits) -> &Vec<String>| judged.as_ref().map_or(Value::Null, |limits| of(limits).clone().into());
+        value["exceeded"] = listed(|limits| &limits.exceeded);
+        value["limits_in_doubt"] = listed(|limits| &limits.in_doubt);
         output::print_json(&json!(value))?;
     } else if !is_taken {
         output::print(&shown::render(&found, arguments.top, output::look(&arguments.look)))?;
     }
-    let exceeded = exceeded?;
-    for limit in &exceeded {
+    let Limits { exceeded, in_doubt } = judged?;
+    for limit in exceeded.iter().chain(&in_doubt) {
         crate::output::tell!("numapilot: {limit}");
     }
     Ok(if exceeded.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(BEYOND_LIMITS) })
@@ -64,37 +68,50 @@ fn side(first: &Path, more: &[PathBuf]) -> Vec<PathBuf> {
     std::iter::once(first.to_owned()).chain(more.iter().cloned()).collect()
 }
 
-/// Limits that are exceeded for certain: the whole interval lies beyond them.
-fn exceeded(arguments: &CompareArgs, found: &Comparison) -> Result<Vec<String>> {
-    let mut exceeded = Vec::new();
+/// Limits that are not kept, in words.
+#[derive(Default)]
+struct Limits {
+    /// For certain: the whole interval lies beyond them and, of one recording of each side, what equal runs may differ by too.
+    exceeded: Vec<String>,
+    /// Only with several recordings of each side there would be a verdict.
+    in_doubt: Vec<String>,
+}
+
+impl Limits {
+    /// Judges one limit. `low`: the lower end of the rise's interval; `certain`: that of what is certain of it.
+    fn judge(&mut self, limit: f64, low: f64, certain: f64, words: &str) {
+        if certain > limit {
+            self.exceeded.push(words.to_owned());
+        } else if low > limit {
+            self.in_doubt.push(format!(
+                "in doubt, because equal runs may differ by as much and each side has one recording: {words}"
+            ));
+        }
+    }
+}
+
+fn judge(arguments: &CompareArgs, found: &Comparison) -> Result<Limits> {
+    let mut limits = Limits::default();
     let of = |metric: Metric| found.metrics.iter().find(|change| change.metric == metric).map(|change| &change.change);
     if let Some(limit) = arguments.max_slowdown {
-        let Some(rise) = of(Metric::RunTime).and_then(|change| change.relative) else {
+        let time = of(Metric::RunTime);
+        let Some((rise, certain)) = time.and_then(|time| time.relative.zip(time.certain_relative_rise())) else {
             bail!(
                 "--max-slowdown: the run times cannot be compared (see the notes); leave out --no-model, or record both sides with one engine"
             );
         };
-        if rise.low > limit {
-            exceeded.push(format!(
-                "the run time rose by {:.1} %, more than {:.1} %",
-                rise.value * 100.0,
-                limit * 100.0
-            ));
-        }
+        let (value, most) = (rise.value * 100.0, limit * 100.0);
+        limits.judge(limit, rise.low, certain, &format!("the run time rose by {value:.1} %, more than {most:.1} %"));
     }
     if let Some(limit) = arguments.max_more_remote {
         let Some(change) = of(Metric::RemoteShare) else {
             bail!("--max-more-remote: the remote accesses of a recording are unknown (see the notes)");
         };
-        if change.difference.low > limit {
-            exceeded.push(format!(
-                "the share of remote accesses rose by {:.1} points, more than {:.1}",
-                change.difference.value * 100.0,
-                limit * 100.0
-            ));
-        }
+        let (value, most) = (change.difference.value * 100.0, limit * 100.0);
+        let words = format!("the share of remote accesses rose by {value:.1} points, more than {most:.1}");
+        limits.judge(limit, change.difference.low, change.certain_rise(), &words);
     }
-    Ok(exceeded)
+    Ok(limits)
 }
 
 /// That the prediction is for another machine than that of the recordings.

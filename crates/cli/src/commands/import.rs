@@ -23,6 +23,7 @@ pub fn run(arguments: &ImportArgs) -> Result<()> {
         },
         existing: if arguments.force { Existing::Replace } else { Existing::Rotate },
         machine: arguments.machine.as_ref().map(|name| Machine::load(name)).transpose()?,
+        core_khz_max: arguments.core_mhz_max.map(|mhz| u64::from(mhz) * 1000),
     };
     let mut importer = Importer::open(&options)?;
     let summary = numapilot_flows::finalise_stream(&options.output, &mut importer)?;

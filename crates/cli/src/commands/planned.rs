@@ -5,7 +5,7 @@ use numapilot_insight::whatif::Answer;
 use numapilot_insight::{Analysis, Findings, Fix, FixKind, Surveyed, is_placeable};
 use numapilot_machine::Machine;
 use numapilot_plan::{Fit, Layout, NodeSet, ObjectMatch, ObjectRule, Placing, Plan, Policy, ProcessRule};
-use numapilot_report::findings::{SHOWN, fix_words, price_words};
+use numapilot_report::findings::{SHOWN, effect_words, fix_words};
 use numapilot_report::units;
 
 use super::plan_overrides;
@@ -31,7 +31,7 @@ pub fn plan(findings: &Findings, trace: &Trace, machine: Option<&Machine>) -> Pl
     };
     let all = Allocations::of(trace);
     for finding in findings.findings.iter().take(SHOWN) {
-        let gains = |fix: &&Fix| fix.gain.low > 0.0;
+        let gains = |fix: &&Fix| fix.decisive().low > 0.0;
         let best = finding.fixes.iter().find(gains);
         let planned =
             finding.fixes.iter().filter(gains).find(|fix| add(&mut plan, fix, finding.pattern.name(), &all, machine));
@@ -40,7 +40,7 @@ pub fn plan(findings: &Findings, trace: &Trace, machine: Option<&Machine>) -> Pl
                 "A better fix that no plan can carry out ({}): {}: {}.",
                 finding.pattern.name(),
                 fix_words(best, trace),
-                price_words(&best.gain, &best.uncertainty)
+                effect_words(&best.gain, best.work_gain.as_ref(), &best.uncertainty)
             ));
         }
     }
@@ -56,7 +56,10 @@ pub fn add_price(plan: &mut Plan, analysis: &Analysis<'_>, machine: &Machine, su
         return;
     }
     let comment = match price(plan, analysis, machine, surveyed) {
-        Ok(all) => format!("All rules together: {}.", price_words(&all.gain, &all.uncertainty)),
+        Ok(all) => {
+            let effect = effect_words(&all.gain, all.work_gain.as_ref(), &all.uncertainty);
+            format!("All rules together: {effect}.")
+        }
         Err(why) => format!("The gain of all rules together cannot be predicted: {why:#}."),
     };
     plan.about.push(comment);
@@ -71,7 +74,8 @@ fn price(plan: &Plan, analysis: &Analysis<'_>, machine: &Machine, surveyed: &mut
 /// Adds a fix's rules to the plan; false if no rule can express the fix.
 fn add(plan: &mut Plan, fix: &Fix, pattern: &str, all: &Allocations<'_>, machine: Option<&Machine>) -> bool {
     let trace = all.trace();
-    let evidence = vec![format!("{pattern}: {}: {}.", fix_words(fix, trace), price_words(&fix.gain, &fix.uncertainty))];
+    let effect = effect_words(&fix.gain, fix.work_gain.as_ref(), &fix.uncertainty);
+    let evidence = vec![format!("{pattern}: {}: {effect}.", fix_words(fix, trace))];
     match &fix.kind {
         FixKind::PinThreads => {
             let (rules, left_out) = pinned_threads(&fix.threads, &evidence, trace);

@@ -10,7 +10,7 @@ use numapilot_machine::{Bind, Machine};
 use numapilot_placement::{policies, policy_by_name};
 use numapilot_report::simulation::{Comparison, bars_svg, html, render, series_svg, traffic_svg};
 use numapilot_simulator::arrange::optimal;
-use numapilot_simulator::program::{PAGE_BYTES, Program};
+use numapilot_simulator::program::Program;
 use numapilot_simulator::recorded::{self, RecordedOptions, Repeat};
 use numapilot_simulator::{Layout, Options, Progress, Report, Simulation, synthetic};
 use numapilot_text::csv::quoted;
@@ -38,27 +38,56 @@ pub fn run(arguments: &SimulateArgs) -> Result<()> {
     }
     let loaded = load(input, arguments.repeat, arguments.run_for)?;
     let machine = machine_for(&loaded, arguments.machine.as_deref())?;
-    let simulation = Simulation::new(&loaded.program, &machine, options(arguments))?;
-    let mut runs = Vec::new();
+    let (mut runs, mut taken_ns) = (Vec::new(), Vec::new());
     for spec in specs {
-        let bar = progress(arguments.quiet, &spec);
-        let mut on_step = |progress: Progress| {
-            bar.set_position((progress.share * 1000.0) as u64);
-            true
-        };
-        let mut report = if spec == OPTIMUM {
-            best(&loaded.program, &machine, arguments, &mut on_step)?
-        } else {
-            simulation.run(policy_by_name(&spec, &machine, arguments.seed)?.as_mut(), &mut on_step)?
-        };
-        bar.finish_and_clear();
+        let mut report = simulated(&loaded.program, &machine, arguments, (&spec, false))?;
+        if arguments.dynamic_work {
+            let taken = simulated(&loaded.program, &machine, arguments, (&spec, true))?;
+            report.notes.extend(taken_note(&spec, &report, &taken));
+            taken_ns.push(taken.finished.then_some(taken.run_time_ns));
+        }
         report.policy = spec;
         runs.push(report);
     }
     if let Some(path) = &arguments.placement {
         output::write_file(path, &placement(&runs, &loaded.program))?;
     }
-    show(arguments, &machine, &Comparison::new(&runs), is_taken)
+    show(arguments, &machine, (&Comparison::new(&runs), &taken_ns), is_taken)
+}
+
+/// The run under a policy; `takes_work`: with all of the work taken by whichever thread is free.
+fn simulated(
+    program: &Program,
+    machine: &Machine,
+    arguments: &SimulateArgs,
+    (spec, takes_work): (&str, bool),
+) -> Result<Report> {
+    let bar = progress(arguments.quiet, spec);
+    let mut on_step = |progress: Progress| {
+        bar.set_position((progress.share * 1000.0) as u64);
+        true
+    };
+    let options = options(arguments, takes_work);
+    let report = if spec == OPTIMUM {
+        best(program, machine, &options, &mut on_step)?
+    } else {
+        let mut policy = policy_by_name(spec, machine, arguments.seed)?;
+        Simulation::new(program, machine, options)?.run(policy.as_mut(), &mut on_step)?
+    };
+    bar.finish_and_clear();
+    Ok(report)
+}
+
+/// What `--dynamic-work` adds to a run: the run time of the other division of work. `None` where a run was ended.
+fn taken_note(spec: &str, recorded: &Report, taken: &Report) -> Option<String> {
+    (recorded.finished && taken.finished).then(|| {
+        format!(
+            "{spec}: {:.2} s where each thread does what it did in the recording, {:.2} s where all of the work goes to whichever thread is free. How much \
+             of it does, the recording does not say: the program is between the two.",
+            recorded.run_time_ns / 1e9,
+            taken.run_time_ns / 1e9
+        )
+    })
 }
 
 /// Name of the offline optimum in `--policy`. It is not a policy, because it knows the whole run in advance.
@@ -71,11 +100,11 @@ const OPTIMUM_SUMMARY: &str =
 fn best(
     program: &Program,
     machine: &Machine,
-    arguments: &SimulateArgs,
+    options: &Options,
     on_step: &mut dyn FnMut(Progress) -> bool,
 ) -> Result<Report> {
     let mut placed = program.clone();
-    let found = optimal(&mut placed, machine, options(arguments).layout)?;
+    let found = optimal(&mut placed, machine, options.layout)?;
     let mut best: Option<(Report, &str)> = None;
     let tries = [
         (&placed, "first-touch", "the search"),
@@ -83,8 +112,8 @@ fn best(
         (program, "interleave", "interleaving"),
     ];
     for (program, policy, whose) in tries {
-        let mut policy = policy_by_name(policy, machine, arguments.seed)?;
-        let run = Simulation::new(program, machine, options(arguments))?.run(policy.as_mut(), on_step)?;
+        let mut policy = policy_by_name(policy, machine, options.seed)?;
+        let run = Simulation::new(program, machine, options.clone())?.run(policy.as_mut(), on_step)?;
         if best.as_ref().is_none_or(|(best, _)| run.run_time_ns < best.run_time_ns) {
             best = Some((run, whose));
         }
@@ -106,15 +135,20 @@ fn placement(runs: &[Report], program: &Program) -> String {
         for row in &run.homes {
             let process = program.processes.get(row.process as usize).map_or("", String::as_str);
             let node = run.nodes.get(row.node.0).map_or_else(String::new, u16::to_string);
-            let fields = [quoted(&run.policy), quoted(process), format!("{:#x}", row.first_page * PAGE_BYTES)];
+            let fields = [quoted(&run.policy), quoted(process), format!("{:#x}", row.first_page.address())];
             text.push_str(&format!("{},{},{node}\n", fields.join(","), row.pages));
         }
     }
     text
 }
 
-/// `is_taken`: one of the files is standard output.
-fn show(arguments: &SimulateArgs, machine: &Machine, comparison: &Comparison<'_>, is_taken: bool) -> Result<()> {
+/// With the runs, their times where all of the work is taken by whichever thread is free. `is_taken`: one of the files is standard output.
+fn show(
+    arguments: &SimulateArgs,
+    machine: &Machine,
+    (comparison, taken_ns): (&Comparison<'_>, &[Option<f64>]),
+    is_taken: bool,
+) -> Result<()> {
     if let Some(path) = &arguments.html {
         output::write_file(path, &html(comparison, machine))?;
     }
@@ -126,9 +160,11 @@ fn show(arguments: &SimulateArgs, machine: &Machine, comparison: &Comparison<'_>
     }
     if arguments.json {
         let gains: Vec<Option<f64>> = (0..comparison.runs.len()).map(|run| comparison.gain(run)).collect();
-        return output::print_json(
-            &json!({ "simulated": true, "base": comparison.runs[comparison.base].policy, "gains": gains, "runs": comparison.runs }),
-        );
+        let mut found = json!({ "simulated": true, "base": comparison.runs[comparison.base].policy, "gains": gains, "runs": comparison.runs });
+        if arguments.dynamic_work {
+            found["dynamic_run_times_ns"] = json!(taken_ns);
+        }
+        return output::print_json(&found);
     }
     output::print(&render(comparison, output::look(&arguments.look)))?;
     for (what, path) in
@@ -209,7 +245,7 @@ fn machine_for(loaded: &Loaded, asked: Option<&str>) -> Result<Machine> {
     }
 }
 
-fn options(arguments: &SimulateArgs) -> Options {
+fn options(arguments: &SimulateArgs, takes_work: bool) -> Options {
     let layout = match arguments.bind {
         SimulateBind::Recorded => Layout::Recorded,
         SimulateBind::Spread => Layout::Ordered(Bind::Spread),
@@ -221,6 +257,7 @@ fn options(arguments: &SimulateArgs) -> Options {
         layout,
         series_ns: arguments.series.map_or(defaults.series_ns, |ms| ms * 1e6),
         until_ns: arguments.until.map(|seconds| seconds * 1e9),
+        takes_work,
         ..defaults
     }
 }

@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use anyhow::Context;
 use anyhow::Result;
+use numapilot_host::Lineages;
 use numapilot_host::Member;
 use numapilot_host::Members;
 use numapilot_host::Pid;
@@ -24,7 +25,6 @@ use numapilot_trace::engine::Engine;
 use numapilot_watch::WatchError;
 use numapilot_watch::figures::Interval;
 use numapilot_watch::figures::ProcessFigures;
-use numapilot_watch::live::Lineages;
 use numapilot_watch::live::Live;
 use numapilot_watch::live::LiveOptions;
 use numapilot_watch::live::TreeReading;

@@ -37,6 +37,7 @@ fn priced(arguments: &WhatifArgs, trace: &Trace) -> Result<Prediction> {
     let machine = trace.machine();
     let analysis = Analysis::on(trace, machine.as_ref(), Filter::default());
     let analysis = if arguments.dynamic_work { analysis.of_taken_work() } else { analysis };
+    let analysis = if arguments.calibrate { analysis.calibrated() } else { analysis };
     refuse_blind(&analysis).with_context(whose)?;
     let Some(machine) = &machine else {
         bail!("{}: it holds no description of its machine; name one by --machine", whose());

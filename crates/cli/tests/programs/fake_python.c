@@ -1,6 +1,6 @@
 /* A program that says it is a Python interpreter (fields as in 3.11) and is none that can be followed. Usage: fake_python MODE
  * good: one frame; cycle: a frame that is its own caller; unlocked: the interpreter's lock is not held; wild: pointers to nothing;
- * odd: pointers that are not aligned; other: a version that is not known;
+ * latin, wide: a name with characters beyond ASCII, of one byte and of two; odd: pointers that are not aligned; other: a version that is not known;
  * threaded: the build without an interpreter lock, whose objects are others. */
 #include <stdint.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 struct object { intptr_t references; void *type; };
 struct object PyCode_Type, PyUnicode_Type, PyBytes_Type;
 
-struct text { struct object head; intptr_t length, hash; uint32_t state; void *wide; char text[32]; };
+struct text { struct object head; intptr_t length, hash; uint32_t state; void *wide; char text[64]; };
 struct bytes { struct object head; intptr_t size, hash; unsigned char bytes[32]; };
 
 static const char *mode = "good";
@@ -20,6 +20,13 @@ static struct bytes table = {.size = 6, .bytes = {0x80 | 13 << 3 | 3, 4, 0x80 | 
 
 static void put(char *to, unsigned at, const void *pointer) {
     memcpy(to + at, &pointer, sizeof pointer);
+}
+
+/* Text that is not ASCII has two words more before it. */
+static void put_name(unsigned width, const void *text, intptr_t length) {
+    name.state = width << 2 | 0x20;
+    memcpy(name.text + 24, text, (size_t)length * width);
+    name.length = length;
 }
 
 static void set_up(void) {
@@ -37,6 +44,9 @@ static void set_up(void) {
     put(frame, 56, code + 184 + 2 * 5); /* the sixth instruction: line 10 + 2 + 4 */
     put(cframe, 8, frame);
     put(state, 56, cframe);
+    static const uint16_t wide[] = {'t', 'r', 'o', 'u', 'v', 0xe9, 0x20ac};
+    if (strcmp(mode, "latin") == 0) put_name(1, "trouv\xe9", 6);
+    if (strcmp(mode, "wide") == 0) put_name(2, wide, 7);
     if (strcmp(mode, "cycle") == 0) put(frame, 48, frame);
     if (strcmp(mode, "wild") == 0) put(frame, 32, (void *)0x123456789000);
     if (strcmp(mode, "odd") == 0) put(frame, 32, code + 3);
@@ -62,9 +72,24 @@ void *_PyThreadState_UncheckedGet(void) {
     return strcmp(mode, "unlocked") == 0 ? NULL : state;
 }
 
+static void write_to(volatile char *block, size_t bytes) {
+    for (size_t i = 0; i < bytes; i++) block[i] = 1;
+}
+
+/* What the interpreter calls. */
+__attribute__((noinline)) static void called(char *block, size_t bytes) { write_to(block, bytes); }
+
 __attribute__((noinline)) void *_PyEval_EvalFrameDefault(size_t bytes) {
     void *volatile block = malloc(bytes); /* LINE block */
+    called(block, bytes / 2);
+    write_to((char *)block + bytes / 2, bytes / 2);
     return block;
+}
+
+/* What the interpreter has no part in. */
+__attribute__((noinline)) static void outside(void) {
+    static char other[1 << 16];
+    write_to(other, sizeof other);
 }
 
 int main(int argc, char **argv) {
@@ -77,6 +102,7 @@ int main(int argc, char **argv) {
         sum += (size_t)block[7];
         free(block);
     }
+    outside();
     printf("%zu\n", sum);
     return 0;
 }

@@ -1,5 +1,8 @@
 /* A program that allocates as Go's compiler lets programs do: runtime.mallocgc has its arguments and its result in registers, runtime.makeslice calls it, on a
- * stack that is no thread's, with frame pointers, and nobody gives blocks back: a later block comes to lie where the first two were. */
+ * stack that is no thread's, with frame pointers, and nobody gives blocks back: a later block comes to lie where the first two were.
+ *
+ * TABLE: with a table of functions as Go's linker writes it since 1.20. 1: it has the address of the code; 2: that is in the runtime's description of the
+ * program, as since 1.26. The order of functions is that of this file (-fno-toplevel-reorder). */
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,6 +21,7 @@ __attribute__((used)) static void *carve(size_t bytes) {
 }
 void mallocgc(void) __asm__("runtime.mallocgc");
 __asm__(".text\n"
+        "go_text:\n"
         ".globl runtime.goexit.abi0\n.type runtime.goexit.abi0, @function\n"
         "runtime.goexit.abi0: ret\n"
         ".size runtime.goexit.abi0, .-runtime.goexit.abi0\n"
@@ -48,6 +52,42 @@ static void work(void) {
     memset(third, 3, 2 * BYTES);
     dprintf(1, "%d\n", third[0] + third[2 * BYTES - 1]);
 }
+
+#ifdef TABLE
+#if TABLE == 1
+#define TEXT "go_text"
+#else
+#define TEXT "0"
+#endif
+/* A function's record: where it begins, its name, and the tables of its file and its line, which are the same for all. */
+#define FUNCTION(name, label) label ": .long 0, " name " - names, 0, 0, 0, 5, 1, 0, 0\n"
+__asm__(".text\n"
+        "go_end:\n"
+        ".section .gopclntab, \"a\", @progbits\n"
+        ".balign 8\n"
+        "table: .long 0xfffffff1\n .byte 0, 0, 1, 8\n"
+        " .quad 4, 1, " TEXT ", names - table, units - table, files - table, values - table, index - table\n"
+        "names: .byte 0\n"
+        "name0: .asciz \"runtime.goexit\"\n"
+        "name1: .asciz \"runtime.mallocgc\"\n"
+        "name2: .asciz \"runtime.makeslice\"\n"
+        "name3: .asciz \"main.work\"\n"
+        ".balign 4\n"
+        "units: .long 0\n"
+        "files: .asciz \"/nowhere/main.go\"\n"
+        /* Line 12, and file 0, of 16,383 bytes of code. */
+        "values: .byte 0, 26, 0xff, 0x7f, 0, 2, 0xff, 0x7f, 0\n"
+        ".balign 4\n"
+        "index: .long runtime.goexit.abi0 - go_text, function0 - index\n"
+        " .long runtime.mallocgc - go_text, function1 - index\n"
+        " .long runtime.makeslice - go_text, function2 - index\n"
+        " .long work - go_text, function3 - index\n"
+        " .long go_end - go_text\n"
+        FUNCTION("name0", "function0") FUNCTION("name1", "function1") FUNCTION("name2", "function2") FUNCTION("name3", "function3")
+        ".section .go.module, \"aw\", @progbits\n"
+        " .quad table\n .zero 152\n .quad go_text, go_end, go_text\n"
+        ".text\n");
+#endif
 
 /* On another stack, as goroutines run. */
 __attribute__((noinline)) static void run_on(char *stack, void (*function)(void)) {

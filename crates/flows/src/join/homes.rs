@@ -2,8 +2,8 @@
 
 use foldhash::HashMap;
 use numapilot_machine::NodeId;
+use numapilot_trace::wire::layout::PAGE_SHIFT;
 
-const PAGE_SHIFT: u32 = 12;
 const CHUNK_PAGES: u64 = 512;
 /// Nothing is known of the page yet.
 const UNKNOWN: u16 = u16::MAX;
@@ -101,23 +101,15 @@ impl Homes {
     pub fn clear(&mut self, address: u64, bytes: u64) {
         let first = address >> PAGE_SHIFT;
         let end = address.saturating_add(bytes).div_ceil(1 << PAGE_SHIFT);
-        if (end.saturating_sub(first)) / CHUNK_PAGES > self.chunks.len() as u64 {
-            let inside = |chunk: u64| chunk * CHUNK_PAGES >= first && (chunk + 1) * CHUNK_PAGES <= end;
-            self.chunks.retain(|&chunk, _| !inside(chunk));
-            let touched: Vec<u64> = self
-                .chunks
-                .keys()
-                .copied()
-                .filter(|&c| c * CHUNK_PAGES < end && (c + 1) * CHUNK_PAGES > first)
-                .collect();
-            for chunk in touched {
-                let from = first.max(chunk * CHUNK_PAGES);
-                let to = end.min((chunk + 1) * CHUNK_PAGES);
-                self.fill(from, to - from, UNKNOWN);
-            }
-        } else {
-            self.fill(first, end.saturating_sub(first), UNKNOWN);
+        let pages = end.saturating_sub(first);
+        if pages / CHUNK_PAGES <= self.chunks.len() as u64 {
+            return self.fill(first, pages, UNKNOWN);
         }
+        // It has more chunks than are known: those that are known are looked through instead, but for the parts of one at either end.
+        let (begin, rest) = (first.next_multiple_of(CHUNK_PAGES), end - end % CHUNK_PAGES);
+        self.chunks.retain(|chunk, _| !(begin..rest).contains(&(chunk * CHUNK_PAGES)));
+        self.fill(first, begin - first, UNKNOWN);
+        self.fill(rest, end - rest, UNKNOWN);
     }
 
     fn fill(&mut self, first: u64, pages: u64, node: u16) {

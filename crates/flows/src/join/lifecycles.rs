@@ -6,7 +6,7 @@ use numapilot_machine::NodeId;
 use numapilot_ranges::Piece;
 use numapilot_trace::ids::{ModuleId, Pid, ProcessIndex, StackId, ThreadIndex, VirtAddr};
 use numapilot_trace::mapping::is_shared_memory;
-use numapilot_trace::record::{AllocKind, BlockSample, Counters, Event, PoolEvent, Record};
+use numapilot_trace::record::{AllocKind, BlockSample, Counters, Event, FileIdentity, PoolEvent, Record};
 use numapilot_trace::tables::{ModuleRow, PlacementRow};
 use numapilot_trace::wire::layout;
 
@@ -270,7 +270,11 @@ impl<L: Layouts> Joiner<L> {
             None => mapping_site(flags, path, stack, file_offset),
         };
         let site = self.site(key);
-        let part = self.segments.part(flags, path, (address, file_offset));
+        let file = self.running(record.thread).file.take().filter(|(at, _)| *at == address);
+        let part = match file.filter(|_| flags & layout::MAP_SHARED != 0) {
+            Some((_, file)) => self.segments.file_part(file, (address, file_offset)),
+            None => self.segments.part(flags, path, (address, file_offset)),
+        };
         let path = self.name(path);
         let object = self.born(record, address, bytes);
         let thread = object.thread.filter(|_| !initial);
@@ -286,6 +290,22 @@ impl<L: Layouts> Joiner<L> {
         }
         self.end_pieces(record, process, &mut cut);
         self.scratch_cut = cut;
+    }
+
+    /// The file that the thread's next mapping shows, or to which the thread has given memory.
+    pub(super) fn file(
+        &mut self,
+        record: &Record,
+        (address, file): (u64, FileIdentity),
+        (offset, bytes): (u64, u64),
+        node: Option<NodeId>,
+    ) {
+        if let Some(node) = node.filter(|_| bytes > 0) {
+            self.segments.allocated(file, (offset, bytes), node);
+        }
+        if address != 0 {
+            self.running(record.thread).file = Some((address, file));
+        }
     }
 
     /// Extends the main thread's stack object to an access below its known range.
@@ -495,7 +515,7 @@ impl<L: Layouts> Joiner<L> {
         let inherited = parent.and_then(|parent| self.spaces.get(parent.0 as usize));
         if let Some(inherited) = inherited.cloned() {
             let code_version = self.spaces[index.0 as usize].code_version + 1;
-            self.spaces[index.0 as usize] = Space { code_version, inherited: inherited.homes.clone(), ..inherited };
+            self.spaces[index.0 as usize] = Space { code_version, ..inherited };
             // Threads whose start records came before that of their process.
             for thread in early {
                 self.enter_stack(thread);
@@ -536,7 +556,7 @@ impl<L: Layouts> Joiner<L> {
         cause: u8,
         toucher: Option<ThreadIndex>,
     ) {
-        let bytes = if pages > PLACED_PAGES_MAX { u64::MAX } else { u64::from(pages) << 12 };
+        let bytes = if pages > PLACED_PAGES_MAX { u64::MAX } else { u64::from(pages) << layout::PAGE_SHIFT };
         if !self.check(address, bytes) {
             return;
         }
@@ -549,13 +569,15 @@ impl<L: Layouts> Joiner<L> {
         }
         let toucher = toucher.filter(|thread| (thread.0 as usize) < self.out.threads.len()).unwrap_or(record.thread);
         let is_known = u32::from(cause) != layout::PLACED_UNKNOWN;
-        match self.spaces[process.0 as usize].shared_part(address).filter(|_| is_known) {
-            Some(part) => {
-                for run in self.segments.place(part, (address, pages), node, u32::from(cause)) {
-                    self.put_placement(record, toucher, run, node, cause);
-                }
-            }
-            None => self.put_placement(record, toucher, (address, pages), node, cause),
+        let part = self.spaces[process.0 as usize].shared_part(address);
+        let runs = match part.filter(|part| is_known || self.segments.is_unique(*part)) {
+            Some(part) if is_known => self.segments.place(part, (address, pages), node, u32::from(cause)),
+            // Whoever finds a page knows no more of it than that it was there: another process may have told.
+            Some(part) => self.segments.unknown(part, (address, pages)),
+            None => vec![(address, pages)],
+        };
+        for run in runs {
+            self.put_placement(record, toucher, run, node, cause);
         }
     }
 

@@ -29,7 +29,7 @@ use numapilot_symbols::{
     GeneratedCode, GeneratedFunction, LayoutItem, ModuleLayout, PythonCode, java_method, python_function,
 };
 use numapilot_trace::ids::{ModuleId, ObjectId, Pid, ProcessIndex, StackId, ThreadIndex, TimeNs};
-use numapilot_trace::record::{Access, Code, Event, Record};
+use numapilot_trace::record::{Access, Code, Event, FileIdentity, Record};
 use numapilot_trace::tables::{
     LossColumns, LossRow, MarkColumns, MarkRow, ModuleColumns, PlacementColumns, SyncColumns, SyncRow,
 };
@@ -49,10 +49,10 @@ pub(crate) const INDEX_MAX: u32 = 1 << 22;
 /// Of these, those that are accepted before any start was seen, and how many more with each start. Starts may be lost, but a number far beyond all that were
 /// seen is damage, and the tables of everything up to it would take gigabytes.
 const INDICES_FIRST: u32 = 1 << 18;
+const INDICES_PER_START: u32 = 16;
 /// Stack ids that are accepted before any stack was seen. Stacks may be lost, but an id far beyond all that were seen is damage, and the table of all up to it
 /// would take gigabytes.
 const STACKS_FIRST: u32 = 1 << 21;
-const INDICES_PER_START: u32 = 16;
 /// Name of what the libraries have that numapilot loads into programs: their code and static data.
 const OWN_MEMORY: &str = "numapilot's own libraries";
 
@@ -173,6 +173,8 @@ pub(crate) struct Joined {
     pub objects: Vec<Object>,
     pub lifetimes: Vec<Lifetime>,
     pub sites: Vec<SiteKey>,
+    /// Accesses to objects of each site, by their samples' weights; sites at the end without any are left out.
+    pub site_accesses: Vec<u64>,
     pub threads: Vec<Thread>,
     pub thread_extras: Vec<ThreadExtra>,
     pub processes: Vec<Process>,
@@ -193,9 +195,17 @@ pub(crate) struct Joined {
     pub losses: Losses,
     /// Accesses to memory that another process had touched first, elsewhere than the thread's own process did.
     pub homes_of_others: u64,
-    /// Accesses of forked processes to memory that they have from their parent, and that is taken to be on another node, as the parent's is.
-    pub inherited_remote: u64,
     pub end: TimeNs,
+}
+
+impl Joined {
+    fn note_access(&mut self, object: u32, weight: u32) {
+        let site = self.objects[object as usize].site.0 as usize;
+        if self.site_accesses.len() <= site {
+            self.site_accesses.resize(site + 1, 0);
+        }
+        self.site_accesses[site] += u64::from(weight);
+    }
 }
 
 /// State of one thread during the join.
@@ -205,6 +215,8 @@ struct Running {
     cpu: Option<CpuId>,
     node: Option<NodeId>,
     known: bool,
+    /// The file that its next mapping shows, and the address of that.
+    file: Option<(u64, FileIdentity)>,
     code: code_cache::CodeCache,
 }
 
@@ -215,6 +227,8 @@ pub(crate) struct Conventions {
     pub ip_is_return_address: bool,
     /// Whether every access is recorded, so that the first one to a page is its first touch.
     pub infers_first_touch: bool,
+    /// Whether the kernel was asked before a first touch if there was no page: who finds a page of shared memory does not claim to have touched it first.
+    pub touches_are_certain: bool,
     /// Whether accesses are page faults, so that the first one of a page places it.
     pub accesses_are_faults: bool,
     /// Bytes of a base page of the machine on which page faults were recorded: a power of two.
@@ -226,6 +240,7 @@ impl Conventions {
     pub const SAMPLED: Conventions = Conventions {
         ip_is_return_address: false,
         infers_first_touch: false,
+        touches_are_certain: false,
         accesses_are_faults: false,
         page_bytes: 1 << layout::PAGE_SHIFT,
     };
@@ -284,7 +299,7 @@ impl<L: Layouts> Joiner<L> {
             name_list: Vec::new(),
             start_order,
             serial: 0,
-            segments: Segments::default(),
+            segments: Segments::new(conventions.touches_are_certain),
             index_max: INDICES_FIRST,
             stack_max: STACKS_FIRST,
             early: HashMap::new(),
@@ -314,6 +329,9 @@ impl<L: Layouts> Joiner<L> {
             Event::Free { address } => self.free(record, address.0),
             Event::Map { address, bytes, flags, path, stack, file_offset } => {
                 self.map(record, (address.0, *bytes, *file_offset), *flags, path, *stack);
+            }
+            Event::File { address, file, offset, bytes, node } => {
+                self.file(record, (address.0, *file), (*offset, *bytes), *node);
             }
             Event::Unmap { address, bytes } => self.unmap(record, address.0, *bytes),
             Event::Stack { id, frames, truncated, failed } => self.stack(record, *id, frames, *truncated, *failed),
@@ -392,16 +410,15 @@ impl<L: Layouts> Joiner<L> {
         let is_there = access.cpu.is_none() || access.cpu == cpu;
         let node = access.node.or(node.filter(|_| is_there));
         let found = self.find(process, address);
-        if found.is_none() {
-            self.out.losses.accesses_without_object += 1;
+        match found {
+            Some(object) => self.out.note_access(object, access.weight),
+            None => self.out.losses.accesses_without_object += 1,
         }
         let home = if self.conventions.accesses_are_faults {
             self.placed_by_fault(record, access, (process, node), found)
         } else {
             let own = access.home.or_else(|| self.home(process, address, access.weight, node));
-            let home = self.home_among_processes(process, address, own);
-            self.note_inherited(process, address, home.zip(node));
-            home
+            self.home_among_processes(process, address, own)
         };
         if home.is_none() {
             self.out.losses.accesses_without_home += 1;
@@ -452,8 +469,8 @@ impl<L: Layouts> Joiner<L> {
     fn home(&mut self, process: ProcessIndex, address: u64, weight: u32, node: Option<NodeId>) -> Option<NodeId> {
         let space = &mut self.spaces[process.0 as usize];
         let known = space.homes.get(address);
-        let is_inferred = weight == 1 && self.conventions.infers_first_touch && !space.homes.is_unknowable(address);
-        if known.is_some() || !is_inferred {
+        let may_be_first = weight == 1 && self.conventions.infers_first_touch;
+        if known.is_some() || !may_be_first || space.homes.is_unknowable(address) {
             return known;
         }
         Arc::make_mut(&mut space.homes).set(address, 1, node?);
@@ -475,17 +492,6 @@ impl<L: Layouts> Joiner<L> {
         }
         self.out.homes_of_others += 1;
         first
-    }
-
-    /// Which of a forked process's pages are copies by now is not known to engines that follow first touches: those that it has written are, and lie where it
-    /// runs.
-    #[inline]
-    fn note_inherited(&mut self, process: ProcessIndex, address: u64, home_and_node: Option<(NodeId, NodeId)>) {
-        let is_remote = home_and_node.is_some_and(|(home, node)| home != node);
-        if is_remote && self.conventions.infers_first_touch {
-            let is_copied = self.spaces[process.0 as usize].is_copied_at_write(address);
-            self.out.inherited_remote += u64::from(is_copied);
-        }
     }
 
     fn kind_of_site(&self, site: SiteId) -> ObjectKind {

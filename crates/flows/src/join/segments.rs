@@ -5,6 +5,7 @@ use std::sync::Arc;
 use foldhash::HashMap;
 use numapilot_machine::NodeId;
 use numapilot_trace::mapping::is_shared_memory;
+use numapilot_trace::record::FileIdentity;
 use numapilot_trace::wire::layout;
 
 use super::homes::Homes;
@@ -34,18 +35,72 @@ struct Segment {
     is_unique: bool,
 }
 
+/// Most bytes of a file that are given memory at once (1 TiB); more means damage.
+const ALLOCATED_MAX: u64 = 1 << 40;
 /// Names that the tracker gives to segments of System V: the kernel's numbers of them, which it does not use again.
 const SYSTEM_V: &str = "/SYSV id ";
 
-/// Shared memory by its name, or without one by the mapping that made it.
+/// Shared memory by its file or its name, or without either by the mapping that made it.
 #[derive(Debug, Default)]
 pub(crate) struct Segments {
     by_path: HashMap<Arc<str>, u32>,
+    by_file: HashMap<FileIdentity, u32>,
     all: Vec<Segment>,
     has_unique: bool,
+    /// Processes tell of a first touch where the kernel had no page: of a page whose home is known, another life begins (the file was cut, or got a hole).
+    touches_are_certain: bool,
 }
 
 impl Segments {
+    pub fn new(touches_are_certain: bool) -> Segments {
+        Segments { touches_are_certain, ..Segments::default() }
+    }
+
+    /// The part of a file that a shared mapping shows, memory or on a disk.
+    pub fn file_part(&mut self, file: FileIdentity, (address, file_offset): (u64, u64)) -> Option<Part> {
+        let segment = self.of_file(file)?;
+        Some(Part { segment, base: address.wrapping_sub(file_offset) })
+    }
+
+    fn of_file(&mut self, file: FileIdentity) -> Option<u32> {
+        if let Some(&known) = self.by_file.get(&file) {
+            return Some(known);
+        }
+        let number = u32::try_from(self.all.len()).ok()?;
+        self.all.push(Segment { homes: Homes::default(), is_new: false, is_unique: true });
+        self.has_unique = true;
+        self.by_file.insert(file, number);
+        Some(number)
+    }
+
+    /// A thread gave memory to a range of a file, on this node: to the pages that had none.
+    pub fn allocated(&mut self, file: FileIdentity, (offset, bytes): (u64, u64), node: NodeId) {
+        let first = offset >> layout::PAGE_SHIFT;
+        let end = offset.saturating_add(bytes).div_ceil(1 << layout::PAGE_SHIFT);
+        let Ok(pages) = u32::try_from(end - first) else { return };
+        let Some(segment) = self.of_file(file).filter(|_| bytes <= ALLOCATED_MAX) else { return };
+        let part = Part { segment, base: 0 };
+        for (at, count) in self.unknown(part, (first << layout::PAGE_SHIFT, pages)) {
+            self.all[segment as usize].homes.set(at, u64::from(count), node);
+        }
+    }
+
+    /// Runs of these pages, as address and number, whose homes no process has told.
+    pub fn unknown(&self, part: Part, (address, pages): (u64, u32)) -> Vec<(u64, u32)> {
+        let homes = &self.all[part.segment as usize].homes;
+        let mut runs = Vec::new();
+        let mut done = 0;
+        while done < pages {
+            let at = address + (u64::from(done) << layout::PAGE_SHIFT);
+            let (alike, is_known) = homes.alike(part.offset(at), pages - done);
+            done += alike;
+            if !is_known {
+                push_run(&mut runs, (at, alike));
+            }
+        }
+        runs
+    }
+
     /// The part of shared memory that a mapping shows; `None`: it shows none, or a file of a disk, whose pages are not placed by their first toucher.
     pub fn part(&mut self, flags: u32, path: &str, (address, file_offset): (u64, u64)) -> Option<Part> {
         let is_named = is_shared_memory(path.as_bytes());
@@ -79,7 +134,7 @@ impl Segments {
     pub fn place(&mut self, part: Part, (address, pages): (u64, u32), node: NodeId, cause: u32) -> Vec<(u64, u32)> {
         let is_found = cause == layout::PLACED_FOUND;
         let is_touch = [layout::PLACED_FIRST_TOUCH, layout::PLACED_POLICY].contains(&cause);
-        let is_once = is_touch && self.is_unique(part);
+        let is_once = is_touch && self.is_unique(part) && !self.touches_are_certain;
         let homes = &mut self.all[part.segment as usize].homes;
         let mut runs: Vec<(u64, u32)> = Vec::new();
         let mut done = 0;
@@ -91,12 +146,8 @@ impl Segments {
             if is_new || is_found {
                 homes.set(part.offset(at), u64::from(alike), node);
             }
-            if !is_new {
-                continue;
-            }
-            match runs.last_mut() {
-                Some((start, count)) if *start + (u64::from(*count) << layout::PAGE_SHIFT) == at => *count += alike,
-                _ => runs.push((at, alike)),
+            if is_new {
+                push_run(&mut runs, (at, alike));
             }
         }
         runs
@@ -108,7 +159,7 @@ impl Segments {
     }
 
     /// Whether no other memory ever has its name, so that whoever touches a page of it after the first finds the page. Files of one name may have been made one
-    /// after the other, and memfds have any name.
+    /// after the other, and memfds have any name: of those, the identity is needed.
     pub fn is_unique(&self, part: Part) -> bool {
         self.all[part.segment as usize].is_unique
     }
@@ -116,6 +167,14 @@ impl Segments {
     /// Whether it was made while recording, so that the first fault on a page is its first touch.
     pub fn is_new(&self, part: Part) -> bool {
         self.all[part.segment as usize].is_new
+    }
+}
+
+/// Adds pages to runs of pages, to the last one where they follow it.
+fn push_run(runs: &mut Vec<(u64, u32)>, (at, pages): (u64, u32)) {
+    match runs.last_mut() {
+        Some((start, count)) if *start + (u64::from(*count) << layout::PAGE_SHIFT) == at => *count += pages,
+        _ => runs.push((at, pages)),
     }
 }
 
@@ -181,6 +240,44 @@ mod tests {
         assert_eq!(segments.place(part, (0x10_0000, 6), NodeId(3), found), [(0x10_5000, 1)]);
         assert_eq!(segments.home(part, 0x10_1000), Some(NodeId(3)));
         assert_eq!(segments.place(part, (0x10_0000, 6), NodeId(0), moved), [(0x10_0000, 6)]);
+    }
+
+    #[test]
+    fn a_file_is_the_same_in_each_mapping_and_another_of_its_name_is_not() {
+        let mut segments = Segments::default();
+        let file = FileIdentity { device: 1, inode: 7, born: 3 };
+        let first = segments.file_part(file, (0x10_0000, 0)).unwrap();
+        let other = segments.file_part(file, (0x70_0000, 0x2000)).unwrap();
+        let later = segments.file_part(FileIdentity { born: 4, ..file }, (0x10_0000, 0)).unwrap();
+        assert!(segments.is_unique(first) && segments.has_unique());
+        segments.place(first, (0x10_3000, 1), NodeId(2), layout::PLACED_FIRST_TOUCH);
+        assert_eq!([segments.home(other, 0x70_1000), segments.home(later, 0x10_3000)], [Some(NodeId(2)), None]);
+        assert_eq!(segments.unknown(other, (0x70_0000, 3)), [(0x70_0000, 1), (0x70_2000, 1)]);
+    }
+
+    #[test]
+    fn memory_that_a_file_is_given_lies_where_the_giver_runs() {
+        let mut segments = Segments::default();
+        let file = FileIdentity { device: 1, inode: 7, born: 0 };
+        let part = segments.file_part(file, (0x10_0000, 0)).unwrap();
+        segments.place(part, (0x10_1000, 1), NodeId(2), layout::PLACED_FIRST_TOUCH);
+        segments.allocated(file, (100, 0x2000), NodeId(1));
+        let homes = [0, 0x1000, 0x2000, 0x3000].map(|at| segments.home(part, 0x10_0000 + at).map(|node| node.0));
+        assert_eq!(homes, [Some(1), Some(2), Some(1), None]);
+        segments.allocated(file, (0, u64::MAX), NodeId(1));
+        assert_eq!(segments.home(part, 0x10_3000), None, "damage");
+    }
+
+    #[test]
+    fn a_touch_of_which_the_kernel_was_asked_begins_another_life_of_the_page() {
+        for (is_certain, home) in [(false, 1), (true, 2)] {
+            let mut segments = Segments::new(is_certain);
+            let part = segments.part(SHARED, "/SYSV id 1", (0x10_0000, 0)).unwrap();
+            for node in [1, 2] {
+                segments.place(part, (0x10_0000, 1), NodeId(node), layout::PLACED_FIRST_TOUCH);
+            }
+            assert_eq!(segments.home(part, 0x10_0000), Some(NodeId(home)));
+        }
     }
 
     /// Some bytes of a damaged trace can say so much. Page by page it took minutes, and a number for each page.

@@ -6,7 +6,6 @@
 use std::sync::Arc;
 
 use numapilot_ranges::RangeMap;
-use numapilot_trace::wire::layout;
 
 use super::blocks::Blocks;
 use super::homes::Homes;
@@ -57,8 +56,6 @@ pub(crate) struct Space {
     pub mappings: Arc<RangeMap<u64, Mapping>>,
     pub modules: Arc<RangeMap<u64, Loaded>>,
     pub homes: Arc<Homes>,
-    /// The homes that its parent's pages had when it was forked.
-    pub inherited: Arc<Homes>,
     /// Changes whenever a binary or an executable mapping is added or removed; entries cached by code address are then invalid.
     pub code_version: u32,
 }
@@ -99,12 +96,6 @@ impl Space {
     #[inline]
     pub fn shared_part(&self, address: u64) -> Option<Part> {
         self.mappings.get(address)?.value.part
-    }
-
-    /// Whether the page at an address is one that its parent had, for each of the two to have a copy of its own as soon as it writes to it.
-    pub fn is_copied_at_write(&self, address: u64) -> bool {
-        let is_shared = || self.mappings.get(address).is_some_and(|piece| piece.value.flags & layout::MAP_SHARED != 0);
-        self.inherited.get(address).is_some() && !is_shared()
     }
 
     /// The binary at a code address and the start of its range.

@@ -6,7 +6,8 @@
 //!
 //! One recording does not show how much runs differ by themselves: threads race, addresses are random, and the figures with them. Where only one
 //! side has several, its spread stands for the other's too. Where neither has, a verdict needs a difference beyond what equal runs were
-//! found to differ by ([`Repeatability`]).
+//! found to differ by ([`Repeatability`]). Where nothing is known of that, because the time waits for something outside the program or the machine is a
+//! real one, a larger difference is in doubt.
 
 use serde::Serialize;
 
@@ -25,30 +26,39 @@ pub struct Repeated {
 
 /// How far equal runs of one program may differ in a figure, where the recordings at hand do not tell. Measured: `docs/compare.md`, "One recording of each".
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Repeatability {
-    /// By this share of the larger value.
-    Relative(f64),
-    /// By this share of the larger value, plus this number of nanoseconds.
-    Time(f64, f64),
-    /// By this amount, in the unit of the figure.
-    Absolute(f64),
+pub struct Repeatability {
+    /// By this share of the larger value,
+    share: f64,
+    /// and by this amount, in the unit of the figure,
+    amount: f64,
+    /// and perhaps by this amount besides, which no measurement bounds.
+    open: f64,
 }
 
 impl Repeatability {
     /// Of run times. Short runs differ by more than a share: threads' clocks keep within a window of 100 us of each other (`docs/virtual-time.md`), and each
     /// start and each piece of work that threads race for may fall on either side of it. Ten windows are left for that.
-    pub const OF_RUN_TIMES: Repeatability = Repeatability::Time(0.05, 1e6);
+    pub const OF_RUN_TIMES: Repeatability = Repeatability { share: 0.05, amount: 1e6, open: 0.0 };
     /// For counts and latencies.
-    pub const OF_AMOUNTS: Repeatability = Repeatability::Relative(0.05);
+    pub const OF_AMOUNTS: Repeatability = Repeatability { share: 0.05, amount: 0.0, open: 0.0 };
     /// For shares and for controller imbalance.
-    pub const OF_SHARES: Repeatability = Repeatability::Absolute(0.03);
+    pub const OF_SHARES: Repeatability = Repeatability { share: 0.0, amount: 0.03, open: 0.0 };
 
+    /// The same for recordings whose figures may differ by `open` besides, in the unit of the figure: infinite where nothing is known of equal runs.
+    #[must_use]
+    pub fn with_open(self, open: f64) -> Repeatability {
+        Repeatability { open, ..self }
+    }
+
+    /// The same for the sum over so many threads: the clock of each differs by itself.
+    #[must_use]
+    pub fn summed(self, threads: f64) -> Repeatability {
+        Repeatability { amount: self.amount * threads, ..self }
+    }
+
+    /// What equal runs were found to differ by.
     fn between(self, before: f64, after: f64) -> f64 {
-        match self {
-            Repeatability::Relative(share) => share * before.abs().max(after.abs()),
-            Repeatability::Time(share, nanoseconds) => share * before.abs().max(after.abs()) + nanoseconds,
-            Repeatability::Absolute(amount) => amount,
-        }
+        self.share * before.abs().max(after.abs()) + self.amount
     }
 }
 
@@ -103,6 +113,9 @@ pub enum ChangeVerdict {
     Worse,
     /// The interval of the difference holds zero, or equal runs may differ as much: no evidence either way.
     NoEvidence,
+    /// With one recording of each side: a difference beyond what equal runs of programs that compute were found to differ by, but not beyond what
+    /// those of this program may. Several recordings of each would tell.
+    InDoubt,
 }
 
 /// A figure before and after a change.
@@ -116,8 +129,12 @@ pub struct Change {
     pub difference: Estimate,
     /// After over before, minus one; `None` where the value before is zero.
     pub relative: Option<Estimate>,
-    /// With one recording of each side: how far equal runs may differ, in the unit of the figure. `None` with more recordings, whose interval covers it.
+    /// With one recording of each side: how far equal runs may differ, in the unit of the figure; infinite (`null` in JSON) where no bound is known.
+    /// `None` with more recordings, whose interval covers it.
     pub untold: Option<f64>,
+    /// The part of `untold` that nothing was measured of.
+    #[serde(skip)]
+    pub open: f64,
     /// Whether the figure changed.
     pub verdict: ChangeVerdict,
 }
@@ -126,22 +143,40 @@ impl Change {
     /// Compares the two sides.
     #[must_use]
     pub fn of(before: Repeated, after: Repeated, repeatability: Repeatability) -> Change {
-        let untold = (before.deviation.is_none() && after.deviation.is_none())
-            .then(|| repeatability.between(before.estimate.value, after.estimate.value));
+        let is_single = before.deviation.is_none() && after.deviation.is_none();
+        let (measured, open) = match is_single {
+            true => (repeatability.between(before.estimate.value, after.estimate.value), repeatability.open),
+            false => (0.0, 0.0),
+        };
+        let untold = is_single.then_some(measured + open);
         let (before, after) = (before.spread_like(&after).estimate, after.spread_like(&before).estimate);
         let value = after.value - before.value;
         let below = (after.value - after.low).hypot(before.high - before.value);
         let above = (after.high - after.value).hypot(before.value - before.low);
         let difference = Estimate { value, low: value - below, high: value + above };
-        let beyond = untold.unwrap_or(0.0);
-        let verdict = if difference.high < -beyond {
-            ChangeVerdict::Better
-        } else if difference.low > beyond {
-            ChangeVerdict::Worse
-        } else {
+        let is_beyond = |bound: f64| difference.high < -bound || difference.low > bound;
+        let verdict = if !is_beyond(measured) {
             ChangeVerdict::NoEvidence
+        } else if untold.is_some_and(|untold| !is_beyond(untold)) {
+            ChangeVerdict::InDoubt
+        } else if value < 0.0 {
+            ChangeVerdict::Better
+        } else {
+            ChangeVerdict::Worse
         };
-        Change { before, after, difference, relative: ratio(after, before), untold, verdict }
+        Change { before, after, difference, relative: ratio(after, before), untold, open, verdict }
+    }
+
+    /// The least rise that is certain, in the unit of the figure: of one recording each, equal runs may account for the rest.
+    #[must_use]
+    pub fn certain_rise(&self) -> f64 {
+        self.difference.low - self.untold.unwrap_or(0.0)
+    }
+
+    /// The same as a share of the value before; `None` where that is zero.
+    #[must_use]
+    pub fn certain_relative_rise(&self) -> Option<f64> {
+        Some(self.relative?.low - self.untold.unwrap_or(0.0) / self.before.value)
     }
 
     /// The same change with the verdict "no evidence", for figures whose uncertainty is not known.
@@ -220,6 +255,43 @@ mod tests {
         assert_eq!(long.verdict, ChangeVerdict::Worse);
         let shares = Change::of(one(0.50), one(0.48), Repeatability::OF_SHARES);
         assert_eq!((shares.verdict, shares.untold), (ChangeVerdict::NoEvidence, Some(0.03)));
+    }
+
+    #[test]
+    fn what_no_measurement_bounds_leaves_a_large_difference_in_doubt() {
+        let one = |value: f64| repeated(&exact(&[value]));
+        let of = |before: f64, after: f64, open: f64| {
+            Change::of(one(before), one(after), Repeatability::OF_RUN_TIMES.with_open(open))
+        };
+        // 1.41 s before and 1.03 s after, in nearly all of which no thread worked.
+        assert_eq!(of(1.41e9, 1.03e9, 1.39e9).verdict, ChangeVerdict::InDoubt);
+        assert_eq!(of(1.03e9, 1.41e9, 1.39e9).verdict, ChangeVerdict::InDoubt);
+        // Differences as those of equal runs stay no evidence, and those beyond all that may be chance are told.
+        assert_eq!(of(1.41e9, 1.40e9, 1.39e9).verdict, ChangeVerdict::NoEvidence);
+        assert_eq!(of(1.41e9, 4.0e9, 1.39e9).verdict, ChangeVerdict::Worse);
+        assert_eq!(of(1.41e9, 1.03e9, 0.0).verdict, ChangeVerdict::Better);
+        let unknown = of(1e9, 9e9, f64::INFINITY);
+        assert_eq!((unknown.verdict, unknown.untold), (ChangeVerdict::InDoubt, Some(f64::INFINITY)));
+        // Several recordings tell it themselves.
+        let (slow, fast) = (repeated(&exact(&[1.41e9, 1.42e9, 1.40e9])), repeated(&exact(&[1.03e9, 1.02e9, 1.04e9])));
+        let several = Change::of(slow, fast, Repeatability::OF_RUN_TIMES.with_open(f64::INFINITY));
+        assert_eq!((several.verdict, several.untold, several.open), (ChangeVerdict::Better, None, 0.0));
+    }
+
+    #[test]
+    fn of_one_recording_each_only_the_rise_beyond_equal_runs_is_certain() {
+        let one = |value: f64| repeated(&exact(&[value]));
+        let rise = |after: f64| Change::of(one(1e9), one(after), Repeatability::OF_RUN_TIMES).certain_relative_rise();
+        // 5 % of the larger value and 1 ms.
+        assert!(rise(1.2e9).is_some_and(|rise| (rise - (0.2 - 0.06 - 0.001)).abs() < 1e-9), "{:?}", rise(1.2e9));
+        assert!(rise(1.03e9).is_some_and(|rise| rise < 0.0));
+        let shares = Change::of(one(0.2), one(0.3), Repeatability::OF_SHARES);
+        assert!((shares.certain_rise() - 0.07).abs() < 1e-9);
+        let open = Change::of(one(1e9), one(2e9), Repeatability::OF_RUN_TIMES.with_open(f64::INFINITY));
+        assert_eq!(open.certain_relative_rise(), Some(f64::NEG_INFINITY));
+        let (slow, fast) = (repeated(&exact(&[2e9, 2.1e9, 1.9e9])), repeated(&exact(&[1e9, 1.1e9, 0.9e9])));
+        let several = Change::of(fast, slow, Repeatability::OF_RUN_TIMES);
+        assert_eq!(several.certain_relative_rise(), several.relative.map(|relative| relative.low));
     }
 
     #[test]

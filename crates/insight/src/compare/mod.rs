@@ -4,12 +4,15 @@
 //! they come from ([`matching`]); every change carries a 95 % interval and a verdict ([`change`]). Definitions: `docs/compare.md`.
 
 mod change;
+mod doubt;
+mod idle;
 mod matching;
 mod run;
 
 use serde::Serialize;
 
 pub use change::{Change, ChangeVerdict, Repeatability, Repeated, repeated};
+pub use doubt::Remedy;
 pub use matching::{MatchKind, Matched, match_objects};
 pub use run::{Metric, ObjectSummary, RunSummary, RunTime, TimeSource, merge_objects, no_accesses};
 
@@ -30,6 +33,8 @@ pub struct Comparison {
     pub gain: Option<Estimate>,
     /// What was predicted, beside `gain`.
     pub prediction: Option<Judged>,
+    /// With one recording of each side: the recordings that would tell more.
+    pub remedy: Option<Remedy>,
     /// Objects, those with most remote accesses on either side first.
     pub objects: Vec<ObjectChange>,
     /// What limits the comparison, in whole sentences.
@@ -75,10 +80,15 @@ pub struct Prediction {
 pub struct Judged {
     /// The prediction.
     pub predicted: Prediction,
-    /// Whether the two intervals meet, or are no farther apart than `untold`; `None` if no gain could be computed, or neither side has an interval.
+    /// Whether the two intervals meet, or are no farther apart than `untold`; `None` if no gain could be computed, neither side has an interval, or it
+    /// is in doubt.
     pub agrees: Option<bool>,
-    /// With one recording of each side: how far the gains of equal runs may differ. `None` with more recordings, whose interval covers it.
+    /// With one recording of each side: how far the gains of equal runs may differ; `None` where that is not known, and with more recordings, whose
+    /// interval covers it.
     pub untold: Option<f64>,
+    /// Whether one recording of each side cannot tell: equal runs may differ by more than was ever measured, and the two intervals are no farther apart
+    /// than that.
+    pub in_doubt: bool,
 }
 
 /// Compares two states of a program. Each side needs at least one recording.
@@ -97,7 +107,7 @@ pub fn compare(
     let mut metrics = Vec::new();
     let mut gain = None;
     for metric in Metric::ALL {
-        if metric == Metric::RunTime && time_source.is_none() {
+        if metric.is_time() && time_source.is_none() {
             continue;
         }
         let values =
@@ -107,20 +117,28 @@ pub fn compare(
         if metric == Metric::RunTime {
             gain = change::gain(&old, &new);
         }
-        metrics.push(MetricChange { metric, change: Change::of(old, new, metric.repeatability()) });
+        let repeatability = repeatability(metric, &before, &after);
+        metrics.push(MetricChange { metric, change: Change::of(old, new, repeatability) });
     }
     // Objects that a side says nothing of are not new or gone.
     let is_of_accesses = before.iter().chain(&after).all(|run| run.is_of_accesses);
     let objects = if is_of_accesses { object_changes(&before, &after) } else { Vec::new() };
-    let mut notes = notes(&before, &after, time_source);
+    let remedy = match (before.as_slice(), after.as_slice()) {
+        ([before], [after]) => Some(Remedy::of(before, after)),
+        _ => None,
+    };
+    let mut notes = notes(&before, &after, &metrics, time_source);
     notes.extend(by_chance(&objects));
-    let untold = untold_gain(&metrics);
-    let prediction = prediction.map(|predicted| Judged {
-        predicted,
-        agrees: gain.and_then(|gain| agrees(predicted, gain, untold.unwrap_or(0.0))),
-        untold,
-    });
-    Ok(Comparison { before, after, time_source, metrics, gain, prediction, objects, notes })
+    let time = metrics.iter().find(|line| line.metric == Metric::RunTime).map(|line| &line.change);
+    let prediction = prediction.map(|predicted| judged(predicted, gain, time));
+    Ok(Comparison { before, after, time_source, metrics, gain, prediction, remedy, objects, notes })
+}
+
+/// How far equal runs of the recordings' program may differ in a figure.
+pub(crate) fn repeatability(metric: Metric, before: &[RunSummary], after: &[RunSummary]) -> Repeatability {
+    let most = |of: &dyn Fn(&RunSummary) -> f64| before.iter().chain(after).map(of).fold(0.0, f64::max);
+    let threads = if metric == Metric::ProcessorTime { most(&RunSummary::threads_at_work) } else { 1.0 };
+    metric.repeatability().summed(threads).with_open(most(&|run| run.open(metric)))
 }
 
 /// Why two sides cannot be compared.
@@ -136,11 +154,48 @@ fn common_time_source<'r>(mut runs: impl Iterator<Item = &'r RunSummary>) -> Opt
     runs.all(|run| run.time.is_some_and(|time| time.source == first)).then_some(first)
 }
 
-/// How far the gains of equal runs may differ, where one recording of each does not tell.
-fn untold_gain(metrics: &[MetricChange]) -> Option<f64> {
-    let time = metrics.iter().find(|line| line.metric == Metric::RunTime).map(|line| &line.change);
-    let share = |change: &Change| Some(change.untold? / change.after.value).filter(|share| share.is_finite());
-    time.and_then(share)
+/// A prediction beside the gain that was found; `time`: the run times.
+fn judged(predicted: Prediction, gain: Option<Estimate>, time: Option<&Change>) -> Judged {
+    // Of the new run time, as gains are.
+    let share = |change: &Change, ns: f64| if ns > 0.0 { ns / change.after.value } else { 0.0 };
+    let untold = time.and_then(|change| Some(share(change, change.untold?)));
+    let agrees = gain.and_then(|gain| agrees(predicted, gain, untold.unwrap_or(0.0)));
+    // Where most of what equal runs may differ by was never measured, nothing that lies within it is an agreement.
+    let is_open = time.is_some_and(|change| {
+        change.untold.is_some_and(|untold| change.open.is_infinite() || change.open > untold - change.open)
+    });
+    let in_doubt = is_open && agrees == Some(true);
+    Judged {
+        predicted,
+        agrees: agrees.filter(|_| !in_doubt),
+        untold: untold.filter(|untold| untold.is_finite()),
+        in_doubt,
+    }
+}
+
+/// What one recording of each side leaves open, and that run times contain waiting.
+fn doubts(before: &[RunSummary], after: &[RunSummary], metrics: &[MetricChange]) -> Vec<String> {
+    let idle = doubt::idle_note(before, after);
+    let ([old], [new]) = (before, after) else { return idle.into_iter().chain(few(before, after, metrics)).collect() };
+    let mut said = vec![
+        "One recording of each does not show how much runs differ by themselves. Intervals cover the sampling alone, and no difference below 5 % (of \
+         shares: 3 points) counts as better or worse."
+            .to_owned(),
+    ];
+    let is_in_doubt = metrics.iter().any(|line| line.change.verdict == ChangeVerdict::InDoubt);
+    said.extend(if is_in_doubt { doubt::why_in_doubt(old, new) } else { idle });
+    said
+}
+
+/// That a third recording of a side would narrow what two leave open, where the run times are no evidence.
+fn few(before: &[RunSummary], after: &[RunSummary], metrics: &[MetricChange]) -> Option<String> {
+    let is_open =
+        |line: &MetricChange| line.metric == Metric::RunTime && line.change.verdict == ChangeVerdict::NoEvidence;
+    (before.len().max(after.len()) == 2 && metrics.iter().any(is_open)).then(|| {
+        "Two recordings of a side show little of how much runs differ: by Student's t the interval of their mean is 9 standard deviations to either side, \
+         that of three 2.5. A third of each may tell."
+            .to_owned()
+    })
 }
 
 /// That some of many verdicts on objects are chance: each interval holds the truth with 95 %. With one recording of each side a verdict takes more than that.
@@ -159,15 +214,16 @@ fn by_chance(objects: &[ObjectChange]) -> Option<String> {
 
 fn agrees(predicted: Prediction, found: Estimate, untold: f64) -> Option<bool> {
     let (low, high) = predicted.interval.unwrap_or((predicted.gain, predicted.gain));
-    let (low, high) = (low - untold, high + untold);
-    if low == high && found.is_exact() {
+    if low == high && found.is_exact() && untold <= 0.0 {
         return None;
     }
+    let (low, high) = (low - untold, high + untold);
     Some(low <= found.high && high >= found.low)
 }
 
 fn object_changes(before: &[RunSummary], after: &[RunSummary]) -> Vec<ObjectChange> {
     let (old, new) = (merge_objects(before), merge_objects(after));
+    let repeatability = repeatability(Metric::RemoteShare, before, after);
     let mut changes: Vec<ObjectChange> = match_objects(&old, &new)
         .into_iter()
         .map(|Matched { kind, before: b, after: a }| {
@@ -180,7 +236,7 @@ fn object_changes(before: &[RunSummary], after: &[RunSummary]) -> Vec<ObjectChan
             let latency = |object: Option<&ObjectSummary>| object.and_then(|object| object.latency_cycles);
             ObjectChange {
                 matched: kind,
-                remote: is_known.then(|| Change::of(remote(b, before), remote(a, after), Repeatability::OF_SHARES)),
+                remote: is_known.then(|| Change::of(remote(b, before), remote(a, after), repeatability)),
                 latency_cycles: latency(b).zip(latency(a)).map(|(b, a)| {
                     let (b, a) = (repeated(&[Estimate::exact(b)]), repeated(&[Estimate::exact(a)]));
                     Change::of(b, a, Repeatability::OF_AMOUNTS).without_verdict()
@@ -200,18 +256,18 @@ fn object_changes(before: &[RunSummary], after: &[RunSummary]) -> Vec<ObjectChan
     changes
 }
 
-fn notes(before: &[RunSummary], after: &[RunSummary], time_source: Option<TimeSource>) -> Vec<String> {
-    let mut notes = Vec::new();
-    match (before.len(), after.len()) {
-        (1, 1) => notes.push(
-            "One recording of each does not show how much runs differ by themselves. Intervals cover the sampling alone, and no difference below 5 % (of \
-             shares: 3 points) counts as better or worse. Give several recordings of each (--before, --after)."
+fn notes(
+    before: &[RunSummary],
+    after: &[RunSummary],
+    metrics: &[MetricChange],
+    time_source: Option<TimeSource>,
+) -> Vec<String> {
+    let mut notes = doubts(before, after, metrics);
+    if (before.len() == 1) != (after.len() == 1) {
+        notes.push(
+            "One side has one recording, so its runs are assumed to differ as much as those of the other side. Give several recordings of each."
                 .to_owned(),
-        ),
-        (1, _) | (_, 1) => notes.push(
-            "One side has one recording, so its runs are assumed to differ as much as those of the other side. Give several recordings of each.".to_owned(),
-        ),
-        _ => {}
+        );
     }
     let mut differs = |what: &str, of: fn(&RunSummary) -> &str| {
         let mut all: Vec<&str> = before.iter().chain(after).map(of).collect();
@@ -280,13 +336,19 @@ mod tests {
 
     use super::*;
 
+    /// A run in which some thread works at all times.
+    fn lasting(ns: f64) -> RunTime {
+        RunTime { ns, source: TimeSource::Modelled, idle_ns: Some(0.0), processor_ns: None }
+    }
+
     fn run(name: &str) -> RunSummary {
         RunSummary {
             trace: name.to_owned(),
             program: "p".to_owned(),
             machine: "m".to_owned(),
             engine: Engine::Instrument.into(),
-            time: Some(RunTime { ns: 1e9, source: TimeSource::Measured }),
+            is_simulated: true,
+            time: Some(lasting(1e9)),
             is_of_accesses: true,
             remote_share: Some(Estimate::exact(0.5)),
             imbalance: Some(Estimate::exact(0.1)),
@@ -341,9 +403,9 @@ mod tests {
 
     #[test]
     fn a_prediction_agrees_as_far_as_equal_runs_differ() {
-        let lasting = |ns: f64| RunSummary { time: Some(RunTime { ns, source: TimeSource::Measured }), ..run("t") };
         let judged = |before: &[f64], after: &[f64], gain: f64, interval| {
-            let side = |times: &[f64]| times.iter().map(|ns| lasting(*ns)).collect::<Vec<_>>();
+            let of = |ns: f64| RunSummary { time: Some(lasting(ns)), ..run("t") };
+            let side = |times: &[f64]| times.iter().map(|ns| of(*ns)).collect::<Vec<_>>();
             compare(side(before), side(after), Some(Prediction { gain, interval })).unwrap().prediction.unwrap()
         };
         // Found: 25 %. Of one recording each, runs of one second may differ by 5 %, and 1 ms: 51 ms of 800.
@@ -355,6 +417,107 @@ mod tests {
         assert_eq!(judged(&[1e9], &[0.8e9], 0.1, Some((0.08, 0.12))).agrees, Some(false));
         let several = judged(&[1e9, 1.001e9, 0.999e9], &[0.8e9, 0.801e9, 0.799e9], 0.2, Some((0.18, 0.22)));
         assert_eq!((several.agrees, several.untold), (Some(false), None));
+    }
+
+    /// PostgreSQL, recorded once without and once with a plan: 1.41 s and 1.03 s, in nearly all of which every process waited for clients or slept.
+    fn waiting(name: &str, ns: f64) -> RunSummary {
+        let time = RunTime { idle_ns: Some(ns - 2e7), processor_ns: Some(4e7), ..lasting(ns) };
+        RunSummary { time: Some(time), ..run(name) }
+    }
+
+    fn verdicts(found: &Comparison) -> Vec<(Metric, ChangeVerdict)> {
+        found
+            .metrics
+            .iter()
+            .map(|line| (line.metric, line.change.verdict))
+            .filter(|(metric, _)| metric.is_time())
+            .collect()
+    }
+
+    #[test]
+    fn one_recording_each_of_a_program_that_waits_is_in_doubt() {
+        use ChangeVerdict::{Better, InDoubt, NoEvidence};
+        let found = compare(vec![waiting("before", 1.41e9)], vec![waiting("after", 1.03e9)], None).unwrap();
+        assert_eq!(verdicts(&found), [(Metric::RunTime, InDoubt), (Metric::ProcessorTime, NoEvidence)]);
+        let notes = found.notes.join(" ");
+        assert!(notes.contains("In doubt: no thread worked in 98 to 99 % of the run times"), "{notes}");
+        let remedy = found.remedy.expect("a remedy");
+        assert_eq!(remedy.typed()[..4], ["numapilot", "compare", "before", "after"]);
+        // A program that computes is judged as ever, and so are several recordings of one that waits.
+        let of = |ns: f64| RunSummary { time: Some(lasting(ns)), ..run("t") };
+        assert_eq!(verdicts(&compare(vec![of(1.41e9)], vec![of(1.03e9)], None).unwrap()), [(Metric::RunTime, Better)]);
+        let several = |ns: f64| [0.0, 1e6, 2e6].map(|more| waiting("t", ns + more)).to_vec();
+        let found = compare(several(1.41e9), several(1.03e9), None).unwrap();
+        assert_eq!(verdicts(&found)[0], (Metric::RunTime, Better));
+        assert!(
+            found.remedy.is_none() && found.notes.join(" ").contains("Run times contain waiting"),
+            "{:?}",
+            found.notes
+        );
+    }
+
+    #[test]
+    fn processor_times_of_many_threads_may_differ_by_as_many_clocks() {
+        // Four threads that race for all of their work, for 6 ms: equal runs were found to differ by as much.
+        let racing = |processor_ns: f64| {
+            let time = RunTime { processor_ns: Some(processor_ns), ..lasting(6e6) };
+            RunSummary { time: Some(time), ..run("t") }
+        };
+        let verdict = |before: f64, after: f64| {
+            let found = compare(vec![racing(before)], vec![racing(after)], None).unwrap();
+            (verdicts(&found)[1], found.metrics[1].change.untold.expect("a bound"))
+        };
+        let (near, untold) = verdict(15.4e6, 18e6);
+        assert_eq!(near, (Metric::ProcessorTime, ChangeVerdict::NoEvidence));
+        assert!((untold - (0.05 * 18e6 + 3.0 * 1e6)).abs() < 1e-3, "{untold}");
+        assert_eq!(verdict(15.4e6, 24e6).0, (Metric::ProcessorTime, ChangeVerdict::Worse));
+    }
+
+    #[test]
+    fn one_recording_each_of_a_real_machine_is_in_doubt() {
+        let real = |ns: f64, remote: f64| RunSummary {
+            is_simulated: false,
+            engine: Engine::Pmu.into(),
+            time: Some(RunTime { ns, source: TimeSource::Measured, idle_ns: None, processor_ns: Some(ns / 2.0) }),
+            remote_share: Some(Estimate::exact(remote)),
+            ..run("t")
+        };
+        let found = compare(vec![real(2e9, 0.5)], vec![real(1e9, 0.1)], None).unwrap();
+        for line in found.metrics.iter().filter(|line| line.change.difference.value != 0.0) {
+            assert_eq!(line.change.verdict, ChangeVerdict::InDoubt, "{line:?}");
+        }
+        assert_eq!(found.metrics.iter().filter(|line| line.change.verdict == ChangeVerdict::InDoubt).count(), 3);
+        assert!(found.notes.iter().any(|note| note.contains("on a real machine")), "{:?}", found.notes);
+        let near = compare(vec![real(1e9, 0.5)], vec![real(0.99e9, 0.49)], None).unwrap();
+        assert!(near.metrics.iter().all(|line| line.change.verdict == ChangeVerdict::NoEvidence), "{:?}", near.metrics);
+    }
+
+    #[test]
+    fn a_prediction_is_not_confirmed_by_one_recording_each_of_a_program_that_waits() {
+        let judged = |after: f64, gain: f64| {
+            let predicted = Prediction { gain, interval: Some((gain - 0.02, gain + 0.02)) };
+            let found = compare(vec![waiting("b", 1.41e9)], vec![waiting("a", after)], Some(predicted)).unwrap();
+            found.prediction.unwrap()
+        };
+        // Found: 37 %. Predicted the same, or nothing: chance is as good a reason.
+        for gain in [0.37, 0.0] {
+            let judged = judged(1.03e9, gain);
+            assert!(judged.agrees.is_none() && judged.in_doubt, "{judged:?}");
+        }
+        // Twenty times as fast is beyond all that may be waiting.
+        assert_eq!((judged(1.03e9, 20.0).agrees, judged(1.03e9, 20.0).in_doubt), (Some(false), false));
+    }
+
+    #[test]
+    fn a_third_recording_is_asked_for_where_two_do_not_tell() {
+        let side = |times: &[f64]| -> Vec<RunSummary> {
+            times.iter().map(|ns| RunSummary { time: Some(lasting(*ns)), ..run("t") }).collect()
+        };
+        let notes = |before: &[f64], after: &[f64]| compare(side(before), side(after), None).unwrap().notes.join(" ");
+        let (two, three) = (notes(&[1e9, 1.1e9], &[0.7e9, 0.8e9]), notes(&[1e9, 1.1e9, 1e9], &[0.9e9, 1e9, 1e9]));
+        assert!(two.contains("A third of each may tell") && !three.contains("A third of each"), "{two} / {three}");
+        let told = notes(&[1e9, 1.0001e9], &[0.5e9, 0.5001e9]);
+        assert!(!told.contains("A third of each"), "{told}");
     }
 
     /// A recording of one access for each of these latencies, in cycles.
@@ -384,7 +547,12 @@ mod tests {
         };
         assert_eq!(verdict(&[100, 300, 500], &[300, 500, 700]), ChangeVerdict::NoEvidence);
         let many = |cycles: u32| (0..1000).map(|at| cycles + at % 3).collect::<Vec<u32>>();
-        assert_eq!(verdict(&many(300), &many(500)), ChangeVerdict::Worse);
+        // Latencies are those of a real machine, of which one recording each is in doubt.
+        assert_eq!(verdict(&many(300), &many(500)), ChangeVerdict::InDoubt);
+        let twice = |cycles: u32| vec![timed(&many(cycles)), timed(&many(cycles))];
+        let found = compare(twice(300), twice(500), None).unwrap();
+        let latency = found.metrics.iter().find(|line| line.metric == Metric::Latency).expect("latencies");
+        assert_eq!(latency.change.verdict, ChangeVerdict::Worse);
     }
 
     fn shown(found: &Comparison) -> Vec<Metric> {

@@ -3,15 +3,18 @@
 use std::collections::HashMap;
 
 use numapilot_flows::{Evidence, ObjectKind, Trace};
+use numapilot_machine::Machine;
 use numapilot_trace::engine::RecordedBy;
 use numapilot_trace::meta::Meta;
 use serde::Serialize;
 
 use super::change::Repeatability;
+use super::idle::idle_ns;
 use crate::context::Analysis;
 use crate::decision::{DecisionRow, RowKey};
 use crate::estimate::{Estimate, student};
 use crate::totals::UNKNOWN_MAX;
+use crate::whatif::WhatIfError;
 
 /// A figure of a whole program. Of each, less is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -19,6 +22,8 @@ use crate::totals::UNKNOWN_MAX;
 pub enum Metric {
     /// From start to end, in nanoseconds.
     RunTime,
+    /// Time that the threads worked, all together, in nanoseconds: without waits and sleeps.
+    ProcessorTime,
     /// Share of memory accesses that are remote.
     RemoteShare,
     /// Standard deviation over mean of what the controllers served (population definition).
@@ -31,17 +36,29 @@ pub enum Metric {
 
 impl Metric {
     /// All, in the order in which they are shown.
-    pub const ALL: [Metric; 5] =
-        [Metric::RunTime, Metric::RemoteShare, Metric::Imbalance, Metric::Accesses, Metric::Latency];
+    pub const ALL: [Metric; 6] = [
+        Metric::RunTime,
+        Metric::ProcessorTime,
+        Metric::RemoteShare,
+        Metric::Imbalance,
+        Metric::Accesses,
+        Metric::Latency,
+    ];
 
-    /// How far equal runs may differ in it.
+    /// How far equal runs may differ in it, where none of their time is open and their machine is simulated.
     #[must_use]
     pub fn repeatability(self) -> Repeatability {
         match self {
             Metric::RemoteShare | Metric::Imbalance => Repeatability::OF_SHARES,
-            Metric::RunTime => Repeatability::OF_RUN_TIMES,
+            Metric::RunTime | Metric::ProcessorTime => Repeatability::OF_RUN_TIMES,
             Metric::Accesses | Metric::Latency => Repeatability::OF_AMOUNTS,
         }
+    }
+
+    /// Whether it is a time, whose source matters.
+    #[must_use]
+    pub fn is_time(self) -> bool {
+        matches!(self, Metric::RunTime | Metric::ProcessorTime)
     }
 }
 
@@ -62,6 +79,48 @@ pub struct RunTime {
     pub ns: f64,
     /// Whether it was measured or modelled.
     pub source: TimeSource,
+    /// Of the run, the nanoseconds in which no thread worked: all slept, or waited for something outside the program. `None` where the recording shows
+    /// no waits, as on real machines.
+    pub idle_ns: Option<f64>,
+    /// Nanoseconds that the threads worked, all together, from the same source; `None` where unknown.
+    pub processor_ns: Option<f64>,
+}
+
+impl RunTime {
+    /// The time of a recording of a real machine, by its clock; `None` where it has none.
+    #[must_use]
+    pub fn measured(trace: &Trace) -> Option<RunTime> {
+        let meta = trace.meta();
+        (!meta.simulated && meta.duration_ns > 0).then(|| RunTime {
+            ns: meta.duration_ns as f64,
+            source: TimeSource::Measured,
+            idle_ns: None,
+            processor_ns: processor_ns(meta),
+        })
+    }
+
+    /// The time of a recording on a simulated machine, by the traffic model.
+    ///
+    /// # Errors
+    /// If the recording has no prices.
+    pub fn modelled(analysis: &Analysis<'_>, machine: &Machine) -> Result<RunTime, WhatIfError> {
+        // The program as it was, by the function that prices findings and `whatif`.
+        let run = analysis.predicted_run(machine)?;
+        Ok(RunTime {
+            ns: run.run_ns,
+            source: TimeSource::Modelled,
+            idle_ns: Some(idle_ns(analysis.trace())),
+            processor_ns: Some(run.worked_ns),
+        })
+    }
+}
+
+/// User and system time of all processes of a recording, as the kernel counted them; `None` where it was not read, or is too short to be counted.
+fn processor_ns(meta: &Meta) -> Option<f64> {
+    let rows = meta.more.get("processor_time")?.as_array()?;
+    let of = |name: &str| rows.iter().try_fold(0_u64, |sum, row| Some(sum.saturating_add(row.get(name)?.as_u64()?)));
+    let ns = of("user_ns")?.saturating_add(of("system_ns")?) as f64;
+    Some(ns).filter(|ns| *ns > 0.0)
 }
 
 /// One recording, reduced to the figures of a comparison.
@@ -75,6 +134,8 @@ pub struct RunSummary {
     pub machine: String,
     /// The engine that recorded.
     pub engine: RecordedBy,
+    /// Whether its machine was simulated.
+    pub is_simulated: bool,
     /// Run time, where one is known.
     pub time: Option<RunTime>,
     /// Whether its samples are memory accesses; page faults, say, do not show how often memory is accessed.
@@ -155,6 +216,7 @@ impl RunSummary {
             program: program.unwrap_or_default(),
             machine: meta.machine_name.clone(),
             engine: meta.engine.clone(),
+            is_simulated: meta.simulated,
             time: time.filter(|_| part_of_run.is_none()),
             is_of_accesses,
             remote_share: knows_homes.then_some(totals.remote_share),
@@ -173,10 +235,30 @@ impl RunSummary {
     pub fn metric(&self, metric: Metric) -> Option<Estimate> {
         match metric {
             Metric::RunTime => self.time.map(|time| Estimate::exact(time.ns)),
+            Metric::ProcessorTime => self.time.and_then(|time| time.processor_ns).map(Estimate::exact),
             Metric::RemoteShare => self.remote_share,
             Metric::Imbalance => self.imbalance,
             Metric::Accesses => self.accesses.filter(|_| self.part_of_run.is_none()),
             Metric::Latency => self.latency_cycles,
+        }
+    }
+
+    /// Mean number of threads that worked while any did; at least 1, also where it is not known.
+    #[must_use]
+    pub fn threads_at_work(&self) -> f64 {
+        let of = |time: RunTime| Some(time.processor_ns? / (time.ns - time.idle_ns.unwrap_or(0.0)));
+        self.time.and_then(of).filter(|threads| threads.is_finite()).unwrap_or(1.0).max(1.0)
+    }
+
+    /// By how much an equal run may differ in the figure beyond what was ever measured, in its unit: without bound on a real machine, where other programs, the
+    /// scheduler and the clock rate change with each run; on a simulated one by the time in which no thread worked.
+    #[must_use]
+    pub fn open(&self, metric: Metric) -> f64 {
+        let idle_ns = || self.time.and_then(|time| time.idle_ns).unwrap_or(0.0);
+        match metric {
+            _ if !self.is_simulated => f64::INFINITY,
+            Metric::RunTime => idle_ns(),
+            _ => 0.0,
         }
     }
 }
@@ -401,6 +483,7 @@ mod tests {
             program: String::new(),
             machine: String::new(),
             engine: RecordedBy::Other(String::new()),
+            is_simulated: true,
             time: None,
             is_of_accesses: true,
             remote_share: None,
@@ -425,6 +508,36 @@ mod tests {
         // The last one is local: so is half.
         let half = merge_objects(&[run(vec![object(0.2, 1.0, None), object(0.2, 0.0, None)])]);
         assert!((half[0].remote - 0.5).abs() < 1e-12, "{half:?}");
+    }
+
+    #[test]
+    fn the_processor_time_of_a_real_machine_is_the_kernels() {
+        let of = |rows: &str| {
+            let head = r#""format": {"major": 1}, "tool_version": "1", "engine": "fault", "simulated": false"#;
+            let text = format!(r#"{{{head}, "processor_time": {rows}}}"#);
+            processor_ns(&Meta::parse(text.as_bytes(), std::path::Path::new("meta.json")).expect("a meta.json"))
+        };
+        let two = r#"[{"pid": 1, "user_ns": 100, "system_ns": 5}, {"pid": 2, "user_ns": 30, "system_ns": 5}]"#;
+        assert_eq!(of(two), Some(140.0));
+        assert_eq!(of(r#"[{"pid": 1, "user_ns": 0, "system_ns": 0}]"#), None);
+        assert_eq!(of(r#"[{"pid": 1, "user_ns": 7}]"#), None);
+        assert_eq!((of("null"), of("[]")), (None, None));
+        assert_eq!(processor_ns(&Meta::default()), None);
+    }
+
+    #[test]
+    fn what_equal_runs_may_differ_by_is_open_on_real_machines_and_where_time_is_idle() {
+        let time = RunTime { ns: 1e9, source: TimeSource::Modelled, idle_ns: Some(9e8), processor_ns: Some(1e8) };
+        let simulated = RunSummary { time: Some(time), ..run(Vec::new()) };
+        assert!(
+            (simulated.threads_at_work() - 1.0).abs() < 1e-9 && (run(Vec::new()).threads_at_work() - 1.0).abs() < 1e-9
+        );
+        let four = RunTime { processor_ns: Some(4e8), ..time };
+        assert!((RunSummary { time: Some(four), ..run(Vec::new()) }.threads_at_work() - 4.0).abs() < 1e-9);
+        assert_eq!(simulated.open(Metric::RunTime), 9e8);
+        assert_eq!([Metric::ProcessorTime, Metric::RemoteShare].map(|metric| simulated.open(metric)), [0.0, 0.0]);
+        let real = RunSummary { is_simulated: false, ..simulated };
+        assert!(Metric::ALL.into_iter().all(|metric| real.open(metric).is_infinite()));
     }
 
     #[test]

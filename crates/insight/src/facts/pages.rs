@@ -2,22 +2,63 @@
 
 use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use numapilot_flows::{AccessRef, ObjectKind};
+use numapilot_host::PageNumber;
 use numapilot_machine::Machine;
 
 use crate::context::Analysis;
 use crate::estimate::{Estimate, Tally, Weight};
 use crate::usage::{NONE, Usage, index_of};
 
-pub(crate) const PAGE_BYTES: u64 = 4096;
-/// Number of small pages in a large one.
-pub(crate) const PER_LARGE: u64 = 512;
 /// Share of a page's accesses below which a node does not count as a user.
 const PASSER_BY: f64 = 0.1;
 /// Number of pages at each end of an object that are checked for earlier owners, because recycled blocks are small.
 const RECYCLED_PAGES: u64 = 8;
 
 /// A process and a page number.
-pub(crate) type Page = (u32, u64);
+pub(crate) type Page = (u32, PageNumber);
+/// A process and the number of a huge page ([`PageSizes::huge_of`]).
+type LargePage = (u32, u64);
+
+/// Sizes of the pages that recorded memory has, in pages of 4 KiB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PageSizes {
+    base: u64,
+    huge: u64,
+}
+
+impl PageSizes {
+    /// Of memory with base pages of so many bytes. A huge page is as many of them as one has entries of a page table, of eight bytes each: 2 MiB of 4 KiB,
+    /// 512 MiB of 64 KiB.
+    pub fn of(base_bytes: u64) -> PageSizes {
+        let bytes = base_bytes.max(PageNumber::BYTES);
+        let base = bytes / PageNumber::BYTES;
+        PageSizes { base, huge: base * (bytes / 8) }
+    }
+
+    /// The first 4 KiB of the base page that a page of 4 KiB is part of.
+    pub fn base_of(self, page: PageNumber) -> PageNumber {
+        PageNumber(page.0 / self.base * self.base)
+    }
+
+    /// Number of the huge page that it is part of, or would be.
+    fn huge_of(self, page: PageNumber) -> u64 {
+        page.0 / self.huge
+    }
+
+    /// Sizes of base pages and huge ones, in words.
+    pub fn words(self) -> [String; 2] {
+        [self.base, self.huge].map(|pages| match pages * PageNumber::BYTES / 1024 {
+            kib if kib % 1024 == 0 => format!("{} MiB", kib / 1024),
+            kib => format!("{kib} KiB"),
+        })
+    }
+}
+
+impl Default for PageSizes {
+    fn default() -> PageSizes {
+        PageSizes::of(PageNumber::BYTES)
+    }
+}
 
 /// A page with more accesses than one node's even share.
 #[derive(Clone, Debug, PartialEq)]
@@ -99,10 +140,11 @@ impl Use {
 /// Use of all pages on which the wanted sites have objects, and of the large pages around them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PageUse {
+    pub sizes: PageSizes,
     pub small: HashMap<Page, Use>,
-    pub large: HashMap<Page, Use>,
+    pub large: HashMap<LargePage, Use>,
     /// Large pages whose small pages are used by different nodes and all lie on one.
-    mixed_large: HashSet<Page>,
+    mixed_large: HashSet<LargePage>,
     /// Nodes whose threads had a heap block on the page, as bits. Any earlier lifetime counts.
     earlier: HashMap<Page, Vec<(u64, u16)>>,
 }
@@ -119,25 +161,26 @@ impl PageUse {
         let trace = analysis.trace();
         let process_of =
             |thread: numapilot_trace::ids::ThreadIndex| trace.thread(thread).map_or(0, |thread| thread.process.0);
-        let mut pages = PageUse::default();
+        let sizes = PageSizes::of(trace.meta().base_page_bytes());
+        let mut pages = PageUse { sizes, ..PageUse::default() };
         let group_of = |access: &AccessRef| access.object.and_then(|id| trace.object(id)).map(|o| usage.group(o));
-        let mut regions: HashSet<Page> = HashSet::new();
+        let mut regions: HashSet<LargePage> = HashSet::new();
         for access in analysis.accesses().filter(|access| group_of(access).is_some_and(|group| wanted.contains(&group)))
         {
-            regions.insert((process_of(access.thread), access.address.0 / PAGE_BYTES / PER_LARGE));
+            regions.insert((process_of(access.thread), sizes.huge_of(access.address.page())));
         }
         for access in analysis.accesses() {
             let process = process_of(access.thread);
-            let page = access.address.0 / PAGE_BYTES;
-            let Some(from) = index_of(machine, access.node).filter(|_| regions.contains(&(process, page / PER_LARGE)))
-            else {
+            let page = sizes.base_of(access.address.page());
+            let huge = (process, sizes.huge_of(page));
+            let Some(from) = index_of(machine, access.node).filter(|_| regions.contains(&huge)) else {
                 continue;
             };
             let from = seats[access.thread.0 as usize].unwrap_or(from);
             let home = index_of(machine, access.home).unwrap_or(NONE);
             let weight = Weight::from(&access);
             pages.small.entry((process, page)).or_default().add(from, home, weight, &access);
-            pages.large.entry((process, page / PER_LARGE)).or_default().add(from, home, weight, &access);
+            pages.large.entry(huge).or_default().add(from, home, weight, &access);
         }
         pages.find_mixed_large();
         pages.find_earlier(analysis, machine, wanted);
@@ -146,10 +189,10 @@ impl PageUse {
 
     /// Large pages: all on one node, while their small pages have each one user, and not all the same.
     fn find_mixed_large(&mut self) {
-        let mut users: HashMap<Page, (u64, f64, f64)> = HashMap::new();
+        let mut users: HashMap<LargePage, (u64, f64, f64)> = HashMap::new();
         for ((process, page), used) in self.small.iter().filter(|(_, used)| used.all.samples > 1) {
             let Some(user) = used.main_user() else { continue };
-            let entry = users.entry((*process, page / PER_LARGE)).or_default();
+            let entry = users.entry((*process, self.sizes.huge_of(*page))).or_default();
             entry.0 |= 1 << (user % 64);
             entry.1 += used.from[user].count;
             entry.2 += used.all.weight;
@@ -174,7 +217,7 @@ impl PageUse {
         for object in trace.objects().iter().filter(|object| is_heap(object.site.0)) {
             let Some(node) = index_of(machine, object.node) else { continue };
             for page in end_pages(object.address.0, object.bytes) {
-                let page = (object.process.0, page);
+                let page = (object.process.0, self.sizes.base_of(page));
                 if self.small.contains_key(&page) {
                     self.earlier.entry(page).or_default().push((object.birth.0, node));
                 }
@@ -185,7 +228,7 @@ impl PageUse {
     /// Whether several nodes' objects share the page; at the small size, and at the large one only.
     pub fn mixed(&self, page: Page) -> (bool, bool) {
         let small = self.small.get(&page).is_some_and(Use::is_shared);
-        (small, !small && self.mixed_large.contains(&(page.0, page.1 / PER_LARGE)))
+        (small, !small && self.mixed_large.contains(&(page.0, self.sizes.huge_of(page.1))))
     }
 
     /// Whether a thread of `node` had a heap block on the page before `birth`.
@@ -195,9 +238,25 @@ impl PageUse {
 }
 
 /// The first and last pages of an object.
-fn end_pages(address: u64, bytes: u64) -> impl Iterator<Item = u64> {
-    let (first, last) = (address / PAGE_BYTES, (address + bytes.max(1) - 1) / PAGE_BYTES);
+fn end_pages(address: u64, bytes: u64) -> impl Iterator<Item = PageNumber> {
+    let (first, last) = (PageNumber::of(address).0, PageNumber::of(address + bytes.max(1) - 1).0);
     let head = first..(first + RECYCLED_PAGES).min(last + 1);
     let tail = head.end.max(last.saturating_sub(RECYCLED_PAGES - 1))..last + 1;
-    head.chain(tail)
+    head.chain(tail).map(PageNumber)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_have_the_sizes_of_the_hosts() {
+        let sizes = [4096, 16_384, 65_536].map(PageSizes::of);
+        assert_eq!(sizes[0], PageSizes::default());
+        let words = sizes.map(PageSizes::words);
+        assert_eq!(words, [["4 KiB", "2 MiB"], ["16 KiB", "32 MiB"], ["64 KiB", "512 MiB"]]);
+        let page = PageNumber::of(0x7f00_2001_5000);
+        assert_eq!(sizes.map(|sizes| sizes.base_of(page).address() & 0xf_ffff), [0x1_5000, 0x1_4000, 0x1_0000]);
+        assert_eq!(sizes.map(|sizes| sizes.huge_of(page)), [21, 25, 29].map(|bits: u32| 0x7f00_2001_5000_u64 >> bits));
+    }
 }

@@ -2,10 +2,11 @@
 
 use foldhash::{HashMap, HashMapExt, HashSet};
 use numapilot_flows::{AccessRef, Object, SiteId};
+use numapilot_host::PageNumber;
 
 use super::dominance::ByNode;
 use super::lines::{Lines, key};
-use super::pages::{HotPage, PAGE_BYTES, Page, Use};
+use super::pages::{HotPage, Page, Use};
 use super::{SiteFacts, Survey};
 use crate::estimate::{Estimate, Tally, Weight};
 use crate::totals::UNKNOWN_MAX;
@@ -27,7 +28,7 @@ struct Sample {
     seat: u16,
     home: u16,
     process: u32,
-    page: u64,
+    page: PageNumber,
     weight: Weight,
 }
 
@@ -135,7 +136,7 @@ fn samples(survey: &Survey<'_>, object: &Object) -> Vec<Sample> {
             seat: survey.seats[access.thread.0 as usize].unwrap_or(from),
             home: index_of(survey.machine, access.home).unwrap_or(NONE),
             process: trace.thread(access.thread).map_or(0, |thread| thread.process.0),
-            page: access.address.0 / PAGE_BYTES,
+            page: survey.pages.sizes.base_of(access.address.page()),
             weight: Weight::from(&access),
         })
     };
@@ -255,20 +256,20 @@ fn refine(
     sums: &mut Sums,
 ) {
     let mut pages: HashMap<Page, Votes> = HashMap::new();
-    let mut blocks: HashMap<Page, Votes> = HashMap::new();
+    let mut blocks: HashMap<(u32, u64), Votes> = HashMap::new();
     let mut instance = Votes::default();
     let from = if opened < samples.len() { opened } else { 0 };
     for sample in &samples[from..] {
         let (part, count) = (part_of(&sample.access), sample.access.weight as f32);
         pages.entry((sample.process, sample.page)).or_default().add(sample.seat, part, count);
-        blocks.entry((sample.process, sample.page / BLOCK_PAGES)).or_default().add(sample.seat, part, count);
+        blocks.entry((sample.process, sample.page.0 / BLOCK_PAGES)).or_default().add(sample.seat, part, count);
         instance.add(sample.seat, part, count);
     }
     for (index, sample) in samples.iter().enumerate() {
         let part = part_of(&sample.access);
         let voted = |votes: Option<&Votes>| votes.and_then(|votes| votes.without(part));
         let user = voted(pages.get(&(sample.process, sample.page)))
-            .or_else(|| voted(blocks.get(&(sample.process, sample.page / BLOCK_PAGES))))
+            .or_else(|| voted(blocks.get(&(sample.process, sample.page.0 / BLOCK_PAGES))))
             .or_else(|| instance.without(part));
         if index >= opened && user == Some(sample.seat) {
             sums.page_agree.add(sample.weight);
@@ -276,7 +277,8 @@ fn refine(
         let row = usage.row(&sample.access, sample.from);
         let mut cell = usage.cell(survey.analysis, survey.machine, &sample.access, row);
         let by_touch = survey.by_touch.groups.contains(&cell.group);
-        let toucher = || survey.by_touch.touchers.get(&(sample.process, sample.page)).copied();
+        let touched = sample.access.address.page();
+        let toucher = || survey.by_touch.touchers.get(&(sample.process, touched)).copied();
         cell.users = if by_touch { toucher() } else { user }.unwrap_or(sample.home);
         cell.owner = if index >= opened { user_at(&samples[opened..], index - opened) } else { sample.home };
         cell.flags |= if index >= opened { SHARED } else { 0 };

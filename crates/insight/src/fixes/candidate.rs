@@ -5,11 +5,9 @@ use numapilot_machine::{Machine, NodeId};
 use numapilot_trace::ids::{ProcessIndex, ThreadIndex};
 
 use super::costs::{COPY_BYTES_PER_S, MOVE_SMALL_NS, PAGE_BYTES};
-use super::kind::{Fix, FixKind};
-use crate::estimate::Estimate;
+use super::kind::{Effect, Fix, FixKind};
 use crate::facts::SiteFacts;
 use crate::scene::Scene;
-use crate::uncertainty::Uncertainty;
 
 /// Share of a controller's load that the fix must move: sites are added until they make up this share.
 const MOST_OF_A_CONTROLLER: f64 = 0.8;
@@ -196,19 +194,31 @@ impl FixCandidate {
                 copies_of(self.bytes, machine) as f64 / bytes_per_s * 1e9
             }
             FixKind::MigrateAtHandOver => {
-                let instances = self.instances.max(1) as f64;
-                let pages = (self.bytes as f64 / instances / PAGE_BYTES).ceil();
                 // Each instance's takers move it by themselves; as many at a time as there are nodes on which threads run.
                 let takers = machine.nodes().iter().filter(|node| machine.has_online_cpus(node)).count().max(1);
-                let at_once = instances.min(takers as f64);
-                self.hand_overs as f64 * pages * MOVE_SMALL_NS / at_once
+                let at_once = (self.instances.max(1) as f64).min(takers as f64);
+                self.moves_ns() / at_once
             }
             _ => 0.0,
         }
     }
 
+    /// The same of all threads that carry it out together, ns.
+    pub fn cost_of_all_ns(&self, machine: &Machine) -> f64 {
+        match self.kind {
+            FixKind::MigrateAtHandOver => self.moves_ns(),
+            _ => self.cost_ns(machine),
+        }
+    }
+
+    /// Time of all its moves at hand-over, one after the other, ns.
+    fn moves_ns(&self) -> f64 {
+        let pages = (self.bytes as f64 / self.instances.max(1) as f64 / PAGE_BYTES).ceil();
+        self.hand_overs as f64 * pages * MOVE_SMALL_NS
+    }
+
     /// The fix with its predicted gain.
-    pub fn fix(&self, scene: &Scene<'_>, gain: Estimate, uncertainty: Uncertainty) -> Fix {
+    pub fn fix(&self, scene: &Scene<'_>, effect: Effect) -> Fix {
         let id = |index: u16| scene.machine.nodes()[usize::from(index)].id;
         let threads = match self.kind {
             FixKind::PinThreads => (scene.seats.of_moved.iter().enumerate())
@@ -223,7 +233,9 @@ impl FixCandidate {
             _ => Vec::new(),
         };
         let more_bytes = self.more_bytes(scene.machine);
-        Fix { kind: self.kind.clone(), sites: self.sites.clone(), threads, processes, gain, uncertainty, more_bytes }
+        let Effect { gain, work_gain, uncertainty } = effect;
+        let (kind, sites) = (self.kind.clone(), self.sites.clone());
+        Fix { kind, sites, threads, processes, gain, work_gain, uncertainty, more_bytes }
     }
 
     /// Further memory that it takes, bytes: every instance is copied, but no more than are live at one moment have copies then.

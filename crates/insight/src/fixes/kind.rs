@@ -67,6 +67,17 @@ impl FixKind {
     }
 }
 
+/// The predicted effect of a change.
+#[derive(Clone, Debug)]
+pub(crate) struct Effect {
+    /// Run time as it was over that with the change, less one.
+    pub gain: Estimate,
+    /// The same of the processor time, where sleeps decide how long the run is ([`crate::usage::Usage::paced`]).
+    pub work_gain: Option<Estimate>,
+    /// Where the interval of the latter comes from, if there is one, else that of the former.
+    pub uncertainty: Uncertainty,
+}
+
 /// A fix with its price.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Fix {
@@ -80,17 +91,27 @@ pub struct Fix {
     pub processes: Vec<(ProcessIndex, NodeId)>,
     /// How much faster the recorded run would be, as a share of its new run time: 1 is twice as fast. Predicted.
     pub gain: Estimate,
-    /// Where the gain's interval comes from.
+    /// Where one thread sleeps for half of the run or more, as in servers that wait for input: how much less processor time the same work would take, as a
+    /// share of the new one. Sleeps then decide how long the run is, and less work hardly shortens it. Predicted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub work_gain: Option<Estimate>,
+    /// Where the interval of [`Fix::decisive`] comes from.
     pub uncertainty: Uncertainty,
     /// Additional memory that it takes, in bytes.
     pub more_bytes: u64,
 }
 
 impl Fix {
-    /// Whether it would make the program slower with its whole 95 % interval.
+    /// The gain that decides whether the fix is worth it: in run time, or in processor time where sleeps decide how long the run is.
+    #[must_use]
+    pub fn decisive(&self) -> &Estimate {
+        self.work_gain.as_ref().unwrap_or(&self.gain)
+    }
+
+    /// Whether it would make the program slower with its whole 95 % interval, or take more processor time.
     #[must_use]
     pub fn loses(&self) -> bool {
-        self.gain.high < 0.0
+        self.decisive().high < 0.0
     }
 
     /// Whether a plan file can apply it to some of its objects in `trace`, without a change of the source.

@@ -8,35 +8,49 @@ pub(crate) mod costs;
 mod kind;
 
 pub(crate) use candidate::{FixCandidate, copies};
+pub(crate) use kind::Effect;
 pub use kind::{Fix, FixKind, is_placeable};
 
 use std::cell::RefCell;
 
 use numapilot_traffic::TrafficError;
 
+use crate::calibration;
 use crate::estimate::Estimate;
 use crate::price::{Change, Priced, Pricer, To};
 use crate::scene::Scene;
-use crate::uncertainty::{Uncertainty, interval};
-use crate::usage::{Cell, FALSE_SHARED, HOT, NONE, OWN_PROCESS, Row, SHARED, WRITE};
+use crate::uncertainty::{Calibration, Uncertainty, interval};
+use crate::usage::{Cell, FALSE_SHARED, HOT, NONE, OWN_PROCESS, PARTS, Row, SHARED, WRITE};
 
 /// Predicts the gains of fixes over the program as it was recorded.
 pub(crate) struct FixPricer<'a> {
     scene: &'a Scene<'a>,
     pricer: Pricer<'a>,
     now: Priced,
+    /// What measured latencies leave of the ensemble, where that was asked for.
+    calibration: Option<Calibration>,
     /// Fixes priced so far, because several findings propose the same one.
     priced: RefCell<Vec<(FixCandidate, Fix)>>,
+}
+
+/// A predicted time, the same with each part of the samples left out, and for each member of the ensemble, ns.
+type Times<'p> = (f64, &'p [f64; PARTS], &'p [f64]);
+
+fn run_of(priced: &Priced) -> Times<'_> {
+    (priced.run_ns, &priced.parts_ns, &priced.members_ns)
+}
+
+fn work_of(priced: &Priced) -> Times<'_> {
+    (priced.worked_ns, &priced.parts_worked_ns, &priced.members_worked_ns)
 }
 
 impl<'a> FixPricer<'a> {
     /// # Errors
     /// If the machine's description lacks what the traffic model needs.
     pub fn new(scene: &'a Scene<'a>) -> Result<FixPricer<'a>, TrafficError> {
-        let pricer = Pricer::new(scene.machine, &scene.usage)?.with_ensemble()?;
-        // Once more: rows may have been added since the scene's own.
-        let now = pricer.now()?;
-        Ok(FixPricer { scene, pricer, now, priced: RefCell::default() })
+        // The program as it was recorded once more: rows may have been added since the scene's own.
+        let (pricer, now, calibration) = calibration::priced(scene)?;
+        Ok(FixPricer { scene, pricer, now, calibration, priced: RefCell::default() })
     }
 
     /// Prices a fix: its predicted gain with its interval.
@@ -45,8 +59,7 @@ impl<'a> FixPricer<'a> {
             return Ok(fix.clone());
         }
         let then = self.then(&[candidate], true)?;
-        let (gain, uncertainty) = self.gain(&then);
-        let fix = candidate.fix(self.scene, gain, uncertainty);
+        let fix = candidate.fix(self.scene, self.effect(&then));
         self.priced.borrow_mut().push((candidate.clone(), fix.clone()));
         Ok(fix)
     }
@@ -56,9 +69,11 @@ impl<'a> FixPricer<'a> {
         candidate.too_large_for(self.scene.machine).is_none()
     }
 
-    /// The predicted gain without its interval, whose computation takes most of the time.
+    /// The predicted gain that decides ([`Fix::decisive`]) without its interval, whose computation takes most of the time.
     pub fn value(&self, candidate: &FixCandidate) -> Result<f64, TrafficError> {
-        Ok(gain_of(self.now.run_ns, self.then(&[candidate], false)?.run_ns))
+        let times = if self.scene.usage.paced().is_some() { work_of } else { run_of };
+        let then = self.then(&[candidate], false)?;
+        Ok(gain_of(times(&self.now).0, times(&then).0))
     }
 
     /// The program as it was recorded, under the traffic model.
@@ -103,8 +118,10 @@ impl<'a> FixPricer<'a> {
                 spread_or_gone => spread_or_gone,
             }
         };
-        let extra_ns = candidates.iter().map(|candidate| candidate.cost_ns(self.scene.machine)).sum();
-        self.pricer.price(&Change { to: &to, seat: &seat, extra_ns }, by_members)
+        let machine = self.scene.machine;
+        let extra_ns = candidates.iter().map(|candidate| candidate.cost_ns(machine)).sum();
+        let extra_work_ns = candidates.iter().map(|candidate| candidate.cost_of_all_ns(machine)).sum();
+        self.pricer.price(&Change { to: &to, seat: &seat, extra_ns, extra_work_ns }, by_members)
     }
 
     /// By thread: the node on which a fix of threads pins it, and the node on which a fix of processes pins its process.
@@ -131,17 +148,27 @@ impl<'a> FixPricer<'a> {
         (of_thread, of_process)
     }
 
-    /// How much faster, as a share of the new run time, and where its interval comes from.
-    pub fn gain(&self, then: &Priced) -> (Estimate, Uncertainty) {
-        let gain = gain_of(self.now.run_ns, then.run_ns);
-        let mut parts = then.parts_ns;
-        parts.iter_mut().zip(&self.now.parts_ns).for_each(|(then, now)| *then = gain_of(*now, *then));
+    /// How much faster, as a share of the new time, and where its interval comes from.
+    pub fn effect(&self, then: &Priced) -> Effect {
+        let (gain, uncertainty) = self.gain(then, run_of);
+        if self.scene.usage.paced().is_none() {
+            return Effect { gain, work_gain: None, uncertainty };
+        }
+        let (work_gain, uncertainty) = self.gain(then, work_of);
+        Effect { gain, work_gain: Some(work_gain), uncertainty }
+    }
+
+    fn gain(&self, then: &Priced, times: fn(&Priced) -> Times<'_>) -> (Estimate, Uncertainty) {
+        let ((now_ns, now_parts, now_members), (then_ns, then_parts, then_members)) = (times(&self.now), times(then));
+        let gain = gain_of(now_ns, then_ns);
+        let mut parts = *then_parts;
+        parts.iter_mut().zip(now_parts).for_each(|(then, now)| *then = gain_of(*now, *then));
         let sampled = Estimate::jackknife(gain, &parts).margin();
-        let gains: Vec<f64> =
-            self.now.members_ns.iter().zip(&then.members_ns).map(|(now, then)| gain_of(*now, *then)).collect();
-        // Run times that are off by some share put their ratio off by the sum of the shares.
+        let gains: Vec<f64> = now_members.iter().zip(then_members).map(|(now, then)| gain_of(*now, *then)).collect();
+        // Times that are off by some share put their ratio off by the sum of the shares.
         let unsettled = (1.0 + gain) * (self.now.unsettled + then.unsettled);
-        interval(gain, &gains, (sampled, unsettled), &self.pricer.members.open)
+        let (gain, uncertainty) = interval(gain, &gains, (sampled, unsettled), &self.pricer.members.open);
+        (gain, Uncertainty { calibration: self.calibration.clone(), ..uncertainty })
     }
 
     fn even(&self, is_in: impl Fn(usize) -> bool) -> Vec<f64> {

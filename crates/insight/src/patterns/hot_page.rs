@@ -17,7 +17,7 @@ pub(super) fn detect(scene: &Scene<'_>, facts: &SiteFacts, at_stake: Estimate) -
         subject: Subject::Site(facts.site),
         at_stake,
         evidence: vec![
-            share(&format!("of all memory accesses go to the page at {:#x}", hottest.page.1 * 4096), hottest.share),
+            share(&format!("of all memory accesses go to the page at {:#x}", hottest.page.1.address()), hottest.share),
             number("nodes that use it", f64::from(hottest.nodes), Unit::Count),
             number("hot pages of this allocation site", facts.hot.len() as f64, Unit::Count),
         ],

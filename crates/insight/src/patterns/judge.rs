@@ -2,6 +2,7 @@
 
 use numapilot_flows::Evidence;
 use numapilot_machine::Machine;
+use numapilot_text::units::{part_percent, short_percent};
 use numapilot_trace::engine::Engine;
 use numapilot_traffic::TrafficError;
 
@@ -109,8 +110,8 @@ fn homes_unknown(sums: &AllSums) -> Option<String> {
     let share = 1.0 - sums.known.share_of(&sums.all).value;
     (share >= UNKNOWN_MATERIAL).then(|| {
         format!(
-            "The home node of {:.0} % of the accesses is unknown, so it is not known whether they are remote. No finding and no gain covers them.",
-            share * 100.0
+            "The home node of {} of the accesses is unknown, so it is not known whether they are remote. No finding and no gain covers them.",
+            short_percent(share)
         )
     })
 }
@@ -127,7 +128,7 @@ fn judged(
     let (mut findings, dropped) = found(&pricer_of_fixes, drafts(&scene), &unseen)?;
     let order = |finding: &Finding| usize::from(!matches!(finding.subject, Subject::Site(_)));
     findings.sort_by(|a, b| {
-        let gain = |finding: &Finding| finding.fixes.first().map_or(0.0, |fix| fix.gain.value);
+        let gain = |finding: &Finding| finding.fixes.first().map_or(0.0, |fix| fix.decisive().value);
         (gain(b) * 1000.0).round().total_cmp(&(gain(a) * 1000.0).round()).then(order(a).cmp(&order(b)))
     });
     let memory_share = scene.now.memory_ns / scene.now.busy_ns.max(1.0);
@@ -150,6 +151,7 @@ fn judged(
         tried_by_many: vec![pricer_of_fixes.price(&FixCandidate::of_all())?],
         cannot_say: limits_of(analysis, sums, &unseen, "these findings do")
             .into_iter()
+            .chain(scene.usage.paced().map(paced))
             .chain(unconverged(scene.now.unsettled))
             .collect(),
     };
@@ -192,7 +194,7 @@ fn found(
             // The gain must exceed the sampling error, and what a model that did not converge left open. What is not known of the machine and the program
             // widens its interval and lowers the confidence.
             Some(fix)
-                if fix.gain.value >= MATERIAL.max(fix.uncertainty.of_samples + fix.uncertainty.unsettled)
+                if fix.decisive().value >= MATERIAL.max(fix.uncertainty.of_samples + fix.uncertainty.unsettled)
                     && fix.uncertainty.median > 0.0 =>
             {
                 findings.push(finding);
@@ -201,6 +203,15 @@ fn found(
         }
     }
     Ok((findings, dropped))
+}
+
+/// That sleeps decide how long the run is, so that gains are of processor time, in whole sentences. `share`: of the run, 0 to 1.
+pub(crate) fn paced(share: f64) -> String {
+    format!(
+        "One thread sleeps, or waits until a time-out, in {:.0} % of the run time, as servers do that wait for input. Less work would hardly shorten the \
+         run itself, so it is stated how much less processor time the same work would take.",
+        share * 100.0
+    )
 }
 
 /// That the model has no exact run time for the program as it was recorded, so that every gain is less sure.
@@ -217,8 +228,8 @@ fn unconverged(unsettled: f64) -> Option<String> {
 fn finding(pricer_of_fixes: &FixPricer<'_>, draft: Draft) -> Result<Finding, TrafficError> {
     let mut fixes =
         draft.candidates.iter().map(|candidate| pricer_of_fixes.price(candidate)).collect::<Result<Vec<_>, _>>()?;
-    fixes.sort_by(|a, b| b.gain.value.total_cmp(&a.gain.value));
-    let gains = fixes.first().is_some_and(|fix| fix.gain.low > 0.0);
+    fixes.sort_by(|a, b| b.decisive().value.total_cmp(&a.decisive().value));
+    let gains = fixes.first().is_some_and(|fix| fix.decisive().low > 0.0);
     let (confidence, confidence_because) = confidence(&draft.criterion, gains);
     Ok(Finding {
         pattern: draft.pattern,
@@ -257,7 +268,7 @@ fn confidence(criterion: &Criterion, gains: bool) -> (Confidence, String) {
 }
 
 fn percent(share: f64) -> String {
-    if share.abs() < 0.01 { format!("{:.3} %", share * 100.0) } else { format!("{:.1} %", share * 100.0) }
+    if share.abs() < 0.01 { format!("{:.3} %", share * 100.0) } else { part_percent(share) }
 }
 
 /// What limits findings or a prediction, in whole sentences. `what`: their name with "do" or "does".
@@ -269,6 +280,14 @@ pub(crate) fn limits_of(analysis: &Analysis<'_>, sums: &AllSums, unseen: &[Unsee
              is sampled, so predicted gains are rather too small."
                 .to_owned(),
         );
+    }
+    if let Some(host) = analysis.trace().meta().other_processor() {
+        let machine = &analysis.trace().meta().machine_name;
+        let host = if host.is_empty() { "whose processor is not known" } else { host };
+        said.push(format!(
+            "The program ran on the recording host ({host}), not on {machine}: its times, and where its accesses went, are that host's, and gains are those of \
+             {machine} only as far as the two are alike."
+        ));
     }
     if analysis.trace().losses().records_lost() {
         said.push(format!("Records were lost, so {what} not cover the whole run."));
@@ -311,6 +330,23 @@ mod tests {
         let machine = Machine::load("opteron-8385").expect("a built-in model");
         let analysis = Analysis::on(trace, Some(&machine), filter);
         (analysis.findings(Some(&machine)), analysis.headline().verdict)
+    }
+
+    /// Prices on a machine that the program did not run on said nothing of it.
+    #[test]
+    fn a_recording_of_another_host_says_so() {
+        let said = |engine: Engine, host: &str| {
+            let meta = numapilot_trace::meta::Meta {
+                engine: engine.into(),
+                machine: serde_json::json!({ "source": "builtin", "cpu_model": "AMD Opteron" }),
+                machine_name: "opteron-8385".to_owned(),
+                host: [("cpu_model".to_owned(), host.into())].into_iter().collect(),
+                ..numapilot_trace::meta::Meta::default()
+            };
+            let found = found(&trace(1000, 0).with_meta(meta), Filter::default()).0;
+            found.cannot_say.iter().any(|why| why.contains("ran on the recording host (Xeon), not on opteron-8385"))
+        };
+        assert!(said(Engine::Pmu, "Xeon") && !said(Engine::Pmu, "AMD Opteron") && !said(Engine::Import, "Xeon"));
     }
 
     #[test]

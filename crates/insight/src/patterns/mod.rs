@@ -22,7 +22,7 @@ mod tier;
 pub use finding::{Confidence, Evidence, Finding, Findings, Nothing, PatternKind, Subject, Unit};
 
 pub(crate) use draft::{Criterion, Draft};
-pub(crate) use judge::{limits_of, why_unpriced};
+pub(crate) use judge::{limits_of, paced, why_unpriced};
 
 use draft::{ENOUGH_SAMPLES, NEARLY_ALL, number, share};
 

@@ -1,19 +1,18 @@
-//! Private objects on shared pages: each object is used by the node that allocated it, yet its pages hold objects of other nodes too, at 4 KiB or at 2 MiB.
+//! Private objects on shared pages: each object is used by the node that allocated it, yet its pages hold objects of other nodes too: base pages (of 4 KiB),
+//! or huge ones (of 2 MiB).
 
 use super::{Criterion, Draft, NEARLY_ALL, PatternKind, Scene, Subject, share};
 use crate::estimate::Estimate;
-use crate::facts::SiteFacts;
+use crate::facts::{PageSizes, SiteFacts};
 use crate::fixes::{FixCandidate, FixKind};
 
-pub(super) fn detect(_: &Scene<'_>, facts: &SiteFacts, at_stake: Estimate) -> Option<Draft> {
+pub(super) fn detect(scene: &Scene<'_>, facts: &SiteFacts, at_stake: Estimate) -> Option<Draft> {
     let by_allocator = is_private(facts)?;
     // At least half of the remote accesses must be to such pages. Local accesses to them do no harm.
     let needed = facts.remote.value / 2.0;
-    let (mixed, size) = if facts.on_mixed_small.value >= needed {
-        (facts.on_mixed_small, "4 KiB")
-    } else {
-        (facts.on_mixed_large, "2 MiB")
-    };
+    let [base, huge] = PageSizes::of(scene.analysis.trace().meta().base_page_bytes()).words();
+    let (mixed, size) =
+        if facts.on_mixed_small.value >= needed { (facts.on_mixed_small, base) } else { (facts.on_mixed_large, huge) };
     if mixed.value < needed || facts.remote.value <= 0.0 {
         return None;
     }

@@ -21,9 +21,20 @@ const PART: usize = 25;
 /// By window, accessing node and home node.
 type Latencies = Vec<Vec<Vec<f64>>>;
 
+/// What a member makes of a change.
+#[derive(Clone, Debug, Default)]
+pub(super) struct OfMember {
+    /// Predicted run time, ns.
+    pub run_ns: f64,
+    /// Predicted work of all threads, ns ([`Priced::worked_ns`]).
+    pub worked_ns: f64,
+    /// Mean latency of each of the accesses that are watched, ns.
+    pub watched_ns: Vec<f64>,
+}
+
 impl Pricer<'_> {
-    /// Predicted run time of each member, ns; `nominal` is the solution of the machine as described.
-    pub(super) fn members_ns(&self, gathered: &Gathered, nominal: &Settled) -> Result<Vec<f64>, TrafficError> {
+    /// What each member makes of a change; `nominal` is the solution of the machine as described.
+    pub(super) fn of_members(&self, gathered: &Gathered, nominal: &Settled) -> Result<Vec<OfMember>, TrafficError> {
         let leaders = leaders(&nominal.windows);
         let parts: Vec<&[Member]> = self.members.all.chunks(PART).collect();
         let next = AtomicUsize::new(0);
@@ -33,7 +44,7 @@ impl Pricer<'_> {
             loop {
                 let at = next.fetch_add(1, Ordering::Relaxed);
                 let Some(part) = parts.get(at) else { break };
-                done.push((at, self.part_ns(gathered, nominal, &leaders, part)));
+                done.push((at, self.of_part(gathered, nominal, &leaders, part)));
             }
             done
         };
@@ -55,24 +66,24 @@ impl Pricer<'_> {
         };
         done.sort_by_key(|(at, _)| *at);
         let mut all = Vec::with_capacity(self.members.all.len());
-        for (_, run_ns) in done {
-            all.extend(run_ns?);
+        for (_, of_part) in done {
+            all.extend(of_part?);
         }
         Ok(all)
     }
 
-    fn part_ns(
+    fn of_part(
         &self,
         gathered: &Gathered,
         nominal: &Settled,
         leaders: &[usize],
         part: &[Member],
-    ) -> Result<Vec<f64>, TrafficError> {
+    ) -> Result<Vec<OfMember>, TrafficError> {
         // Each window starts from the solution for the previous member.
         let mut solvers: Vec<Solver> = vec![Solver::default(); leaders.len()];
         let mut over_nominal: Latencies = vec![Vec::new(); leaders.len()];
         let mut paces = self.usage.paces.clone();
-        let mut run_ns = |member: &Member| {
+        let mut of_member = |member: &Member| {
             paces_on(&member.core, self.usage, &mut paces);
             let from = Settled { taken: member.taken, ..nominal.clone() };
             let settled = self.settle(gathered, from, &paces, &EFFORT, |at, window, load| {
@@ -85,9 +96,12 @@ impl Pricer<'_> {
                 paths.zip(ratios).for_each(|((path, was), ratio)| *path = was * ratio);
                 Ok(())
             })?;
-            Ok(gathered.extra_ns + settled.walked.end_ns)
+            let run_ns = gathered.extra_ns + settled.walked.end_ns;
+            let worked_ns = gathered.extra_work_ns + self.worked_ns(&settled.busy);
+            let watched_ns = self.watched.iter().map(|watched| watched.mean_ns(&settled.windows)).collect();
+            Ok(OfMember { run_ns, worked_ns, watched_ns })
         };
-        part.iter().map(&mut run_ns).collect()
+        part.iter().map(&mut of_member).collect()
     }
 }
 

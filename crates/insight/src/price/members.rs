@@ -13,9 +13,10 @@ use crate::usage::pace::Pace;
 
 /// Seed of all draws: constant, so that the same change always has the same interval.
 const SEED: u64 = 1;
-/// Largest and smallest number of members.
+/// Largest number of members.
 const MOST: usize = 200;
-const LEAST: usize = 40;
+/// Smallest number of members.
+pub(crate) const LEAST: usize = 40;
 /// Largest amount of work to price one change for all members, in steps of some nanoseconds. It is counted instead of timed, so that intervals do not depend
 /// on a clock.
 const STEPS: usize = 40_000_000;
@@ -130,9 +131,11 @@ pub(crate) struct Members {
 }
 
 impl Members {
+    /// `times`: as many times as many members as usual, because not all will be kept.
+    ///
     /// # Errors
     /// If the machine's description lacks what the traffic model needs.
-    pub fn of(machine: &Machine, usage: &Usage) -> Result<Members, TrafficError> {
+    pub fn of(machine: &Machine, usage: &Usage, times: usize) -> Result<Members, TrafficError> {
         let machine = &machine.clone().with_ranges_of_builtin();
         let as_described = MemorySystem::new(machine)?;
         let unknowns = unknowns(machine);
@@ -150,7 +153,7 @@ impl Members {
         let mut open: Vec<Open> =
             unknowns.iter().map(|unknown| of_machine(machine, unknown)).chain(factors).chain(division).collect();
         let mut all = Vec::new();
-        for mut point in latin_hypercube(&ranges, count(machine, usage), SEED) {
+        for mut point in latin_hypercube(&ranges, times * count(machine, usage), SEED) {
             let (of_machine, of_program) = point.split_at_mut(unknowns.len());
             let (factors, division) = of_program.split_at_mut(of_factors);
             factors.iter_mut().for_each(|factor| *factor = factor.exp());
@@ -170,6 +173,18 @@ impl Members {
         open.retain(|open| open.low < open.high);
         Ok(Members { open, all })
     }
+
+    /// Keeps some members. `is_left`: which, in their order.
+    pub fn keep(&mut self, is_left: &[bool]) {
+        let mut of_member = is_left.iter();
+        self.all.retain(|_| of_member.next().is_some_and(|is_left| *is_left));
+        self.open.iter_mut().for_each(|open| open.values = kept(&open.values, is_left));
+    }
+}
+
+/// Of values by member, those of members that are left.
+pub(crate) fn kept(values: &[f64], is_left: &[bool]) -> Vec<f64> {
+    values.iter().zip(is_left).filter(|(_, is_left)| **is_left).map(|(value, _)| *value).collect()
 }
 
 /// The unknowns of the program and its cores, in the order of [`core_of`].
@@ -312,7 +327,7 @@ mod tests {
         let trace = numapilot_flows::Trace::open(&folder).expect("a committed trace");
         let analysis = crate::Analysis::on(&trace, Some(&machine), numapilot_flows::Filter::default());
         let usage = Usage::of(&analysis, &machine, &std::collections::BTreeMap::new());
-        Members::of(&machine, &usage).expect("members")
+        Members::of(&machine, &usage, 1).expect("members")
     }
 
     const OPTERON: &str = include_str!("../../../../models/opteron-8385.toml");

@@ -6,9 +6,14 @@
 //! ([`course`]) then give the end of each thread and of the run: time saved while waiting for others is no gain. `docs/patterns.md`, "Prices", has the
 //! equations and a comparison with the simulator.
 
+#[cfg(test)]
+mod edges;
 mod ensemble;
 pub(crate) mod members;
 mod shrink;
+mod watched;
+
+pub(crate) use watched::Watched;
 
 use std::borrow::Cow;
 
@@ -54,6 +59,8 @@ pub(crate) struct Change<'a> {
     pub seat: &'a dyn Fn(&Row) -> u16,
     /// Cost of carrying it out, in nanoseconds of run time.
     pub extra_ns: f64,
+    /// The same in nanoseconds of work, of all threads that carry it out together.
+    pub extra_work_ns: f64,
 }
 
 /// The predicted run.
@@ -68,8 +75,15 @@ pub(crate) struct Priced {
     pub parts_ns: [f64; PARTS],
     /// The same for each member of the ensemble ([`Pricer::with_ensemble`]).
     pub members_ns: Vec<f64>,
-    /// Sum of the busy times of all threads, ns.
+    /// By member: mean latency of each of the accesses that are watched ([`Pricer::watching`]), ns.
+    pub watched_ns: Vec<Vec<f64>>,
+    /// Sum of the busy times of all threads, ns: without waits for other threads and for input and output, and without sleeps, by the counters.
     pub busy_ns: f64,
+    /// Sum of the times in which threads worked, ns: in no recorded wait and in no sleep. Where threads share a CPU, it holds their waits for it.
+    pub worked_ns: f64,
+    /// The same with each part of the samples left out, and for each member of the ensemble.
+    pub parts_worked_ns: [f64; PARTS],
+    pub members_worked_ns: Vec<f64>,
     /// The part of `busy_ns` spent waiting for memory.
     pub memory_ns: f64,
     /// Memory accesses by accessing (row) and answering node (column), and the sum of their latencies, ns.
@@ -101,6 +115,8 @@ pub(crate) struct Pricer<'a> {
     /// By node: CPUs on which threads can run, at least one.
     cpus: Vec<f64>,
     pub members: Members,
+    /// Accesses whose mean latency each member tells.
+    watched: Vec<Watched>,
 }
 
 /// CPUs of each node that are online, at least one: with hardware threads switched off, half of a node's are not.
@@ -117,6 +133,7 @@ struct Gathered {
     lines: Vec<Vec<Line>>,
     moves_threads: bool,
     extra_ns: f64,
+    extra_work_ns: f64,
 }
 
 /// What two nested computations left of the run time: the change of the last round, and that of the latencies in it. 0: too little to be reported.
@@ -133,7 +150,7 @@ struct Settled {
     /// `[window * threads + thread]`, ns.
     busy: Vec<f64>,
     walked: Walked,
-    /// Relative change of the run time in the last round.
+    /// Relative change of the run time in the last round ([`Pricer::round`]).
     change: f64,
     /// Share of the work that goes to whichever thread is free ([`Pricer::share_out`]).
     taken: f64,
@@ -180,21 +197,29 @@ impl<'a> Pricer<'a> {
         let mut paces = usage.paces.clone();
         paces_on(&nominal(machine, usage), usage, &mut paces);
         let cpus = online_cpus(machine.nodes(), |id| machine.cpu(id).is_some_and(|cpu| cpu.online));
-        Ok(Pricer { machine, usage, system, paces, rows_of, weight, cpus, members: Members::default() })
+        let (members, watched) = (Members::default(), Vec::new());
+        Ok(Pricer { machine, usage, system, paces, rows_of, weight, cpus, members, watched })
     }
 
-    /// Also prices each change for the members of an ensemble ([`members`]).
+    /// Also prices each change for the members of an ensemble ([`members`]): `times` as many as usual.
     ///
     /// # Errors
     /// If the machine's description lacks what the traffic model needs.
-    pub fn with_ensemble(mut self) -> Result<Pricer<'a>, TrafficError> {
-        self.members = Members::of(self.machine, self.usage)?;
+    pub fn with_ensemble(mut self, times: usize) -> Result<Pricer<'a>, TrafficError> {
+        self.members = Members::of(self.machine, self.usage, times)?;
         Ok(self)
+    }
+
+    /// Also has each member tell the mean latency of these accesses.
+    pub fn watching(self, watched: Vec<Watched>) -> Pricer<'a> {
+        Pricer { watched, ..self }
     }
 
     /// Prices the program as it was recorded.
     pub fn now(&self) -> Result<Priced, TrafficError> {
-        self.price(&Change { to: &|cell| To::Node(cell.home), seat: &|row| row.from, extra_ns: 0.0 }, true)
+        let change =
+            Change { to: &|cell| To::Node(cell.home), seat: &|row| row.from, extra_ns: 0.0, extra_work_ns: 0.0 };
+        self.price(&change, true)
     }
 
     /// Prices the program with a change. `by_members`: also for each member of the ensemble, which takes most of the time.
@@ -218,16 +243,20 @@ impl<'a> Pricer<'a> {
             window.stations = solution.stations.iter().map(|station| station.utilisation).collect();
             Ok(())
         })?;
-        let members_ns = if by_members { self.members_ns(&gathered, &settled)? } else { Vec::new() };
+        let of_members = if by_members { self.of_members(&gathered, &settled)? } else { Vec::new() };
+        let (members_ns, members_worked_ns) = of_members.iter().map(|of| (of.run_ns, of.worked_ns)).unzip();
+        let watched_ns = of_members.into_iter().map(|of| of.watched_ns).collect();
         let Settled { windows, busy, walked, change, .. } = settled;
         let lines = &gathered.lines;
-        let mut parts_ns = [0.0; PARTS];
-        for (part, ns) in parts_ns.iter_mut().enumerate() {
+        let (mut parts_ns, mut parts_worked_ns) = ([0.0; PARTS], [0.0; PARTS]);
+        for (part, (ns, worked_ns)) in parts_ns.iter_mut().zip(&mut parts_worked_ns).enumerate() {
             let rest = gathered.sums.without(part, &gathered.rows);
             let threads = Threads::of(self.usage, &rest, &gathered.sums.own_without(part));
             let shares = |line: &Line| threads.shares(line.thread, &rest[line.row as usize]);
             let memory = self.memory_ns(lines, &windows, &self.paces, |line| Cow::Owned(shares(line)));
             *ns = gathered.extra_ns + self.walk(&gathered, &self.paces, &memory, &busy, 0.0).end_ns;
+            let of_part: Vec<f64> = self.paces.iter().zip(&memory).map(|(pace, ns)| pace.own_ns + ns).collect();
+            *worked_ns = gathered.extra_work_ns + self.worked_ns(&of_part);
         }
         let busy_ns: f64 = busy.iter().sum();
         let own_ns: f64 = self.paces.iter().map(|pace| pace.own_ns).sum();
@@ -239,12 +268,22 @@ impl<'a> Pricer<'a> {
             unsettled: unsettled(change, residual * memory_ns / busy_ns.max(1.0)),
             parts_ns,
             members_ns,
+            watched_ns,
             busy_ns,
+            worked_ns: gathered.extra_work_ns + self.worked_ns(&busy),
+            parts_worked_ns,
+            members_worked_ns,
             memory_ns,
             accesses,
             latency_ns,
             windows,
         })
+    }
+
+    /// Sum of the times in which threads worked, from their busy times (`[window * threads + thread]`, ns).
+    fn worked_ns(&self, busy: &[f64]) -> f64 {
+        let worked = self.usage.course.worked_ns.iter().zip(&self.usage.paces).zip(busy);
+        worked.map(|((worked, was), busy)| (worked + was.stretch * (busy - was.busy_ns)).max(0.0)).sum()
     }
 
     fn gather(&self, change: &Change<'_>) -> Gathered {
@@ -256,7 +295,8 @@ impl<'a> Pricer<'a> {
             (0..usage.windows.count).map(|window| self.lines(window, change, &sums.gone, &rows, &threads)).collect();
         let moves_threads =
             lines.iter().flatten().any(|line| line.from != usize::from(usage.rows[line.row as usize].from));
-        Gathered { sums, rows, lines, moves_threads, extra_ns: change.extra_ns }
+        let (extra_ns, extra_work_ns) = (change.extra_ns, change.extra_work_ns);
+        Gathered { sums, rows, lines, moves_threads, extra_ns, extra_work_ns }
     }
 
     /// Computes latencies and times in turn, from `settled` on, until they agree. `solve` fills the latencies of a window, given with its number.
@@ -277,7 +317,7 @@ impl<'a> Pricer<'a> {
         Ok(settled)
     }
 
-    /// One round; returns the relative change of the run time.
+    /// One round; returns the relative change of the run time, and where sleeps decide that, in addition that of the work.
     fn round(
         &self,
         gathered: &Gathered,
@@ -286,6 +326,7 @@ impl<'a> Pricer<'a> {
         solve: &mut impl FnMut(usize, &mut Window, &Load) -> Result<(), TrafficError>,
     ) -> Result<f64, TrafficError> {
         let threads = self.usage.threads;
+        let old_work_ns = self.usage.paced().map(|_| self.worked_ns(&settled.busy));
         let mut before_ns = 0.0;
         for (at, lines) in gathered.lines.iter().enumerate() {
             let of = at * threads..(at + 1) * threads;
@@ -302,7 +343,9 @@ impl<'a> Pricer<'a> {
         self.share_out(&mut settled.busy, |at| self.usage.paces[at].busy_ns, settled.taken);
         let old_ns = settled.walked.end_ns;
         settled.walked = self.walk(gathered, paces, &memory, &settled.busy, settled.taken);
-        Ok((settled.walked.end_ns - old_ns).abs() / old_ns.max(1.0))
+        let of_work = |old_ns: f64| (self.worked_ns(&settled.busy) - old_ns).abs() / old_ns.max(1.0);
+        // A sum, because the larger of a number and no number would hide the latter.
+        Ok((settled.walked.end_ns - old_ns).abs() / old_ns.max(1.0) + old_work_ns.map_or(0.0, of_work))
     }
 
     /// Walks the course with work times that follow from own work and waiting for memory (`[window * threads + thread]`, ns). Where the change moves threads,
@@ -331,11 +374,15 @@ impl<'a> Pricer<'a> {
                 let (sum, lasted) = of_node[line.from];
                 of_node[line.from] = (sum + busy_ns * line.part, busy_ns.max(lasted));
             }
+            // A thread that the recording shows on several nodes has a line for each: its longer times add up.
+            let mut longer = vec![1.0; usage.threads];
             for line in lines {
                 let (sum, lasted) = of_node[line.from];
                 let crowded = if lasted > 0.0 { sum / (lasted * self.cpus[line.from]) } else { 1.0 };
-                work_ns[window * usage.threads + line.thread] *= 1.0 + line.part * (crowded - 1.0).max(0.0);
+                longer[line.thread] += line.part * (crowded - 1.0).max(0.0);
             }
+            let of_window = &mut work_ns[window * usage.threads..(window + 1) * usage.threads];
+            of_window.iter_mut().zip(longer).for_each(|(ns, longer)| *ns *= longer);
         }
         usage.course.walk(&work_ns)
     }
@@ -487,7 +534,7 @@ impl<'a> Pricer<'a> {
     }
 
     /// By window and thread: how long its accesses keep it waiting at these latencies, ns. In a window of which no sample tells, accesses take as long as in
-    /// the nearest that has some.
+    /// the nearest that has some. Shares that are all 0 tell nothing: all of the thread's samples are in the part that is left out.
     fn memory_ns<'l>(
         &self,
         lines: &'l [Vec<Line>],
@@ -497,13 +544,20 @@ impl<'a> Pricer<'a> {
     ) -> Vec<f64> {
         let usage = self.usage;
         let mut latency: Vec<Option<f64>> = vec![None; paces.len()];
-        for (window, lines) in lines.iter().enumerate().filter(|(window, _)| !windows[*window].path_ns.is_empty()) {
+        for (window, lines) in lines.iter().enumerate() {
             for line in lines {
-                let path = &windows[window].path_ns[line.from];
+                let path: &[f64] = windows[window].path_ns.get(line.from).map_or(&[], Vec::as_slice);
                 let shares = shares(line);
                 let used = shares.iter().zip(path.iter().cycle()).filter(|(share, _)| **share > 0.0);
-                let of_one = used.map(|(share, ns)| share * ns).sum::<f64>();
-                *latency[window * usage.threads + line.thread].get_or_insert(0.0) += line.part * line.left * of_one;
+                // What caches answer waits for no memory, also where nothing else in the window has a latency.
+                let of_one = if line.left > 0.0 {
+                    used.map(|(share, ns)| share * ns).reduce(|sum, ns| sum + ns)
+                } else {
+                    Some(0.0)
+                };
+                if let Some(of_one) = of_one {
+                    *latency[window * usage.threads + line.thread].get_or_insert(0.0) += line.part * line.left * of_one;
+                }
             }
         }
         let mut memory: Vec<f64> = paces.iter().map(|pace| pace.busy_ns - pace.own_ns).collect();
@@ -603,6 +657,28 @@ mod tests {
         assert!(unsettled(f64::NAN, 0.0).is_nan(), "no number is no convergence");
     }
 
+    /// Sixteen threads meet at barriers: what they work is less than their lifetimes, and becomes more where their accesses take longer.
+    #[test]
+    fn the_work_of_threads_leaves_out_their_waits() {
+        let (trace, machine) = multigrid();
+        let analysis = crate::Analysis::on(&trace, Some(&machine), numapilot_flows::Filter::default());
+        let usage = Usage::of(&analysis, &machine, &std::collections::BTreeMap::new());
+        let pricer = Pricer::new(&machine, &usage).expect("a pricer");
+        let recorded: Vec<f64> = usage.paces.iter().map(|pace| pace.busy_ns).collect();
+        let worked_ns = pricer.worked_ns(&recorded);
+        // Their lifetimes less their recorded waits, by a query of the tables.
+        assert!((worked_ns / 705.7e6 - 1.0).abs() < 0.01, "{worked_ns} ns");
+        let longer: Vec<f64> = recorded.iter().map(|ns| ns + 1e3).collect();
+        assert!(pricer.worked_ns(&longer) > worked_ns);
+        let now = pricer.now().expect("a price");
+        assert!(
+            now.worked_ns > worked_ns && now.worked_ns < 16.0 * now.run_ns,
+            "{} of {} ns",
+            now.worked_ns,
+            now.run_ns
+        );
+    }
+
     /// A round that is cut short leaves what its last step changed.
     #[test]
     fn a_price_that_did_not_converge_says_so() {
@@ -614,6 +690,7 @@ mod tests {
             to: &|cell| To::Node(if cell.home == NONE { NONE } else { 0 }),
             seat: &|row| row.from,
             extra_ns: 0.0,
+            extra_work_ns: 0.0,
         };
         let gathered = pricer.gather(&change);
         let settled = |rounds| {
@@ -683,12 +760,13 @@ mod tests {
             to: &|cell| To::Node(if cell.home == NONE { NONE } else { 0 }),
             seat: &|row| row.from,
             extra_ns: 0.0,
+            extra_work_ns: 0.0,
         };
         let priced = pricer.price(&change, true).expect("a price");
         let [recorded, half, taken] = priced.members_ns[..] else { panic!("{:?}", priced.members_ns) };
         assert!((recorded / priced.run_ns - 1.0).abs() < 0.01, "{recorded} ns, {} ns as described", priced.run_ns);
         assert!(taken < half && half < recorded, "{recorded}, {half}, {taken} ns");
-        let named = Members::of(&machine, &usage).expect("members");
+        let named = Members::of(&machine, &usage, 1).expect("members");
         let division = named.open.iter().find(|open| open.place == "program.work_taken").expect("it varies");
         assert!(division.values.iter().all(|value| (0.0..=1.0).contains(value)));
         let taken = named.all.iter().map(|member| member.taken);

@@ -4,6 +4,7 @@
 //! Cells are built from samples. The number of accesses of a thread and its own work come from its counters where the engine counts ([`pace`]). Every cell
 //! belongs to one of [`PARTS`] parts of the cache lines, so that a price can be computed without each part, which gives its interval (jackknife).
 
+mod asleep;
 pub(crate) mod pace;
 
 use std::collections::BTreeMap;
@@ -24,6 +25,9 @@ use pace::Pace;
 pub(crate) const PARTS: usize = 5;
 /// Index that stands for "no node".
 pub(crate) const NONE: u16 = u16::MAX;
+
+/// Share of the run, 0 to 1, that one thread sleeps, from which sleeps are taken for what decides how long the run is: then less work makes it hardly shorter.
+const PACED: f64 = 0.5;
 
 /// [`Cell::flags`]: the accesses write.
 pub(crate) const WRITE: u8 = 1;
@@ -84,6 +88,8 @@ pub(crate) struct Usage {
     pub own_work: Option<OwnWork>,
     /// Whether threads take the next piece of work when they are free.
     pub takes_work: bool,
+    /// Share of the run, 0 to 1, in sleeps and time-outs of the thread that has most of them.
+    asleep: f64,
     /// Accesses that one sample stands for, on average.
     pub sample_weight: f64,
     /// Remote accesses, and those of them to memory that only the thread's own process uses. Cells do not tell how many samples they are from, and so not how
@@ -113,6 +119,7 @@ impl Usage {
             charged_core: Core::charged(trace.meta()),
             own_work: None,
             takes_work: analysis.takes_work,
+            asleep: 0.0,
             sample_weight: 1.0,
             remote: Tally::default(),
             own_remote: Tally::default(),
@@ -142,7 +149,10 @@ impl Usage {
         usage.cells.sort_unstable_by_key(|cell| cell.0);
         let idle = pace::idle(trace, windows);
         usage.course.rest(&idle);
-        usage.paces = pace::paces(trace, machine, windows, &sampled, &idle);
+        let asleep = asleep::of(trace, pace::clock_khz(trace, machine));
+        let longest_ns = asleep.iter().map(|asleep| asleep.fixed_ns).fold(0.0, f64::max);
+        usage.asleep = (longest_ns / trace.end().0.max(1) as f64).min(1.0);
+        usage.paces = pace::paces(trace, machine, windows, &sampled, &idle, &asleep);
         if usage.charged {
             let own_ns: f64 = usage.paces.iter().map(|pace| pace.own_ns).sum();
             let waiting_ns: f64 = usage.paces.iter().map(|pace| pace.busy_ns - pace.own_ns).sum();
@@ -150,6 +160,11 @@ impl Usage {
             usage.own_work = own_work(trace.meta(), machine, own_ns, waiting_ns, mhz);
         }
         usage
+    }
+
+    /// The share of the run that the thread with most sleeps spends in them and in time-outs, where these decide how long the run is; else `None`.
+    pub fn paced(&self) -> Option<f64> {
+        (self.asleep >= PACED).then_some(self.asleep)
     }
 
     /// The group of an object.

@@ -1,14 +1,15 @@
 //! The pace of a thread in each window of time: its accesses, its own work, and the accesses that it kept outstanding.
 //!
-//! It comes from the thread's counters where the engine counts (interpolated linearly between readings). Else it comes from the weights of samples and measured
-//! latencies, and the thread counts as busy from start to end, except while nothing of it is sampled ([`idle`]). That overstates own work where threads wait,
-//! so predicted gains are then rather too small.
+//! It comes from the thread's counters where the engine counts (interpolated linearly between readings, over the time in which the thread was awake). Else it
+//! comes from the weights of samples and measured latencies, and the thread counts as busy from start to end, except while nothing of it is sampled ([`idle`]).
+//! That overstates own work where threads wait, so predicted gains are then rather too small.
 
 use numapilot_flows::cores::Chains;
 use numapilot_flows::{CountersAt, Thread, Trace};
 use numapilot_machine::{Machine, NodeId};
 use numapilot_trace::record::Counters;
 
+use super::asleep::{Asleep, Stretch};
 use crate::windows::Windows;
 
 /// Samples of a window that each thread at work has on average, from which a thread without any is not at work: by chance, one in 20,000 has none.
@@ -21,7 +22,7 @@ pub(crate) struct Pace {
     pub accesses: f64,
     /// Nanoseconds of its own work.
     pub own_ns: f64,
-    /// Nanoseconds in which it did not wait for other threads.
+    /// Nanoseconds in which it worked or waited for memory: it neither waited for other threads, nor for input or output, nor slept.
     pub busy_ns: f64,
     /// Accesses outstanding while it waited for memory.
     pub outstanding: f64,
@@ -82,8 +83,16 @@ pub(crate) fn idle(trace: &Trace, windows: Windows) -> Vec<bool> {
     idle
 }
 
-/// The paces of all threads in all windows: `[window * threads + thread]`. In the same order, `sampled`: sums of sample weights; `idle`: who waits.
-pub(crate) fn paces(trace: &Trace, machine: &Machine, windows: Windows, sampled: &[f64], idle: &[bool]) -> Vec<Pace> {
+/// The paces of all threads in all windows: `[window * threads + thread]`. In the same order, `sampled`: sums of sample weights; `idle`: who waits. By thread,
+/// `asleep`.
+pub(crate) fn paces(
+    trace: &Trace,
+    machine: &Machine,
+    windows: Windows,
+    sampled: &[f64],
+    idle: &[bool],
+    asleep: &[Asleep],
+) -> Vec<Pace> {
     let threads = trace.threads().len();
     let mut readings: Vec<Vec<&CountersAt>> = vec![Vec::new(); threads];
     for reading in trace.counters() {
@@ -94,9 +103,9 @@ pub(crate) fn paces(trace: &Trace, machine: &Machine, windows: Windows, sampled:
     let latencies = latencies(trace, machine, windows, of_core);
     let mut paces = vec![Pace { outstanding: 1.0, stretch: 1.0, ..Pace::default() }; windows.count * threads];
     let has_chains = trace.counters().iter().all(|reading| reading.totals.memory_dependent.is_some());
-    for (thread, readings) in trace.threads().iter().zip(&readings) {
+    for ((thread, readings), asleep) in trace.threads().iter().zip(&readings).zip(asleep) {
         let index = thread.index.0 as usize;
-        let sums = counted(thread, readings, machine, khz);
+        let sums = counted(thread, readings, asleep, machine, khz);
         for window in 0..windows.count {
             let at = window * threads + index;
             if idle[at] {
@@ -142,7 +151,13 @@ fn chains(sums: &Sums) -> Chains {
 }
 
 /// A thread's totals over time; `None` if nothing counted them.
-fn counted(thread: &Thread, readings: &[&CountersAt], machine: &Machine, khz: f64) -> Option<Vec<Sums>> {
+fn counted(
+    thread: &Thread,
+    readings: &[&CountersAt],
+    asleep: &Asleep,
+    machine: &Machine,
+    khz: f64,
+) -> Option<Vec<Sums>> {
     if readings.is_empty() {
         return None;
     }
@@ -150,7 +165,7 @@ fn counted(thread: &Thread, readings: &[&CountersAt], machine: &Machine, khz: f6
     let mut sums = vec![Sums { time_ns: thread.start.0 as f64, ..Sums::default() }];
     let zero = Counters::default();
     let mut before = &zero;
-    for reading in readings {
+    for (reading, timed_out_ns) in readings.iter().zip(&asleep.timed_out_ns) {
         let last = sums[sums.len() - 1];
         let totals = &reading.totals;
         let idle_ns: f64 = (totals.by_home.iter().enumerate())
@@ -162,19 +177,35 @@ fn counted(thread: &Thread, readings: &[&CountersAt], machine: &Machine, khz: f6
         let time_ns = (reading.time.0 as f64).max(last.time_ns);
         let waited_ns = ns(totals.wait_cycles.saturating_sub(before.wait_cycles));
         let charged = totals.memory_cycles.map(|cycles| ns(cycles.saturating_sub(before.memory_cycles.unwrap_or(0))));
-        sums.push(Sums {
+        let slept = asleep.within(last.time_ns, time_ns);
+        let slept_ns: f64 = slept.iter().map(|stretch| stretch.to_ns - stretch.from_ns).sum();
+        let next = Sums {
             time_ns,
             accesses: totals.memory_accesses as f64,
-            busy_ns: last.busy_ns + (time_ns - last.time_ns - waited_ns).max(0.0),
+            busy_ns: last.busy_ns + (time_ns - last.time_ns - waited_ns - slept_ns - timed_out_ns).max(0.0),
             memory_ns: last.memory_ns + charged.unwrap_or(idle_ns),
             idle_ns: last.idle_ns + idle_ns,
             issued: totals.accesses as f64,
             streamed: totals.memory_streamed.unwrap_or(0) as f64,
             dependent: totals.memory_dependent.unwrap_or(0) as f64,
-        });
+        };
+        rest(&mut sums, &next, &slept, time_ns - last.time_ns - slept_ns);
+        sums.push(next);
         before = totals;
     }
     Some(sums)
+}
+
+/// Adds the totals at the ends of each sleep before the next reading: a thread does nothing in them, and so all that it did in the `awake_ns` around them.
+fn rest(sums: &mut Vec<Sums>, next: &Sums, slept: &[Stretch], awake_ns: f64) {
+    let last = sums[sums.len() - 1];
+    let (mut so_far_ns, mut at_ns) = (0.0, last.time_ns);
+    for stretch in slept {
+        so_far_ns += stretch.from_ns - at_ns;
+        at_ns = stretch.to_ns;
+        let share = if awake_ns > 0.0 { (so_far_ns / awake_ns).min(1.0) } else { 1.0 };
+        sums.extend([stretch.from_ns, stretch.to_ns].map(|time_ns| mix(&last, next, share, time_ns)));
+    }
 }
 
 /// What was added between two moments.
@@ -197,7 +228,11 @@ fn at(sums: &[Sums], time_ns: f64) -> Sums {
     let (Some(a), Some(b)) = (next.checked_sub(1).map(|last| sums[last]), sums.get(next)) else {
         return if next == 0 { sums[0] } else { sums[sums.len() - 1] };
     };
-    let share = (time_ns - a.time_ns) / (b.time_ns - a.time_ns);
+    mix(&a, b, (time_ns - a.time_ns) / (b.time_ns - a.time_ns), time_ns)
+}
+
+/// The totals when this share of what lies between two readings has been done.
+fn mix(a: &Sums, b: &Sums, share: f64, time_ns: f64) -> Sums {
     let mix = |a: f64, b: f64| a + (b - a) * share;
     Sums {
         time_ns,

@@ -204,6 +204,28 @@ fn shared_small_pages(size: Size) -> Program {
     made.finish(&[PrivateOnSharedPages])
 }
 
+/// Objects of 16 KiB of different nodes' threads, side by side on pages of 64 KiB, which lie on the nodes in turn.
+pub fn shared_pages_of_64_kib(size: Size) -> Program {
+    const EACH: u64 = 4 * PAGE;
+    let mut made = Made::new(opteron(), 4, calm(size));
+    let private = made.private();
+    let site = made.site("record");
+    let objects: Vec<ObjectId> = (0..256u32)
+        .map(|index| made.object(site, EACH, if index == 0 { 4 * EACH } else { EACH }, index % 16))
+        .collect();
+    made.run(0.2, &private, &mut |random, thread, _| {
+        let index = random.below(16) as usize * 16 + thread as usize;
+        Touch {
+            object: objects[index],
+            offset: random.below(EACH),
+            is_write: write(random, 0.4),
+            home: (index / 4 % 4) as u16,
+            from: None,
+        }
+    });
+    made.finish(&[PrivateOnSharedPages])
+}
+
 /// Page-sized objects of different nodes' threads within large pages, each of which is on one node.
 fn shared_large_pages(size: Size) -> Program {
     const LARGE: u64 = 512 * PAGE;

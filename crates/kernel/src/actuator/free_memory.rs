@@ -1,6 +1,6 @@
-//! How much memory a node can provide without reclaiming memory in use: free memory and what can be dropped at once (clean file cache,
-//! reclaimable slabs), less the kernel's reserves. The kernel's own estimate for the whole system is MemAvailable (`si_mem_available` in
-//! `mm/show_mem.c`); this is the same per node.
+//! How much memory a node can provide without reclaiming memory in use: free memory and what can be dropped at once (file cache, reclaimable slabs), less
+//! the kernel's reserves. The kernel's own estimate for the whole system is MemAvailable (`si_mem_available` in `mm/show_mem.c`); this is the same per node,
+//! with the node's part of its reserve (`calculate_totalreserve_pages` in `mm/page_alloc.c`).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,10 +23,12 @@ pub struct NodeMemory {
     pub free_bytes: u64,
     /// Cached file pages on the reclaim lists.
     pub file_bytes: u64,
-    /// Slabs that can be given back.
+    /// Slabs and other memory of the kernel that can be given back.
     pub slab_bytes: u64,
     /// What the kernel does not go below without reclaiming (sum of the zones' low watermarks).
     pub low_bytes: u64,
+    /// What is not for programs: of each zone the high watermark, and what is kept there from those who could take memory of a higher zone.
+    pub reserve_bytes: u64,
 }
 
 impl NodeMemory {
@@ -34,7 +36,7 @@ impl NodeMemory {
     #[must_use]
     pub fn available_bytes(&self) -> u64 {
         let usable = |bytes: u64| bytes - (bytes / 2).min(self.low_bytes);
-        (self.free_bytes + usable(self.file_bytes) + usable(self.slab_bytes)).saturating_sub(self.low_bytes)
+        (self.free_bytes + usable(self.file_bytes) + usable(self.slab_bytes)).saturating_sub(self.reserve_bytes)
     }
 }
 
@@ -45,7 +47,7 @@ const WATERMARKS_FOR: Duration = Duration::from_secs(60);
 #[derive(Clone, Debug)]
 pub struct NodeFreeMemory {
     root: PathBuf,
-    low_bytes: BTreeMap<u16, u64>,
+    kept: BTreeMap<u16, Kept>,
     read_at: Option<Instant>,
 }
 
@@ -59,7 +61,7 @@ impl NodeFreeMemory {
     /// Of the system under another root.
     #[must_use]
     pub fn under(root: &Path) -> NodeFreeMemory {
-        NodeFreeMemory { root: root.to_owned(), low_bytes: BTreeMap::new(), read_at: None }
+        NodeFreeMemory { root: root.to_owned(), kept: BTreeMap::new(), read_at: None }
     }
 
     /// Reads a node's memory now.
@@ -69,13 +71,14 @@ impl NodeFreeMemory {
     pub fn of_node(&mut self, node: NodeId) -> Result<NodeMemory, KernelError> {
         if self.read_at.is_none_or(|then| then.elapsed() >= WATERMARKS_FOR) {
             // Where it cannot be read, nothing is known to be kept back.
-            self.low_bytes = low_watermarks(&fs::read_to_string(self.root.join("proc/zoneinfo")).unwrap_or_default());
+            self.kept = kept_back(&fs::read_to_string(self.root.join("proc/zoneinfo")).unwrap_or_default());
             self.read_at = Some(Instant::now());
         }
         let path = self.root.join(format!("sys/devices/system/node/node{}/meminfo", node.0));
         let text = fs::read(&path).map_err(|source| KernelError::File { path, source })?;
-        let low_bytes = self.low_bytes.get(&node.0).copied().unwrap_or(0);
-        Ok(NodeMemory { low_bytes, ..meminfo(&text) })
+        let Kept { low_pages, reserve_pages } = self.kept.get(&node.0).copied().unwrap_or_default();
+        let bytes = |pages: u64| pages.saturating_mul(super::page_bytes());
+        Ok(NodeMemory { low_bytes: bytes(low_pages), reserve_bytes: bytes(reserve_pages), ..meminfo(&text) })
     }
 }
 
@@ -87,28 +90,72 @@ fn meminfo(text: &[u8]) -> NodeMemory {
             b"MemTotal" => memory.total_bytes = bytes,
             b"MemFree" => memory.free_bytes = bytes,
             b"Active(file)" | b"Inactive(file)" => memory.file_bytes += bytes,
-            b"SReclaimable" => memory.slab_bytes = bytes,
+            // The first has the second in it; kernels before 4.20 have the second alone.
+            b"KReclaimable" | b"SReclaimable" => memory.slab_bytes = memory.slab_bytes.max(bytes),
             _ => {}
         }
     }
     memory
 }
 
-/// Low watermarks of `/proc/zoneinfo` (pages), summed by node, in bytes of 4 KiB pages or whatever this system has.
-fn low_watermarks(text: &str) -> BTreeMap<u16, u64> {
-    let (mut sums, mut node) = (BTreeMap::new(), None);
-    for line in text.lines() {
-        if let Some(rest) = line.strip_prefix("Node ") {
-            node = rest.split(',').next().and_then(|number| number.trim().parse::<u16>().ok());
-            continue;
-        }
+/// What a node's zones keep back, in pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Kept {
+    low_pages: u64,
+    reserve_pages: u64,
+}
+
+/// A zone of `/proc/zoneinfo`, in pages.
+#[derive(Clone, Copy, Debug, Default)]
+struct Zone {
+    node: u16,
+    low: u64,
+    high: u64,
+    /// That the kernel's allocator has; `None`: not told.
+    managed: Option<u64>,
+    /// Kept from those who could take memory of a higher zone: the largest of the amounts.
+    protection: u64,
+}
+
+impl Zone {
+    /// Takes in a line: `min`, `low`, `high`, `managed` with a number, `protection: (0, 3019, 24090)`. The per-CPU lists further down have other words.
+    fn line(&mut self, line: &str) {
         let mut words = line.split_ascii_whitespace();
-        // `pages free`, `min`, `low`, `high`; the per-CPU lists further down have other words.
-        if let (Some(node), Some("low"), Some(Ok(pages))) = (node, words.next(), words.next().map(str::parse::<u64>)) {
-            *sums.entry(node).or_default() += pages.saturating_mul(super::page_bytes());
+        let (Some(name), Some(value)) = (words.next(), words.next()) else { return };
+        if name == "protection:" {
+            let amounts = line.split(|character: char| !character.is_ascii_digit());
+            self.protection = amounts.filter_map(|amount| amount.parse().ok()).max().unwrap_or(0);
+            return;
+        }
+        let Ok(pages) = value.parse::<u64>() else { return };
+        match name {
+            "low" => self.low = pages,
+            "high" => self.high = pages,
+            "managed" => self.managed = Some(pages),
+            _ => {}
         }
     }
-    sums
+}
+
+/// What nodes keep back, by the text of `/proc/zoneinfo`.
+fn kept_back(text: &str) -> BTreeMap<u16, Kept> {
+    let mut zones: Vec<Zone> = Vec::new();
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("Node ") {
+            let node = rest.split(',').next().and_then(|number| number.trim().parse().ok());
+            zones.extend(node.map(|node| Zone { node, ..Zone::default() }));
+        } else if let Some(zone) = zones.last_mut() {
+            zone.line(line);
+        }
+    }
+    let mut nodes: BTreeMap<u16, Kept> = BTreeMap::new();
+    for Zone { node, low, high, managed, protection } in zones {
+        let kept = nodes.entry(node).or_default();
+        kept.low_pages = kept.low_pages.saturating_add(low);
+        let reserve = protection.saturating_add(high).min(managed.unwrap_or(u64::MAX));
+        kept.reserve_pages = kept.reserve_pages.saturating_add(reserve);
+    }
+    nodes
 }
 
 #[cfg(test)]
@@ -124,25 +171,30 @@ mod tests {
         fs::create_dir_all(&folder).unwrap();
         fs::create_dir_all(root.path().join("proc")).unwrap();
         let text = "Node 1 MemTotal:         516032 kB\nNode 1 MemFree:          100000 kB\nNode 1 Active(file):      20000 kB\n\
-                    Node 1 Inactive(file):    30000 kB\nNode 1 SReclaimable:       1000 kB\nNode 1 HugePages_Total:     0\n";
+                    Node 1 Inactive(file):    30000 kB\nNode 1 KReclaimable:       1000 kB\nNode 1 Slab:               2000 kB\n\
+                    Node 1 SReclaimable:        900 kB\nNode 1 HugePages_Total:     0\n";
         fs::write(folder.join("meminfo"), text).unwrap();
         let zones = "Node 0, zone      DMA\n  pages free     3840\n        min      21\n        low      26\n        high     31\n\
-                     Node 1, zone    DMA32\n  pages free     1\n        low      100\nNode 1, zone   Normal\n        low      150\n";
+                     Node 1, zone    DMA32\n  pages free     1\n        low      100\n        high     120\n        managed  1000\n\
+                     \x20       protection: (0, 0, 5000, 5000)\n  pagesets\n    cpu: 0\n              high:  378\n\
+                     Node 1, zone   Normal\n        low      150\n        high     180\n        managed  90000\n\
+                     \x20       protection: (0, 0, 0, 0)\n";
         fs::write(root.path().join("proc/zoneinfo"), zones).unwrap();
         let mut free_memory = NodeFreeMemory::under(root.path());
         let found = free_memory.of_node(NodeId(1)).unwrap();
         let page = super::super::page_bytes();
         assert_eq!(found.low_bytes, 250 * page);
+        assert_eq!(found.reserve_bytes, (1000 + 180) * page, "of a zone no more than it has");
         assert_eq!((found.free_bytes, found.file_bytes, found.slab_bytes), (100_000 << 10, 50_000 << 10, 1000 << 10));
-        let low = found.low_bytes;
+        let (low, reserve) = (found.low_bytes, found.reserve_bytes);
         let slab = (1000 << 10) - low.min(500 << 10);
-        assert_eq!(found.available_bytes(), (100_000 << 10) - low + (50_000 << 10) - low + slab);
+        assert_eq!(found.available_bytes(), (100_000 << 10) - reserve + (50_000 << 10) - low + slab);
         assert!(matches!(free_memory.of_node(NodeId(7)), Err(KernelError::File { .. })));
     }
 
     #[test]
     fn a_full_node_has_nothing_to_give() {
-        let full = NodeMemory { free_bytes: 10, low_bytes: 100, ..NodeMemory::default() };
+        let full = NodeMemory { free_bytes: 10, reserve_bytes: 100, ..NodeMemory::default() };
         assert_eq!(full.available_bytes(), 0);
     }
 }

@@ -262,9 +262,16 @@ fn build_ids(bytes: &mut Bytes<'_>) -> Result<Vec<(Vec<u8>, String)>, DecodeErro
 pub(super) fn build_id(misc: u16, bytes: &mut Bytes<'_>) -> Result<Option<(Vec<u8>, String)>, DecodeError> {
     const HAS_SIZE: u16 = 1 << 15;
     const LONGEST: usize = 20;
+    /// Of linkers' other kinds: `fast` of lld, and `md5` and `uuid`.
+    const SHORTER: [usize; 2] = [8, 16];
     bytes.u32("a process")?;
     let id = bytes.take(24, "a build id")?;
-    let size = if misc & HAS_SIZE != 0 { usize::from(id[LONGEST]).min(LONGEST) } else { LONGEST };
+    // perf before 5.10 does not say how long an id is, and fills it up with zeroes.
+    let by_zeroes = || SHORTER.into_iter().find(|&size| id[size..LONGEST].iter().all(|&byte| byte == 0));
+    let size = match misc & HAS_SIZE != 0 {
+        true => usize::from(id[LONGEST]).min(LONGEST),
+        false => by_zeroes().unwrap_or(LONGEST),
+    };
     let path = String::from_utf8_lossy(bytes.text()).into_owned();
     Ok((!path.is_empty()).then(|| (id[..size].to_vec(), path)))
 }
@@ -278,4 +285,28 @@ pub(super) fn read_section(
     endian: Endian,
 ) -> Result<(), DecodeError> {
     features.read(number, &mut Bytes::new(bytes, offset, endian))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_of_any_length_are_those_of_their_files() {
+        let id = |misc: u16, bytes: &[u8], size: u8| {
+            let mut record = vec![0; 4];
+            record.extend_from_slice(bytes);
+            record.resize(4 + 20, 0);
+            record.extend_from_slice(&[size, 0, 0, 0]);
+            record.extend_from_slice(b"/lib.so\0");
+            let (id, path) = build_id(misc, &mut Bytes::new(&record, 0, Endian::Little)).unwrap().unwrap();
+            assert_eq!(path, "/lib.so");
+            id
+        };
+        for length in [8, 16, 20] {
+            let own: Vec<u8> = (1..=length).collect();
+            assert_eq!(id(1 << 15, &own, length), own, "told");
+            assert_eq!(id(0, &own, 0), own, "not told, as perf before 5.10");
+        }
+    }
 }

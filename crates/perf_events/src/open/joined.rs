@@ -41,6 +41,7 @@ impl Joined {
 mod tests {
     use std::process::Child;
     use std::process::Command;
+    use std::time::Duration;
 
     use numapilot_host::Pid;
 
@@ -70,7 +71,7 @@ mod tests {
                 return numapilot_not_run::not_run!(PageFaultEvents, "{error}");
             }
         };
-        let (count, side_band) = (set.count(), set.side_band.len());
+        let (count, side_band, ids) = (set.count(), set.side_band.len(), set.origins.len());
         for _ in 0..5 {
             let joined = start();
             let pid = Pid::of_child(&joined);
@@ -79,6 +80,9 @@ mod tests {
             end(joined);
             set.leave(&[pid]);
             assert_eq!((set.count(), set.side_band.len()), (count, side_band), "its events are closed");
+            assert!(set.origins.len() > ids, "its last records may wait in the rings");
+            set.forget_closed(Duration::ZERO);
+            assert_eq!(set.origins.len(), ids);
         }
         end(first);
     }

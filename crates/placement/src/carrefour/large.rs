@@ -14,8 +14,6 @@ use crate::observation::{Observation, PageKey, PageSize};
 use crate::page_use::{PageTable, PageUse};
 use crate::random::Random;
 
-/// Small pages in a large one.
-const SMALL_PAGES: u64 = PageSize::Large.small_pages();
 /// Shared large pages are split when the local ratio that 4 KiB pages allow is this much better, percentage points ...
 const SPLIT_GAIN_POINTS: f64 = 5.0;
 /// ... in this many periods running ...
@@ -36,7 +34,7 @@ pub(crate) const REST_PERIODS: u64 = 5;
 pub(crate) struct LargePages {
     /// Large pages that moved: each does so once.
     moved: BTreeSet<PageKey>,
-    /// Large pages that were split, by process and page over [`SMALL_PAGES`].
+    /// Large pages that were split, by process and number ([`PageNumber::large`](numapilot_host::PageNumber::large)).
     split: BTreeSet<(u32, u64)>,
     /// Periods running in which splitting looked better.
     split_wanted: u32,
@@ -92,7 +90,7 @@ impl LargePages {
                     self.moved.insert(page);
                 }
                 Action::Split { page } => {
-                    self.split.insert((page.process, page.page / SMALL_PAGES));
+                    self.split.insert((page.process, page.page.large()));
                 }
                 _ => {}
             }
@@ -104,7 +102,7 @@ impl LargePages {
 
     /// The moves that are on for one page: small pages of a split large one are placed whatever the gates say, for that is why it was split.
     pub fn moves_of(&self, page: PageKey, moves: Moves) -> Moves {
-        let was_split = page.size == PageSize::Small && self.split.contains(&(page.process, page.page / SMALL_PAGES));
+        let was_split = page.size == PageSize::Small && self.split.contains(&(page.process, page.page.large()));
         Moves { collocate: moves.collocate || was_split, interleave: moves.interleave || was_split }
     }
 
@@ -159,7 +157,7 @@ impl LargePages {
 
 /// The small pages of a large one, dealt round robin; those that are on their node already are left out.
 fn deal(page: PageKey, home: NodeIndex, nodes: &[NodeIndex]) -> impl Iterator<Item = Action> + '_ {
-    (0..SMALL_PAGES)
+    (0..page.size.small_pages())
         .map(move |offset| (offset, nodes[offset as usize % nodes.len()]))
         .filter(move |(_, to)| *to != home)
         .map(move |(offset, to)| Action::Migrate {

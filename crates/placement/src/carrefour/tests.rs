@@ -176,7 +176,10 @@ fn sampling_slows_down_after_few_orders() {
 /// A large page on node 0 whose small pages each have one user, in turn.
 fn falsely_shared(number: u64, samples: u64) -> Vec<Sample> {
     (0..samples)
-        .map(|i| Sample { small_page: number * 512 + i % 64, ..sample(large_page(number), i as usize % 4, 0, true) })
+        .map(|i| Sample {
+            small_page: large_page(number).page + i % 64,
+            ..sample(large_page(number), i as usize % 4, 0, true)
+        })
         .collect()
 }
 
@@ -193,7 +196,7 @@ fn a_hot_shared_large_page_is_split_and_dealt() {
     assert_eq!(actions[0], Action::Split { page: large_page(1) });
     let dealt = migrations(&actions);
     assert_eq!(dealt.len(), 384, "512 less the quarter that is there already");
-    assert!(dealt.iter().all(|(p, to)| p.size == PageSize::Small && *to != 0 && (p.page % 4) as usize == *to));
+    assert!(dealt.iter().all(|(p, to)| p.size == PageSize::Small && *to != 0 && (p.page.0 % 4) as usize == *to));
 }
 
 #[test]

@@ -16,6 +16,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use numapilot_host::PageNumber;
 use numapilot_machine::NodeIndex;
 
 use crate::action::{Action, Refusal};
@@ -56,7 +57,7 @@ pub(crate) struct KernelBalancing {
 struct Process {
     next_scan_ns: u64,
     /// Next page to scan, over 4,096.
-    offset: u64,
+    offset: PageNumber,
     /// Completed passes over the address space (`numa_scan_seq`).
     passes: u64,
     /// Mapped pages of 4 KiB, taken for the resident ones.

@@ -1,5 +1,7 @@
 //! Scanning: when a task unmaps the next piece of its process's memory, and how fast it does so.
 
+use numapilot_host::PageNumber;
+
 use super::{KernelBalancing, TWO_TICKS_NS, Task};
 use crate::action::Action;
 use crate::observation::Observation;
@@ -13,7 +15,7 @@ const PERIOD_THRESHOLD: i64 = 7;
 /// A task runs this many times as long as its scan took before it scans again (`task_numa_work`: "to limit NUMA PTE scanning overhead to 3% max").
 const RUN_PER_SCAN: u64 = 32;
 /// Pages of 4 KiB in a MiB.
-const PAGES_PER_MB: u64 = 256;
+const PAGES_PER_MB: u64 = (1 << 20) / PageNumber::BYTES;
 
 impl KernelBalancing {
     /// Pieces that a process's memory has (`task_nr_scan_windows`).
@@ -125,11 +127,11 @@ impl KernelBalancing {
             seen.mapped
                 .iter()
                 .filter(|(p, _, pages)| *p == number && *pages > 0)
-                .map(|(_, first, pages)| (*first, first + pages))
+                .map(|(_, first, pages)| (*first, *first + *pages))
         };
         if !areas().any(|(_, end)| end > process.offset) {
             process.passes += 1;
-            process.offset = 0;
+            process.offset = PageNumber::default();
         }
         let mut left = piece;
         for (first, end) in areas() {
@@ -146,7 +148,7 @@ impl KernelBalancing {
             }
         }
         process.passes += 1;
-        process.offset = 0;
+        process.offset = PageNumber::default();
         piece - left
     }
 }

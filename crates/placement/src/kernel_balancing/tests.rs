@@ -15,7 +15,7 @@ fn step(now_ms: u64, pages: u64, faults: Vec<HintFault>) -> Observation {
     seen.now_ns = now_ms * 1_000_000;
     seen.elapsed_ns = 100_000_000;
     seen.threads.iter_mut().for_each(|t| t.busy_ns = 1e8);
-    seen.mapped = vec![(1, 0, pages)];
+    seen.mapped = vec![(1, PageNumber(0), pages)];
     seen.hint_faults = faults;
     seen
 }
@@ -23,7 +23,7 @@ fn step(now_ms: u64, pages: u64, faults: Vec<HintFault>) -> Observation {
 fn unmaps(actions: &[Action]) -> Vec<(u64, u64)> {
     actions
         .iter()
-        .filter_map(|a| if let Action::Unmap { first, pages, .. } = a { Some((*first, *pages)) } else { None })
+        .filter_map(|a| if let Action::Unmap { first, pages, .. } = a { Some((first.0, *pages)) } else { None })
         .collect()
 }
 
@@ -58,7 +58,7 @@ fn a_pass_is_complete_at_the_end_of_memory() {
         policy.decide(&step(now_ms, 1000, Vec::new()));
     }
     assert_eq!(policy.processes[&1].passes, 1);
-    assert_eq!(policy.processes[&1].offset, 0);
+    assert_eq!(policy.processes[&1].offset, PageNumber(0));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::error::PlacementError;
 use crate::nodes::NodeFacts;
 
 /// Bytes of a page, the unit in which placements are counted.
-pub(crate) const PAGE_BYTES: u64 = 4096;
+pub(crate) const PAGE_BYTES: u64 = numapilot_host::PageNumber::BYTES;
 /// Tolerance of the sum of shares, which should be 1.
 const SHARE_TOLERANCE: f64 = 1e-6;
 

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use numapilot_host::PageNumber;
 use numapilot_machine::{NodeIndex, NodeSet};
 
 use super::memory::{BLOCK_PAGES, Block, Memory};
@@ -76,7 +77,7 @@ struct Kind {
 }
 
 /// Splits this interval's accesses (`rate_of_node`: memory accesses per second that each node makes) among groups of pages by the samples.
-pub(super) fn groups_of(memory: &Memory, mapped: &[(u32, u64, u64)], rate_of_node: &[f64]) -> Vec<Group> {
+pub(super) fn groups_of(memory: &Memory, mapped: &[(u32, PageNumber, u64)], rate_of_node: &[f64]) -> Vec<Group> {
     let nodes = rate_of_node.len();
     let mut samples_of_node = vec![0.0f64; nodes];
     for block in memory.active.iter().filter_map(|key| memory.blocks.get(key)) {
@@ -233,9 +234,10 @@ mod tests {
             let samples = (0..1024u64).map(|n| {
                 let page = n / 2;
                 let from = if page < 256 { 1 } else { ((n + round) % 4) as usize };
-                let key = PageKey { process: 1, page, size: PageSize::Small };
+                let small_page = PageNumber(page);
+                let key = PageKey { process: 1, page: small_page, size: PageSize::Small };
                 let (from, home) = (NodeIndex(from), NodeIndex(0));
-                Sample { page: key, small_page: page, thread: 0, from, home, is_write: page < 256, latency_ns: None }
+                Sample { page: key, small_page, thread: 0, from, home, is_write: page < 256, latency_ns: None }
             });
             memory.learn(&samples.collect::<Vec<_>>(), &[], 4);
         }
@@ -245,7 +247,7 @@ mod tests {
     #[test]
     fn pages_whose_users_all_have_copies_are_where_they_should_be() {
         let mut memory = memory();
-        let key = |page| PageKey { process: 1, page, size: PageSize::Small };
+        let key = |page| PageKey { process: 1, page: PageNumber(page), size: PageSize::Small };
         memory.has_copies(key(300), &[0, 1, 2, 3].map(NodeIndex));
         memory.has_copies(key(301), &[0, 1, 2].map(NodeIndex));
         let groups = groups_of(&memory, &[], &[100.0, 400.0, 100.0, 100.0]);

@@ -115,6 +115,8 @@ fn mean<'w>(windows: impl Iterator<Item = &'w Window>) -> Window {
 
 #[cfg(test)]
 mod tests {
+    use numapilot_host::PageNumber;
+
     use super::*;
     use crate::observation::{PageSize, ThreadState};
 
@@ -137,7 +139,7 @@ mod tests {
         }
         let undo =
             |page| Action::Migrate { page: PageKey { process: 0, page, size: PageSize::Small }, to: NodeIndex(3) };
-        guard.moved((0..100).map(undo).collect());
+        guard.moved(PageNumber(0).run(100).map(undo).collect());
         progress.iter().flat_map(|progress| guard.watch(&interval(*progress, accesses), 0.02)).collect()
     }
 
@@ -145,7 +147,7 @@ mod tests {
     fn moves_that_slow_the_program_down_are_taken_back_and_others_stay() {
         let undone = after_moves(&[0.5, 0.9, 0.9, 0.9], 0.01);
         assert_eq!(undone.len(), 100);
-        assert!(matches!(undone[7], Action::Migrate { page: PageKey { page: 7, .. }, to: NodeIndex(3) }));
+        assert!(matches!(undone[7], Action::Migrate { page: PageKey { page: PageNumber(7), .. }, to: NodeIndex(3) }));
         assert!(
             after_moves(&[0.5, 1.3, 1.3, 1.3], 0.01).is_empty(),
             "the interval of the copying is not held against them"

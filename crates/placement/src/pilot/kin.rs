@@ -5,6 +5,8 @@
 
 use std::collections::BTreeMap;
 
+use numapilot_host::PageNumber;
+
 use super::Pilot;
 use super::groups::{Group, Member};
 use super::memory::{BLOCK_PAGES, Block, Memory, range_of};
@@ -19,7 +21,7 @@ const SPREAD_MAX: f64 = 0.6;
 /// Where the accesses to each mapped range should be served, by node, in accesses per second.
 #[derive(Default)]
 pub(super) struct Kin {
-    ranges: BTreeMap<(u32, u64, u64), Vec<f64>>,
+    ranges: BTreeMap<(u32, PageNumber, u64), Vec<f64>>,
 }
 
 impl Kin {
@@ -27,8 +29,8 @@ impl Kin {
     pub fn note(&mut self, memory: &Memory, seen: &Observation, group: &Group, plan: &Plan) {
         for (member, rate) in &group.members {
             let (Member::Seen(block, _) | Member::Unseen(block)) = member else { continue };
-            let first = block.1 * BLOCK_PAGES;
-            let ends = [first, first + BLOCK_PAGES - 1];
+            let first = PageNumber::first_of_large(block.1);
+            let ends = [first, first + (BLOCK_PAGES - 1)];
             if memory.blocks.get(block).is_none_or(|block| block.common_home(plan.at.len()).is_none()) {
                 continue;
             }
@@ -58,11 +60,12 @@ impl Pilot {
             }
             let shares: Vec<f64> = at.iter().map(|rate| rate / total).collect();
             let last = range.1 + range.2;
-            for block in range.1 / BLOCK_PAGES..last.div_ceil(BLOCK_PAGES) {
-                let pages = (block * BLOCK_PAGES).max(range.1)..((block + 1) * BLOCK_PAGES).min(last);
-                let cost_ns = price_ns * (pages.end - pages.start) as f64;
+            for block in range.1.large()..last.0.div_ceil(BLOCK_PAGES) {
+                let first = PageNumber::first_of_large(block).max(range.1);
+                let pages = PageNumber::first_of_large(block + 1).min(last) - first;
+                let cost_ns = price_ns * pages as f64;
                 let is_known = self.memory.blocks.contains_key(&(range.0, block));
-                if is_known || self.memory.is_of_copied_range(range.0, pages.start) {
+                if is_known || self.memory.is_of_copied_range(range.0, first) {
                     continue;
                 }
                 if cost_ns > *surplus_ns || cost_ns > left_ns || !self.memory.has_room() {
@@ -73,9 +76,9 @@ impl Pilot {
                 let mut dealt = Block::new(self.nodes, PageSize::Small);
                 dealt.unseen_dealt = true;
                 self.memory.insert((range.0, block), dealt);
-                orders.extend(pages.map(|page| {
+                orders.extend(first.run(pages).map(|page| {
                     let key = PageKey { process: range.0, page, size: PageSize::Small };
-                    Action::Migrate { page: key, to: share_at(&shares, (page as f64 * GOLDEN).fract()) }
+                    Action::Migrate { page: key, to: share_at(&shares, (page.0 as f64 * GOLDEN).fract()) }
                 }));
             }
         }

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use numapilot_host::PageNumber;
 use numapilot_machine::{NodeIndex, NodeSet};
 
 use crate::observation::{PageKey, PageSize, ReadOnlyRange, Sample};
@@ -170,7 +171,7 @@ impl Block {
     }
 
     fn add(&mut self, sample: &Sample, nodes: usize) {
-        let index = (sample.small_page % BLOCK_PAGES) as u16;
+        let index = sample.small_page.in_large() as u16;
         let position = self.position_of(index).unwrap_or_else(|| {
             self.position[usize::from(index)] = self.pages.len() as u16;
             self.counts.resize(self.counts.len() + 2 * nodes, 0);
@@ -314,19 +315,28 @@ impl Block {
 }
 
 /// The mapping (process, first page) that holds a block, or its first part.
-fn range_of_block(mapped: &[(u32, u64, u64)], block: (u32, u64)) -> Option<(u32, u64)> {
-    let first = block.1 * BLOCK_PAGES;
-    let found = [first, first + BLOCK_PAGES - 1].into_iter().find_map(|page| range_of(mapped, block.0, page));
+fn range_of_block(mapped: &[(u32, PageNumber, u64)], block: (u32, u64)) -> Option<(u32, PageNumber)> {
+    let first = PageNumber::first_of_large(block.1);
+    let found = [first, first + (BLOCK_PAGES - 1)].into_iter().find_map(|page| range_of(mapped, block.0, page));
     found.map(|range| (range.0, range.1))
 }
 
 /// The range (process, first page, pages) that holds a page; ranges are ascending.
-pub(super) fn range_of(mapped: &[(u32, u64, u64)], process: u32, page: u64) -> Option<(u32, u64, u64)> {
+pub(super) fn range_of(
+    mapped: &[(u32, PageNumber, u64)],
+    process: u32,
+    page: PageNumber,
+) -> Option<(u32, PageNumber, u64)> {
     range_at(mapped, |range| *range, process, page).copied()
 }
 
 /// The one of ascending ranges that holds a page. `extent`: its process, first page and number of pages.
-fn range_at<R>(ranges: &[R], extent: impl Fn(&R) -> (u32, u64, u64), process: u32, page: u64) -> Option<&R> {
+fn range_at<R>(
+    ranges: &[R],
+    extent: impl Fn(&R) -> (u32, PageNumber, u64),
+    process: u32,
+    page: PageNumber,
+) -> Option<&R> {
     let bounds = |range: &R| {
         let (process, first, pages) = extent(range);
         ((process, first), (process, first + pages))
@@ -335,13 +345,13 @@ fn range_at<R>(ranges: &[R], extent: impl Fn(&R) -> (u32, u64, u64), process: u3
 }
 
 /// Nodes that have copies of a page as part of a range that is mapped read-only; `None`: it is not of such a range.
-fn copies_at(read_only: &[ReadOnlyRange], process: u32, page: u64) -> Option<NodeSet> {
+fn copies_at(read_only: &[ReadOnlyRange], process: u32, page: PageNumber) -> Option<NodeSet> {
     range_at(read_only, |range| (range.process, range.first, range.pages), process, page).map(|range| range.copies)
 }
 
 /// Whether any part of a block is mapped.
-fn is_block_mapped(mapped: &[(u32, u64, u64)], (process, block): (u32, u64)) -> bool {
-    let (first, last) = (block * BLOCK_PAGES, (block + 1) * BLOCK_PAGES);
+fn is_block_mapped(mapped: &[(u32, PageNumber, u64)], (process, block): (u32, u64)) -> bool {
+    let (first, last) = (PageNumber::first_of_large(block), PageNumber::first_of_large(block + 1));
     let next = mapped.partition_point(|range| (range.0, range.1) < (process, last));
     next.checked_sub(1)
         .and_then(|at| mapped.get(at))
@@ -365,11 +375,11 @@ pub(super) struct Memory {
     /// Blocks with samples in this interval.
     pub active: Vec<(u32, u64)>,
     /// What was mapped at the last decision: blocks that are not active were held against it then.
-    mapped: Vec<(u32, u64, u64)>,
+    mapped: Vec<(u32, PageNumber, u64)>,
     /// Ranges that are mapped read-only.
     read_only: Vec<ReadOnlyRange>,
     /// Evidence that a mapping (process, first page) is read-only: one of its blocks says little about the next phase of the others.
-    ranges: BTreeMap<(u32, u64), Reading>,
+    ranges: BTreeMap<(u32, PageNumber), Reading>,
     /// Bytes that the blocks may take; 0: any number.
     limit_bytes: usize,
     /// Bytes that they take.
@@ -390,7 +400,7 @@ struct Reading {
 }
 
 /// Whether a process has anything mapped; ranges are ascending.
-pub(super) fn has_process(mapped: &[(u32, u64, u64)], process: u32) -> bool {
+pub(super) fn has_process(mapped: &[(u32, PageNumber, u64)], process: u32) -> bool {
     let at = mapped.partition_point(|range| range.0 < process);
     mapped.get(at).is_some_and(|range| range.0 == process)
 }
@@ -465,7 +475,7 @@ impl Memory {
     }
 
     /// Whether a page is of a range that is mapped read-only and has copies.
-    pub fn is_of_copied_range(&self, process: u32, page: u64) -> bool {
+    pub fn is_of_copied_range(&self, process: u32, page: PageNumber) -> bool {
         copies_at(&self.read_only, process, page).is_some_and(|copies| !copies.is_empty())
     }
 
@@ -474,7 +484,7 @@ impl Memory {
         for key in self.active.iter().filter(|_| !self.read_only.is_empty()) {
             let Some(block) = self.blocks.get_mut(key) else { continue };
             for page in &mut block.pages {
-                let number = key.1 * BLOCK_PAGES + u64::from(page.index);
+                let number = PageNumber::first_of_large(key.1) + u64::from(page.index);
                 if let Some(copies) = copies_at(&self.read_only, key.0, number) {
                     page.copies = copies;
                 }
@@ -485,13 +495,14 @@ impl Memory {
     /// Whether all sampled pages of a block are of ranges that are mapped read-only. A page whose copies collapsed needs as many reads as others.
     fn cannot_be_written(&self, key: (u32, u64)) -> bool {
         let Some(block) = self.blocks.get(&key).filter(|_| !self.read_only.is_empty()) else { return false };
-        let is_within = |page: u64| copies_at(&self.read_only, key.0, page).is_some();
+        let first = PageNumber::first_of_large(key.1);
+        let is_within = |page: PageNumber| copies_at(&self.read_only, key.0, page).is_some();
         block.reads_since_write >= block.reads_needed - READ_ONLY_SAMPLES
-            && block.pages.iter().all(|page| is_within(key.1 * BLOCK_PAGES + u64::from(page.index)))
+            && block.pages.iter().all(|page| is_within(first + u64::from(page.index)))
     }
 
     /// Whether a block or the mapping around it is read-only, as far as samples show, or by its protection.
-    pub fn is_read_only(&self, key: (u32, u64), mapped: &[(u32, u64, u64)]) -> bool {
+    pub fn is_read_only(&self, key: (u32, u64), mapped: &[(u32, PageNumber, u64)]) -> bool {
         if self.cannot_be_written(key) {
             return true;
         }
@@ -501,7 +512,7 @@ impl Memory {
     }
 
     /// Notes for each mapping whether this interval's samples wrote to it.
-    fn note_writes(&mut self, mapped: &[(u32, u64, u64)], nodes: usize) {
+    fn note_writes(&mut self, mapped: &[(u32, PageNumber, u64)], nodes: usize) {
         for key in &self.active {
             let (Some(block), Some(range)) = (self.blocks.get(key), range_of_block(mapped, *key)) else { continue };
             let reading =
@@ -512,7 +523,7 @@ impl Memory {
     }
 
     /// Takes in an interval's samples; those from or on nodes that the machine does not have are left out.
-    pub fn learn(&mut self, samples: &[Sample], mapped: &[(u32, u64, u64)], nodes: usize) {
+    pub fn learn(&mut self, samples: &[Sample], mapped: &[(u32, PageNumber, u64)], nodes: usize) {
         for key in self.active.drain(..) {
             if let Some(block) = self.blocks.get_mut(&key) {
                 block.fresh.iter_mut().for_each(|count| *count = 0.0);
@@ -521,7 +532,7 @@ impl Memory {
         self.turn += 1;
         let (turn, mut is_full) = (self.turn, false);
         for sample in samples.iter().filter(|sample| sample.from.0 < nodes && sample.home.0 < nodes) {
-            let key = (sample.page.process, sample.small_page / BLOCK_PAGES);
+            let key = (sample.page.process, sample.small_page.large());
             let Some(block) = self.block_for(key, sample.page.size, nodes, &mut is_full) else { continue };
             let is_first = block.fresh.iter().all(|count| *count == 0.0);
             (block.size, block.used) = (sample.page.size, turn);
@@ -547,7 +558,7 @@ impl Memory {
     }
 
     /// Forgets what is no longer mapped: blocks outside of `mapped` (process, first page, pages), which is ascending.
-    pub fn keep_mapped(&mut self, mapped: &[(u32, u64, u64)]) {
+    pub fn keep_mapped(&mut self, mapped: &[(u32, PageNumber, u64)]) {
         if mapped.is_empty() {
             return;
         }
@@ -561,7 +572,7 @@ impl Memory {
             self.blocks.retain(|key, _| is_block_mapped(mapped, *key));
             self.bytes = self.blocks.values().map(|block| block.counted).sum();
             self.mapped = mapped.to_vec();
-            let stays = |key: &(u32, u64)| has_process(mapped, key.0);
+            let stays = |key: &(u32, PageNumber)| has_process(mapped, key.0);
             self.ranges.retain(|key, _| stays(key));
             if self.ranges.len() > RANGES_MAX {
                 self.ranges.retain(|key, _| range_of(mapped, key.0, key.1).is_some());
@@ -573,7 +584,7 @@ impl Memory {
 
     /// The page that holds a small page of a block, as mapped.
     pub fn key(&self, block: (u32, u64), index: u16) -> PageKey {
-        let first = block.1 * BLOCK_PAGES;
+        let first = PageNumber::first_of_large(block.1);
         match self.blocks.get(&block).map(|found| found.size) {
             Some(PageSize::Large) => PageKey { process: block.0, page: first, size: PageSize::Large },
             _ => PageKey { process: block.0, page: first + u64::from(index), size: PageSize::Small },
@@ -582,10 +593,9 @@ impl Memory {
 
     /// Notes that a page was moved.
     pub fn now_at(&mut self, page: PageKey, to: NodeIndex) {
-        let Some(block) = self.blocks.get_mut(&(page.process, page.page / BLOCK_PAGES)) else { return };
-        let moved = |memory: &&mut PageMemory| {
-            page.size == PageSize::Large || u64::from(memory.index) == page.page % BLOCK_PAGES
-        };
+        let Some(block) = self.blocks.get_mut(&(page.process, page.page.large())) else { return };
+        let moved =
+            |memory: &&mut PageMemory| page.size == PageSize::Large || u64::from(memory.index) == page.page.in_large();
         for memory in block.pages.iter_mut().filter(moved) {
             memory.home = to.0 as u8;
             memory.regret_ns = 0.0;
@@ -600,26 +610,26 @@ impl Memory {
     }
 
     /// Notes that a write collapsed the copies of a page: four times the evidence before its block is taken for read-only again.
-    pub fn was_written(&mut self, page: PageKey, home: NodeIndex, mapped: &[(u32, u64, u64)]) {
+    pub fn was_written(&mut self, page: PageKey, home: NodeIndex, mapped: &[(u32, PageNumber, u64)]) {
         self.now_at(page, home);
         self.has_copies(page, &[]);
-        let range = range_of_block(mapped, (page.process, page.page / BLOCK_PAGES));
+        let range = range_of_block(mapped, (page.process, page.page.large()));
         if let Some(reading) =
             range.and_then(|range| self.ranges.get_mut(&range)).filter(|reading| reading.since_write > 0.0)
         {
             // The first collapse of many counts: `since_write` is 0 for the others.
             *reading = Reading { since_write: 0.0, needed: reading.needed * 4.0 };
         }
-        if let Some(block) = self.blocks.get_mut(&(page.process, page.page / BLOCK_PAGES)) {
+        if let Some(block) = self.blocks.get_mut(&(page.process, page.page.large())) {
             block.reads_since_write = 0.0;
             block.reads_needed *= 4.0;
         }
     }
 
     /// The memory of a small page, if it was seen.
-    pub fn page_mut(&mut self, process: u32, page: u64) -> Option<&mut PageMemory> {
-        let block = self.blocks.get_mut(&(process, page / BLOCK_PAGES))?;
-        let position = block.position_of((page % BLOCK_PAGES) as u16)?;
+    pub fn page_mut(&mut self, process: u32, page: PageNumber) -> Option<&mut PageMemory> {
+        let block = self.blocks.get_mut(&(process, page.large()))?;
+        let position = block.position_of(page.in_large() as u16)?;
         block.pages.get_mut(position)
     }
 }
@@ -629,6 +639,7 @@ mod tests {
     use super::*;
 
     fn sample(small_page: u64, from: usize, home: usize) -> Sample {
+        let small_page = PageNumber(small_page);
         let page = PageKey { process: 1, page: small_page, size: PageSize::Small };
         let (from, home) = (NodeIndex(from), NodeIndex(home));
         Sample { page, small_page, thread: 0, from, home, is_write: false, latency_ns: None }
@@ -675,10 +686,15 @@ mod tests {
         let mut memory = Memory::default();
         memory.learn(&[sample(10, 0, 0), sample(700, 1, 0)], &[], 2);
         assert!(!memory.is_read_only((1, 0), &[]), "one read says little");
-        let range = |process, first, pages| ReadOnlyRange { process, first, pages, copies: NodeSet::default() };
+        let range = |process, first, pages| ReadOnlyRange {
+            process,
+            first: PageNumber(first),
+            pages,
+            copies: NodeSet::default(),
+        };
         memory.know_read_only(&[range(0, 0, 1 << 20), range(1, 8, 4), range(1, 600, 50)]);
         assert!(memory.is_read_only((1, 0), &[]) && !memory.is_read_only((1, 1), &[]), "page 700 is outside");
-        memory.was_written(PageKey { process: 1, page: 10, size: PageSize::Small }, NodeIndex(0), &[]);
+        memory.was_written(PageKey { process: 1, page: PageNumber(10), size: PageSize::Small }, NodeIndex(0), &[]);
         assert!(!memory.is_read_only((1, 0), &[]));
         memory.learn(&(0..900).map(|n| sample(8 + n % 4, 0, 0)).collect::<Vec<_>>(), &[], 2);
         assert!(memory.is_read_only((1, 0), &[]), "four times the evidence");
@@ -705,7 +721,7 @@ mod tests {
         memory.learn(&blocks(10_000, 5_000).collect::<Vec<_>>(), &[], 2);
         assert!(bytes_of(&memory) <= limit && memory.bytes == bytes_of(&memory));
         assert_eq!(memory.forgotten - before + memory.blocks.len() as u64, held + 5_000);
-        memory.keep_mapped(&[(2, 0, 1)]);
+        memory.keep_mapped(&[(2, PageNumber(0), 1)]);
         assert_eq!((memory.bytes, memory.blocks.len()), (0, 0));
         // Without a bound nothing is forgotten.
         let mut memory = Memory::default();
@@ -717,13 +733,14 @@ mod tests {
     fn what_is_unmapped_is_forgotten() {
         let mut memory = Memory::default();
         memory.learn(&[sample(10, 0, 0), sample(5000, 0, 0)], &[], 1);
-        memory.keep_mapped(&[(0, 0, 100_000), (1, 4000, 2000)]);
+        let (start, first) = (PageNumber(0), PageNumber(4000));
+        memory.keep_mapped(&[(0, start, 100_000), (1, first, 2000)]);
         assert_eq!(memory.blocks.keys().copied().collect::<Vec<_>>(), [(1, 5000 / BLOCK_PAGES)]);
-        assert!(has_process(&[(0, 0, 1), (2, 0, 1)], 2) && !has_process(&[(0, 0, 1), (2, 0, 1)], 1));
-        let mapped = [(1, 4000, 2000)];
+        assert!(has_process(&[(0, start, 1), (2, start, 1)], 2) && !has_process(&[(0, start, 1), (2, start, 1)], 1));
+        let mapped = [(1, first, 2000)];
         memory.learn(&[sample(5000, 0, 0)], &mapped, 1);
         assert_eq!(memory.ranges.len(), 1);
-        memory.keep_mapped(&[(2, 0, 100)]);
+        memory.keep_mapped(&[(2, start, 100)]);
         assert!(memory.ranges.is_empty(), "nor is a process that has ended remembered");
     }
 }

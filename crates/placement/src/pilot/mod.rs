@@ -23,6 +23,7 @@ mod threads;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use numapilot_host::PageNumber;
 use numapilot_machine::{Machine, NodeIndex};
 use numapilot_traffic::{Load, MemorySystem};
 
@@ -66,7 +67,7 @@ pub struct Pilot {
     move_threads: bool,
     patience: f64,
     /// Delay beyond what its pages' moves cost, by mapped range (process, first page): it pays for moving the range's pages that have no samples yet.
-    surplus_ns: BTreeMap<(u32, u64), f64>,
+    surplus_ns: BTreeMap<(u32, PageNumber), f64>,
     memory: Memory,
     ledger: Ledger,
     guard: Guard,
@@ -314,8 +315,8 @@ mod tests {
             let options = Options::parse("pilot", Pilot::OPTIONS.to_vec(), text).expect("valid");
             let mut pilot = Pilot::new(&options, &machine, &facts).expect("a policy");
             let sample = |n: u64| {
-                let page = crate::observation::PageKey { process: 1, page: n << 9, size: PageSize::Small };
-                let (small_page, thread) = (n << 9, 0);
+                let (small_page, thread) = (PageNumber::first_of_large(n), 0);
+                let page = crate::observation::PageKey { process: 1, page: small_page, size: PageSize::Small };
                 crate::observation::Sample {
                     page,
                     small_page,

@@ -1,5 +1,6 @@
 //! From plans for groups to moves of pages: which pages of a group move to which node, and which have caused enough delay to pay for the move.
 
+use numapilot_host::PageNumber;
 use numapilot_machine::NodeIndex;
 
 use super::Pilot;
@@ -193,11 +194,11 @@ impl Pilot {
             return;
         }
         block.unseen_dealt = true;
-        let first = key.1 * BLOCK_PAGES;
+        let first = PageNumber::first_of_large(key.1);
         let saves_ns_per_s = regret_ns / unseen.max(1.0) / (seen.elapsed_ns as f64 / 1e9).max(1e-9);
         for index in (0..BLOCK_PAGES as u16).filter(|index| block.position_of(*index).is_none()) {
             let page = first + u64::from(index);
-            let to = share_at(&plan.at, (page as f64 * GOLDEN).fract());
+            let to = share_at(&plan.at, (page.0 as f64 * GOLDEN).fract());
             if to == group.home || !is_mapped(&seen.mapped, key.0, page) {
                 continue;
             }
@@ -215,6 +216,6 @@ impl Pilot {
 }
 
 /// Whether a page is mapped; everything is if nothing is known of mappings.
-fn is_mapped(mapped: &[(u32, u64, u64)], process: u32, page: u64) -> bool {
+fn is_mapped(mapped: &[(u32, PageNumber, u64)], process: u32, page: PageNumber) -> bool {
     mapped.is_empty() || range_of(mapped, process, page).is_some()
 }

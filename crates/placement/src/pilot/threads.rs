@@ -299,6 +299,8 @@ struct Exchange {
 
 #[cfg(test)]
 mod tests {
+    use numapilot_host::PageNumber;
+
     use super::*;
     use crate::observation::{PageKey, PageSize, Sample};
 
@@ -312,10 +314,10 @@ mod tests {
             instructions: 0.0,
             memory_accesses: 0.0,
         };
-        let page = PageKey { process: 1, page: 7, size: PageSize::Small };
+        let page = PageKey { process: 1, page: PageNumber(7), size: PageSize::Small };
         let sample = |thread| Sample {
             page,
-            small_page: 7,
+            small_page: page.page,
             thread,
             from: NodeIndex(0),
             home: NodeIndex(0),

@@ -94,6 +94,7 @@ def test_statistics_are_sums_with_intervals(trace):
     for estimate, whole in ((found.accesses, [trace]), (found.remote, known), (found.writes, memory), (found.share, every)):
         assert estimate.low <= estimate.value <= estimate.high if whole else math.isnan(estimate.value)
     assert "samples" in repr(found)
+    assert "± 0.0 %" not in repr(found), "an exact figure has no interval, and no other one is that narrow"
 
 
 def test_stacks_have_frames(trace):

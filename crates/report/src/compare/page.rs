@@ -9,6 +9,9 @@ use crate::plain_page;
 use crate::svg_writer::escape;
 use crate::units;
 
+/// Characters in a line of the page's commands.
+const PAGE_COLUMNS: usize = 100;
+
 /// Writes the page; `top` objects at most.
 #[must_use]
 pub fn html(comparison: &Comparison, top: usize) -> String {
@@ -24,6 +27,10 @@ pub fn html(comparison: &Comparison, top: usize) -> String {
         objects(&mut out, comparison, top);
     }
     plain_page::notes(&mut out, &comparison.notes);
+    if let Some(remedy) = &comparison.remedy {
+        let command = words::command(remedy, PAGE_COLUMNS).join("\n");
+        let _ = writeln!(out, "<p>{}</p>\n<pre>{}</pre>", escape(&remedy.how), escape(&command));
+    }
     let origin = format!(
         "{} Before: {}. After: {}.",
         setting(comparison),

@@ -50,6 +50,14 @@ pub fn render(comparison: &Comparison, top: usize, look: Look) -> String {
             let _ = writeln!(out, "  {}", look.faint(line));
         });
     }
+    if let Some(remedy) = &comparison.remedy {
+        wrap(&clean(&remedy.how), look.width.saturating_sub(2)).iter().for_each(|line| {
+            let _ = writeln!(out, "  {}", look.faint(line));
+        });
+        words::command(remedy, look.width.saturating_sub(4)).iter().for_each(|line| {
+            let _ = writeln!(out, "    {}", clean(line));
+        });
+    }
     out
 }
 

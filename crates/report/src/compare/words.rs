@@ -2,7 +2,7 @@
 
 use numapilot_insight::Estimate;
 use numapilot_insight::compare::{
-    Change, ChangeVerdict, Comparison, Judged, MatchKind, Metric, ObjectChange, ObjectSummary, TimeSource,
+    Change, ChangeVerdict, Comparison, Judged, MatchKind, Metric, ObjectChange, ObjectSummary, Remedy, TimeSource,
 };
 
 use crate::findings::gain_span;
@@ -14,6 +14,8 @@ pub fn metric(metric: Metric, comparison: &Comparison) -> &'static str {
     match (metric, comparison.time_source) {
         (Metric::RunTime, Some(TimeSource::Modelled)) => "run time (predicted)",
         (Metric::RunTime, _) => "run time",
+        (Metric::ProcessorTime, Some(TimeSource::Modelled)) => "processor time (predicted)",
+        (Metric::ProcessorTime, _) => "processor time",
         (Metric::RemoteShare, _) => "remote accesses",
         (Metric::Imbalance, _) => "controller imbalance",
         (Metric::Accesses, _) => "memory accesses",
@@ -24,7 +26,7 @@ pub fn metric(metric: Metric, comparison: &Comparison) -> &'static str {
 /// A value of a metric, with its interval where it has one.
 pub fn value(metric: Metric, estimate: Estimate) -> String {
     let plain = |value: f64| match metric {
-        Metric::RunTime => units::time_ns(value.max(0.0) as u64),
+        Metric::RunTime | Metric::ProcessorTime => units::time_ns(value.max(0.0) as u64),
         Metric::RemoteShare | Metric::Imbalance => units::percent(value),
         Metric::Accesses => units::count(value),
         Metric::Latency => format!("{value:.0} cycles"),
@@ -80,6 +82,7 @@ pub fn verdict(verdict: ChangeVerdict) -> &'static str {
         ChangeVerdict::Better => "better",
         ChangeVerdict::Worse => "worse",
         ChangeVerdict::NoEvidence => "no evidence",
+        ChangeVerdict::InDoubt => "in doubt",
     }
 }
 
@@ -90,6 +93,9 @@ pub fn headline(comparison: &Comparison) -> String {
     let time = match (comparison.gain, shown(Metric::RunTime).map(|time| time.change.verdict)) {
         (Some(gain), Some(ChangeVerdict::Better)) => format!("faster by {}{predicted}", signed(gain)),
         (Some(gain), Some(ChangeVerdict::Worse)) => format!("slower: {}{predicted}", signed(gain)),
+        (Some(gain), Some(ChangeVerdict::InDoubt)) => {
+            format!("in doubt, of one recording each: {}{predicted}", signed(gain))
+        }
         (Some(gain), _) => format!("no evidence of a change in run time ({}{predicted})", signed(gain)),
         _ => "run times not comparable".to_owned(),
     };
@@ -112,6 +118,7 @@ pub fn prediction(comparison: &Comparison) -> Option<String> {
         return Some(format!("predicted {predicted}; run times cannot be compared"));
     };
     let verdict = match judged.agrees {
+        None if judged.in_doubt => ": in doubt, one recording of each side cannot tell whether they agree".to_owned(),
         None => " (neither with an interval)".to_owned(),
         Some(true) => format!(": {}", agreement(comparison, &judged, gain)),
         Some(false) => format!(": they do not agree, {} was gained", if gain.value < value { "less" } else { "more" }),
@@ -123,7 +130,8 @@ pub fn prediction(comparison: &Comparison) -> Option<String> {
 fn agreement(comparison: &Comparison, judged: &Judged, found: Estimate) -> String {
     let (low, high) = judged.predicted.interval.unwrap_or((judged.predicted.gain, judged.predicted.gain));
     let time = comparison.metrics.iter().find(|line| line.metric == Metric::RunTime);
-    let is_evident = time.is_none_or(|line| line.change.verdict != ChangeVerdict::NoEvidence);
+    let is_evident =
+        time.is_none_or(|line| matches!(line.change.verdict, ChangeVerdict::Better | ChangeVerdict::Worse));
     if !is_evident {
         return match low <= 0.0 && high >= 0.0 {
             true => "they agree, neither is evidence of a change",
@@ -137,6 +145,26 @@ fn agreement(comparison: &Comparison, judged: &Judged, found: Estimate) -> Strin
         }
         None => "they agree".to_owned(),
     }
+}
+
+/// The remedy's command as lines of at most `width` characters, where its words allow that, for a shell.
+pub fn command(remedy: &Remedy, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in remedy.typed() {
+        match lines.last_mut() {
+            // Room for what continues the line.
+            Some(line) if line.chars().count() + word.chars().count() + 3 <= width => {
+                line.push(' ');
+                line.push_str(&word);
+            }
+            Some(line) => {
+                line.push_str(" \\");
+                lines.push(format!("    {word}"));
+            }
+            None => lines.push(word),
+        }
+    }
+    lines
 }
 
 /// Name and place of an object, as it is or was.
@@ -185,14 +213,51 @@ mod tests {
         let comparison = Comparison {
             before: Vec::new(),
             after: Vec::new(),
-            time_source: Some(TimeSource::Measured),
+            time_source: Some(TimeSource::Modelled),
             metrics: vec![MetricChange { metric: Metric::RunTime, change }],
             gain,
-            prediction: Some(Judged { predicted, agrees: Some(agrees), untold }),
+            prediction: Some(Judged { predicted, agrees: Some(agrees), untold, in_doubt: false }),
+            remedy: None,
             objects: Vec::new(),
             notes: Vec::new(),
         };
         prediction(&comparison).expect("a prediction")
+    }
+
+    #[test]
+    fn what_one_recording_each_cannot_tell_is_said_first() {
+        let open = Repeatability::OF_RUN_TIMES.with_open(1.39e9);
+        let gain = Change::of(times(&[1.03e9]), times(&[1.41e9]), open).relative;
+        let judged = Judged { predicted: of(0.4, 0.3, 0.5), agrees: None, untold: Some(1.4), in_doubt: true };
+        let found = Comparison {
+            before: Vec::new(),
+            after: Vec::new(),
+            time_source: Some(TimeSource::Modelled),
+            metrics: vec![MetricChange {
+                metric: Metric::RunTime,
+                change: Change::of(times(&[1.41e9]), times(&[1.03e9]), open),
+            }],
+            gain,
+            prediction: Some(judged),
+            remedy: None,
+            objects: Vec::new(),
+            notes: Vec::new(),
+        };
+        assert_eq!(headline(&found), "in doubt, of one recording each: +37 %, predicted");
+        assert_eq!(verdict(found.metrics[0].change.verdict), "in doubt");
+        let said = prediction(&found).expect("a prediction");
+        assert!(
+            said.ends_with("found +37 %: in doubt, one recording of each side cannot tell whether they agree"),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn a_command_is_cut_where_a_shell_goes_on() {
+        let words = ["numapilot", "compare", "b", "a", "--before", "b-2", "b 3", "--after", "a-2"];
+        let remedy = Remedy { each: 2, how: String::new(), command: words.map(str::to_owned).into() };
+        assert_eq!(command(&remedy, 200), ["numapilot compare b a --before b-2 'b 3' --after a-2"]);
+        assert_eq!(command(&remedy, 30), ["numapilot compare b a \\", "    --before b-2 'b 3' \\", "    --after a-2"]);
     }
 
     fn of(gain: f64, low: f64, high: f64) -> Prediction {

@@ -4,7 +4,7 @@ use numapilot_fixtures::Kind;
 use numapilot_flows::{Filter, ObjectKind, Site, SiteId, Tables, Trace};
 use numapilot_insight::{Analysis, Estimate, Findings, Fix, FixKind, Nothing, Uncertainty};
 
-use super::{gain_words, json, means_words, price_words, text};
+use super::{effect_words, gain_words, json, means_words, price_words, text};
 use crate::fixture::open;
 use crate::text::Look;
 
@@ -72,6 +72,7 @@ fn no_plan_is_promised_for_the_pages_of_files() {
         threads: Vec::new(),
         processes: Vec::new(),
         gain: Estimate { value: 0.5, low: 0.4, high: 0.6 },
+        work_gain: None,
         uncertainty: Uncertainty::default(),
         more_bytes: 0,
     };
@@ -102,6 +103,18 @@ fn a_model_that_did_not_converge_says_so_beside_its_figure() {
     let open = "(the model did not converge: at least ± 2.1 percentage points)";
     assert_eq!(words(0.021), format!("{} {open}", gain_words(&gain)));
     assert!(words(f64::INFINITY).ends_with("(the model did not converge)"));
+}
+
+#[test]
+fn what_a_sleeping_program_gains_is_processor_time() {
+    let gain = Estimate { value: 0.0, low: 0.0, high: 0.001 };
+    let words = |value: f64, low: f64, high: f64| {
+        effect_words(&gain, Some(&Estimate { value, low, high }), &Uncertainty::default())
+    };
+    assert_eq!(words(0.25, 0.1, 1.0), "20 % less processor time for the same work (9 to 50), predicted");
+    assert_eq!(words(0.05, -0.01, 0.1), "4.8 % less processor time for the same work (-1.0 to 9.1), predicted");
+    assert_eq!(words(-0.2, -0.5, -0.1), "25 % more processor time for the same work (11 to 100), predicted");
+    assert_eq!(effect_words(&gain, None, &Uncertainty::default()), gain_words(&gain));
 }
 
 #[test]

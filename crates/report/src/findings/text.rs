@@ -7,7 +7,7 @@ use numapilot_insight::{Confidence, Finding, Findings, Fix, Nothing};
 use numapilot_machine::Machine;
 
 use super::SHOWN;
-use super::words::{evidence_words, explanation, fix_words, means_words, nothing_words, price_words, subject_words};
+use super::words::{effect_words, evidence_words, explanation, fix_words, means_words, nothing_words, subject_words};
 use crate::text::style::wrap;
 use crate::text::{Look, clean};
 use crate::units;
@@ -28,7 +28,7 @@ pub fn text(findings: &Findings, trace: &Trace, machine: Option<&Machine>, all: 
         one(&mut out, index + 1, finding, trace, machine, all, look);
     }
     let mut fixes = findings.findings.iter().take(shown).flat_map(|finding| &finding.fixes);
-    if !all && fixes.any(|fix| fix.works_by_plan(trace) && fix.gain.low > 0.0) {
+    if !all && fixes.any(|fix| fix.works_by_plan(trace) && fix.decisive().low > 0.0) {
         paragraph(
             &mut out,
             2,
@@ -69,7 +69,7 @@ fn one(
     paragraph(out, 2, &format!("{number}. "), &format!("{title}{suffix}"), look, &|line| look.strong(line));
     paragraph(out, 5, "", &explanation(finding), look, &str::to_owned);
     // The best fix, and the best that needs no change of the source; the others only if `all`.
-    let by_plan = finding.fixes.iter().position(|fix| fix.works_by_plan(trace) && fix.gain.low > 0.0);
+    let by_plan = finding.fixes.iter().position(|fix| fix.works_by_plan(trace) && fix.decisive().low > 0.0);
     for (index, fix) in
         finding.fixes.iter().enumerate().filter(|(index, _)| all || *index == 0 || Some(*index) == by_plan)
     {
@@ -94,13 +94,18 @@ fn one(
 
 /// A fix with its predicted gain, its memory, and what it needs where no plan applies it.
 fn priced(fix: &Fix, trace: &Trace) -> String {
-    let loses = if fix.loses() { " It would make the program slower." } else { "" };
+    let loses = match &fix.work_gain {
+        _ if !fix.loses() => "",
+        None => " It would make the program slower.",
+        Some(_) => " It would make the program work longer.",
+    };
     let memory = match fix.more_bytes {
         0 => String::new(),
         bytes => format!(" Takes {} more memory.", units::bytes(bytes)),
     };
     let by = means_words(fix, trace);
-    clean(&format!("{}: {}.{loses}{memory}{by}", fix_words(fix, trace), price_words(&fix.gain, &fix.uncertainty)))
+    let effect = effect_words(&fix.gain, fix.work_gain.as_ref(), &fix.uncertainty);
+    clean(&format!("{}: {effect}.{loses}{memory}{by}", fix_words(fix, trace)))
 }
 
 /// Writes a label and text, wrapped and indented; further lines have a hanging indent.

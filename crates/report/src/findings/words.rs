@@ -167,6 +167,29 @@ pub fn price_words(gain: &Estimate, uncertainty: &Uncertainty) -> String {
     }
 }
 
+/// The predicted gain that decides whether a fix is worth it, and whether the model converged. `work`: that of processor time, where sleeps decide how long the
+/// run is.
+#[must_use]
+pub fn effect_words(gain: &Estimate, work: Option<&Estimate>, uncertainty: &Uncertainty) -> String {
+    let Some(work) = work else { return price_words(gain, uncertainty) };
+    let open = unsettled_words(uncertainty).map_or_else(String::new, |open| format!(" ({open})"));
+    format!("{}, predicted{open}", work_span(work))
+}
+
+/// `12 % less processor time for the same work (8.0 to 15)`, from the old time over the new one, less one.
+pub(crate) fn work_span(work: &Estimate) -> String {
+    // Of the old time: all of it is saved at most.
+    let saved = |gain: f64| if gain > -1.0 { gain / (1.0 + gain) } else { f64::NEG_INFINITY };
+    let saved = Estimate { value: saved(work.value), low: saved(work.low), high: saved(work.high) };
+    let (word, shown) = if saved.value >= 0.0 {
+        ("less", saved)
+    } else {
+        ("more", Estimate { value: -saved.value, low: -saved.high, high: -saved.low })
+    };
+    let [value, low, high] = [shown.value, shown.low, shown.high].map(|share| signed(share, shown.value));
+    format!("{value} % {word} processor time for the same work ({low} to {high})")
+}
+
 /// That the model did not converge, and by how much the gain is off at least: a clause; `None` where it converged.
 pub(crate) fn unsettled_words(uncertainty: &Uncertainty) -> Option<String> {
     let points = uncertainty.unsettled * 100.0;
@@ -179,13 +202,16 @@ pub(crate) fn unsettled_words(uncertainty: &Uncertainty) -> Option<String> {
     }
 }
 
+/// A share in per cent, with a digit behind the point where the figure that it belongs to, `of`, is below a tenth.
+fn signed(share: f64, of: f64) -> String {
+    let said = format!("{:.*}", usize::from(of.abs() < 0.1), share * 100.0);
+    // A value that rounds to zero is written without a sign.
+    if said.trim_start_matches(['-', '0', '.']).is_empty() { said.trim_start_matches('-').to_owned() } else { said }
+}
+
 /// `+93 % (65 to 121)`.
 pub(crate) fn gain_span(gain: &Estimate) -> String {
-    let percent = |share: f64| {
-        let said = format!("{:.*}", usize::from(gain.value.abs() < 0.1), share * 100.0);
-        // A value that rounds to zero is written without a sign.
-        if said.trim_start_matches(['-', '0', '.']).is_empty() { said.trim_start_matches('-').to_owned() } else { said }
-    };
+    let percent = |share: f64| signed(share, gain.value);
     let sign = if gain.value >= 0.0 { "+" } else { "" };
     format!("{sign}{} % ({} to {})", percent(gain.value), percent(gain.low), percent(gain.high))
 }

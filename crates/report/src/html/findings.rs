@@ -15,7 +15,9 @@ use numapilot_machine::Machine;
 use numapilot_machine::NodeId;
 use serde::Serialize;
 
-use crate::findings::{evidence_words, explanation, fix_words, means_words, nothing_words, price_words, subject_words};
+use crate::findings::{
+    effect_words, evidence_words, explanation, fix_words, means_words, nothing_words, subject_words,
+};
 use crate::units;
 
 /// Largest number of findings, or of objects, on the first screen.
@@ -128,7 +130,8 @@ pub fn priced(found: &Findings, trace: &Trace, machine: Option<&Machine>) -> Vec
     let finding = |finding: &numapilot_insight::Finding| {
         let fix = finding.fixes.first().map_or_else(String::new, |fix| {
             let by = means_words(fix, trace);
-            format!("To do: {}: {}.{by}", fix_words(fix, trace), price_words(&fix.gain, &fix.uncertainty))
+            let effect = effect_words(&fix.gain, fix.work_gain.as_ref(), &fix.uncertainty);
+            format!("To do: {}: {effect}.{by}", fix_words(fix, trace))
         });
         Finding {
             site: if let Subject::Site(site) = finding.subject { Some(site.0) } else { None },

@@ -1,8 +1,8 @@
 //! What the page's columns hold: rows of the cube, objects, sites, call stacks and code addresses, each in a dense numbering of its own.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
+use foldhash::{HashMap, HashMapExt};
 use numapilot_flows::LocationId;
 use numapilot_flows::SiteId;
 use numapilot_flows::Trace;

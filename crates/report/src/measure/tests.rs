@@ -94,7 +94,7 @@ fn results() -> Results {
 }
 
 fn calibration() -> Calibration {
-    let limit = Limit { bytes_per_s: 41e9, estimate: true, source: "fitted".to_owned() };
+    let limit = Limit { bytes_per_s: 41e9, estimate: true, range: None, source: "fitted".to_owned() };
     Calibration {
         controllers: BTreeMap::from([(NodeId(0), limit)]),
         write_turnaround: Some(0.25),

@@ -19,7 +19,9 @@ pub(super) fn origin(results: &Results) -> String {
         results
             .large_share
             .filter(|_| results.pages != numapilot_measure::Pages::Base)
-            .map_or_else(String::new, |share| { format!(" ({:.0} % of the memory really is)", share * 100.0) }),
+            .map_or_else(String::new, |share| {
+                format!(" ({} of the memory really is)", crate::units::short_percent(share))
+            }),
         results.seconds
     )
 }

@@ -71,12 +71,7 @@ pub fn svg(export: &Export<'_>) -> String {
 }
 
 fn bare(share: f64) -> String {
-    match share * 100.0 {
-        0.0 => "·".to_owned(),
-        p if p < 0.05 => "<0.1".to_owned(),
-        p if p < 9.95 => format!("{p:.1}"),
-        p => format!("{p:.0}"),
-    }
+    if share == 0.0 { "·".to_owned() } else { short_percent(share).trim_end_matches(" %").to_owned() }
 }
 
 /// Local accesses stand in the frames.
@@ -144,4 +139,15 @@ fn legend(writer: &mut SvgWriter, (most, many): (f64, &str), x: f64, y: f64) {
     writer.text((x + 18.0, y + height), Type::new(11.0, FAINT), "0");
     writer.text((x, y + height + 22.0), Type::new(11.0, FAINT), &format!("of {many}"));
     writer.text((x, y + height + 38.0), Type::new(11.0, FAINT), "framed: local");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_are_numbered_by_the_rule_of_every_share() {
+        let words = [0.0, 0.0003, 0.041, 0.37, 0.996, 1.0].map(bare);
+        assert_eq!(words, ["·", "<0.1", "4.1", "37", ">99", "100"]);
+    }
 }

@@ -3,12 +3,12 @@
 use std::fmt::Write;
 
 use numapilot_insight::whatif::{Answer, Outlook, Traffic};
-use numapilot_insight::{Estimate, MeasuredLatency, Uncertainty, UncertaintySource};
+use numapilot_insight::{Calibration, Estimate, LatencyBound, MeasuredLatency, Uncertainty, UncertaintySource};
 use numapilot_simulator::{Report, whatif as elsewhere};
 use serde_json::{Value, json};
 
 use super::population;
-use crate::findings::{gain_span, unsettled_words};
+use crate::findings::{gain_span, unsettled_words, work_span};
 use crate::text::style::{clean, wrap};
 use crate::text::{Align, Look, Table};
 use crate::units;
@@ -24,7 +24,7 @@ const SIMULATED: &str = "Simulated on another machine than the recording's. The 
 const SOURCE_MIN: f64 = 0.05;
 /// What measured latencies are.
 const MEASURED: &str = "Measured latencies also hold address translation and waits within the core, and are of the loads that the processor samples, so they \
-                        calibrate nothing (docs/patterns.md, \"Measured latencies\").";
+                        set no figure of the machine (docs/patterns.md, \"Measured latencies\").";
 /// Largest number of pairs of nodes whose measured latencies are shown.
 const PAIRS_MAX: usize = 6;
 /// Largest number of sources that are shown.
@@ -45,7 +45,9 @@ pub struct Prediction {
     pub then: Outlook,
     /// How much faster, as a share of the new run time: 1 is twice as fast.
     pub gain: Estimate,
-    /// Where the gain's interval comes from, if that is known.
+    /// The same of the processor time, where sleeps decide how long the run is.
+    pub work_gain: Option<Estimate>,
+    /// Where the interval of the latter comes from, else that of the former, if that is known.
     pub uncertainty: Option<Uncertainty>,
     /// Latencies that the processor measured in the recording, beside the model's; empty where it measured none.
     pub measured: Vec<MeasuredLatency>,
@@ -74,6 +76,7 @@ impl Prediction {
             now: answer.now,
             then: answer.then,
             gain: answer.gain,
+            work_gain: answer.work_gain,
             uncertainty: Some(answer.uncertainty),
             measured: answer.measured,
             more_bytes: answer.more_bytes,
@@ -92,6 +95,7 @@ impl Prediction {
             now: outlook(&answer.now),
             then: outlook(&answer.then),
             gain: Estimate::jackknife(answer.gain(), &answer.gains_without),
+            work_gain: None,
             uncertainty: None,
             measured: Vec::new(),
             more_bytes: answer.more_bytes,
@@ -102,12 +106,16 @@ impl Prediction {
     /// The prediction as JSON, for programs.
     #[must_use]
     pub fn json(&self) -> Value {
-        json!({
+        let mut value = json!({
             "predicted": true, "program": self.program, "machine": self.machine, "set": self.set,
             "gain": self.gain.value, "gain_low": self.gain.low, "gain_high": self.gain.high, "uncertainty": self.uncertainty,
             "measured_latency": self.measured, "more_bytes": self.more_bytes,
             "now": self.now, "then": self.then, "notes": self.notes,
-        })
+        });
+        if let Some(work_gain) = &self.work_gain {
+            value["work_gain"] = json!(work_gain);
+        }
+        value
     }
 }
 
@@ -140,7 +148,11 @@ pub fn prediction(found: &Prediction, look: Look) -> String {
     let gain = gain_span(&found.gain);
     let open =
         found.uncertainty.as_ref().and_then(unsettled_words).map_or_else(String::new, |open| format!("; {open}"));
-    let title = format!("{} on {}: {gain} ({verdict}), predicted{open}", found.program, found.machine);
+    let effect = match &found.work_gain {
+        Some(work) => format!("{}, predicted{open}; run time {gain} ({verdict})", work_span(work)),
+        None => format!("{gain} ({verdict}), predicted{open}"),
+    };
+    let title = format!("{} on {}: {effect}", found.program, found.machine);
     let _ = writeln!(out, "{}", look.strong(&clean(&title)));
     for line in &found.set {
         let _ = writeln!(out, "  {}", clean(line));
@@ -166,6 +178,7 @@ pub fn prediction(found: &Prediction, look: Look) -> String {
     }
     if let Some(uncertainty) = &found.uncertainty {
         out.push_str(&sources(uncertainty, look));
+        out.push_str(&uncertainty.calibration.as_ref().map_or_else(String::new, |told| calibrated(told, look)));
     }
     out.push_str(&measured(&found.measured, look));
     out.push('\n');
@@ -188,9 +201,38 @@ fn sources(uncertainty: &Uncertainty, look: Look) -> String {
         .column("NARROWED BY", Align::Left);
     for source in shown {
         let range = source.range.map_or_else(String::new, |(_, low, high)| format!(" ({})", range(low, high)));
-        table.row([format!("{}{range}", source.words), units::percent(source.share), source.narrowed_by.clone()]);
+        table.row([format!("{}{range}", source.words), units::part_percent(source.share), source.narrowed_by.clone()]);
     }
     format!("\n{}", table.render(look, 2))
+}
+
+/// What measured latencies did to the interval, in whole sentences.
+fn calibrated(told: &Calibration, look: Look) -> String {
+    let least = |bound: &LatencyBound| {
+        let samples = units::counted(bound.samples, "sample", "samples");
+        format!("{:.0} ns from node {} to memory of node {} ({samples})", bound.at_least_ns, bound.from, bound.home)
+    };
+    // Those that leave out most: the others change nothing.
+    let mut telling: Vec<&LatencyBound> = told.bounds.iter().filter(|bound| bound.contradicted > 0).collect();
+    telling.sort_by_key(|bound| (std::cmp::Reverse(bound.contradicted), bound.from, bound.home));
+    let words = match &told.not_used {
+        Some(why) => format!("Not calibrated by measured latencies. {why}"),
+        None if telling.is_empty() => {
+            "Calibrated by measured latencies, which leave out no variant of the machine and the program.".to_owned()
+        }
+        None => format!(
+            "Calibrated by measured latencies: of {} variants of the machine and the program, the interval is of the {} in which loads take at least as \
+             long as was measured: {}.",
+            told.members,
+            told.left,
+            telling.into_iter().take(PAIRS_MAX).map(least).collect::<Vec<_>>().join("; "),
+        ),
+    };
+    let mut out = "\n".to_owned();
+    for line in wrap(&words, look.width.saturating_sub(2)) {
+        let _ = writeln!(out, "  {line}");
+    }
+    out
 }
 
 /// A table of measured latencies beside the model's for the recording, those with most samples first.
@@ -248,8 +290,32 @@ mod tests {
         let at = |words: &str| text.find(words).unwrap_or_else(|| panic!("{words:?} is not in {text}"));
         assert!(at("from node 2 to memory of node 1") < at("from node 0 to memory of node 1"), "{text}");
         assert!(text.contains("180 ns") && text.contains("210 ± 10 ns"), "{text}");
-        assert!(text.split_whitespace().collect::<Vec<_>>().join(" ").contains("they calibrate nothing"), "{text}");
+        assert!(
+            text.split_whitespace().collect::<Vec<_>>().join(" ").contains("set no figure of the machine"),
+            "{text}"
+        );
         assert_eq!(measured(&[], Look::default()), "");
+    }
+
+    #[test]
+    fn a_calibration_says_what_was_left_out_and_why_nothing_was() {
+        let bound = |from: u16, contradicted| LatencyBound {
+            from: numapilot_machine::NodeId(from),
+            home: numapilot_machine::NodeId(1),
+            samples: 840,
+            at_least_ns: 311.6,
+            contradicted,
+        };
+        let words =
+            |told: &Calibration| calibrated(told, Look::default()).split_whitespace().collect::<Vec<_>>().join(" ");
+        let told = Calibration { members: 800, left: 190, bounds: vec![bound(0, 610), bound(1, 0)], not_used: None };
+        let text = words(&told);
+        assert!(text.contains("of 800 variants") && text.contains("of the 190 in which"), "{text}");
+        assert!(text.ends_with("was measured: 312 ns from node 0 to memory of node 1 (840 samples)."), "{text}");
+        let text = words(&Calibration { left: 800, bounds: vec![bound(1, 0)], ..told.clone() });
+        assert!(text.ends_with("which leave out no variant of the machine and the program."), "{text}");
+        let text = words(&Calibration { not_used: Some("It is not known.".to_owned()), ..told });
+        assert_eq!(text, "Not calibrated by measured latencies. It is not known.");
     }
 
     #[test]

@@ -1,5 +1,9 @@
 //! The heap: its totals in sentences, a table of allocation sites and one of threads.
 
+use numapilot_flows::Object;
+use numapilot_flows::ObjectKind;
+use numapilot_flows::Site;
+use numapilot_flows::SiteId;
 use numapilot_flows::Trace;
 use numapilot_insight::HeapProfile;
 use numapilot_insight::HeapRow;
@@ -23,7 +27,8 @@ const LEGEND: &str = "AT PEAK: bytes of the site that were live when the whole h
 #[must_use]
 pub fn heap(profile: &HeapProfile, trace: &Trace, top: usize, look: Look) -> String {
     let mut text = String::new();
-    for line in wrap(&sentences(profile), look.width.saturating_sub(2)) {
+    let says = [vec![sentences(profile)], left_out(trace)].concat().join(" ");
+    for line in wrap(&says, look.width.saturating_sub(2)) {
         text.push_str(&format!("  {line}\n"));
     }
     text.push('\n');
@@ -44,6 +49,32 @@ pub fn heap_headline(engine: &str, look: Look) -> String {
          use it, record accesses: `numapilot doctor` says which engines can here; `--engine emulate` needs neither a PMU nor several nodes."
     );
     wrap(&says, look.width).iter().map(|line| format!("{line}\n")).collect()
+}
+
+/// Memory that is a heap's, and not of malloc's family: blocks of pools, and of Go's heap; arenas of a Python interpreter. Blocks of which only a sample is
+/// recorded have a table of their own.
+fn left_out(trace: &Trace) -> Vec<String> {
+    let kind_of = |object: &Object| trace.site(object.site).map(|site| site.kind);
+    let is_pools = |object: &&Object| object.sample.is_none() && kind_of(object) == Some(ObjectKind::Pool);
+    let count = trace.objects().iter().filter(is_pools).count() as u64;
+    let mut parts = Vec::new();
+    if count > 0 {
+        let blocks = units::counted(count, "block", "blocks");
+        let are = if count == 1 { "is" } else { "are" };
+        parts.push(format!(
+            "{blocks} of pools, or of a heap that is not malloc's, {are} not counted here: objects of kind pool."
+        ));
+    }
+    let arenas = (0..).map(SiteId).zip(trace.sites()).filter(|(_, site)| &*site.name == Site::PYTHON_ARENAS);
+    let bytes: u64 = arenas.map(|(id, _)| trace.site_size(id).peak_live_bytes).sum();
+    if bytes > 0 {
+        parts.push(format!(
+            "{} are not counted here: the interpreter has mapped up to {} at a time for them.",
+            Site::PYTHON_ARENAS,
+            units::bytes(bytes)
+        ));
+    }
+    parts
 }
 
 /// How much, how often, and what happened to it.

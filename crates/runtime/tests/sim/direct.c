@@ -190,7 +190,8 @@ static void forked(void) {
     for (size_t page = 0; page < 64; page++) __tsan_write8(block + page * PAGE);
     pid_t child = fork();
     if (child == 0) {
-        for (size_t page = 0; page < 128; page++) __tsan_write8(block + page * PAGE);
+        for (size_t page = 0; page < 64; page++) __tsan_read8(block + page * PAGE);
+        for (size_t page = 0; page < 128; page++) __tsan_write8(block + page * PAGE + LINE);
         exit(0);
     }
     int status;

@@ -2,6 +2,7 @@
  * move_pages answers. ../homes.rs has what must come out. Compiled with call-outs; main runs on node 0, the k-th thread that it makes on node k % 4. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <malloc.h>
@@ -17,6 +18,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <ucontext.h>
 #include <unistd.h>
 
@@ -402,6 +404,101 @@ static void overtaken(void) {
     print_homes("homes", contested, PAGE);
 }
 
+/* ---- several processes ---- */
+
+static void write_bytes(volatile char *from, size_t bytes) {
+    struct range range = {from, bytes};
+    write_range(&range);
+}
+
+static void ended(pid_t child) {
+    int status = -1;
+    if (waitpid(child, &status, 0) != child || status != 0) exit(6);
+}
+
+static void pass(int end) {
+    if (write(end, "", 1) != 1) exit(6);
+}
+
+static void await(int end) {
+    char byte;
+    if (read(end, &byte, 1) != 1) exit(6);
+}
+
+/* Pages that a fork made common: who writes one first gets a copy, as long as the other has the page. The child is on node 1. */
+static void forked(void) {
+    enum { QUARTER = BIG / 4 };
+    int done[2], go[2];
+    char *block = map_at(NULL);
+    write_bytes(block, BIG);
+    if (pipe(done) != 0 || pipe(go) != 0) exit(6);
+    pid_t child = fork();
+    if (child == 0) {
+        if (sum_of(block, BIG) == 0) _exit(7);
+        write_bytes(block, QUARTER);
+        print_homes("child", block, BIG);
+        pass(done[1]);
+        await(go[0]);
+        _exit(0);
+    }
+    await(done[0]);
+    write_bytes(block, QUARTER); /* the child has copies by now, and this process the pages */
+    write_in_thread(block + QUARTER, QUARTER);
+    pass(go[1]);
+    ended(child);
+    write_in_thread(block + 2 * QUARTER, QUARTER); /* no copies; but code that is not recorded might have had some made before */
+    long sum = sum_of(block + 3 * QUARTER, QUARTER);
+    print_homes("parent", block, BIG);
+    printf("sum %ld\n", sum);
+}
+
+/* A child that has gone leaves its parent's pages where they are, who writes them as before. */
+static void alone(void) {
+    char *block = map_at(NULL);
+    write_bytes(block, BIG);
+    pid_t child = fork();
+    if (child == 0) _exit(0);
+    ended(child);
+    write_bytes(block, BIG);
+    print_homes("homes", block, BIG);
+}
+
+static int memory_file(void) {
+    int file = memfd_create("common", MFD_CLOEXEC);
+    if (file < 0 || ftruncate(file, BIG) != 0) exit(7);
+    return file;
+}
+
+static char *map_file(int file) {
+    char *block = mmap(NULL, BIG, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (block == MAP_FAILED) exit(7);
+    return block;
+}
+
+/* The child, on node 1, touches half of shared memory first: its parent finds that half, and does not know whose it is. The recorder's join does. */
+static void common(const char *kind) {
+    char *block = strcmp(kind, "file") == 0 ? map_file(memory_file()) : mmap(NULL, BIG, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    pid_t child = fork();
+    if (child == 0) {
+        long sum = sum_of(block, BIG / 4);
+        write_bytes(block + BIG / 4, BIG / 4);
+        print_homes("child", block, BIG);
+        _exit(sum != 0);
+    }
+    ended(child);
+    write_bytes(block, BIG);
+    print_homes("parent", block, BIG);
+}
+
+/* Memory that a file was given before it is mapped; by whom, the mapping does not say. */
+static void given(void) {
+    int file = memory_file();
+    if (posix_fallocate(file, 0, BIG) != 0) exit(7);
+    char *block = map_file(file);
+    write_bytes(block, BIG);
+    print_homes("homes", block, BIG);
+}
+
 int main(int argc, char **argv) {
     setvbuf(stdout, NULL, _IOLBF, 0);
     const char *name = argc > 1 ? argv[1] : "";
@@ -419,6 +516,10 @@ int main(int argc, char **argv) {
     else if (strcmp(name, "unseen") == 0) unseen();
     else if (strcmp(name, "told") == 0) told();
     else if (strcmp(name, "overtaken") == 0) overtaken();
+    else if (strcmp(name, "forked") == 0) forked();
+    else if (strcmp(name, "alone") == 0) alone();
+    else if (strcmp(name, "common") == 0) common(argv[2]);
+    else if (strcmp(name, "given") == 0) given();
     else return 2;
     return 0;
 }

@@ -2,16 +2,17 @@
 
 use std::sync::Arc;
 
+use numapilot_host::PageNumber;
 use numapilot_host::Pid;
 use numapilot_perf::{FileIdentity, Mapping};
 use numapilot_trace::chunk::ChunkError;
 use numapilot_trace::ids::{ModuleId, StackId, VirtAddr};
 use numapilot_trace::mapping::is_shared_memory;
 use numapilot_trace::record::Event;
-use numapilot_trace::wire::layout::{self, ADDRESS_END, PAGE_SHIFT};
+use numapilot_trace::wire::layout::{self, ADDRESS_END};
 
 use super::Tasks;
-use crate::binaries::LoadedBinary;
+use crate::binaries::{LoadedBinary, Placed};
 use crate::extents::Changes;
 use crate::files::MappedFile;
 use crate::output::Output;
@@ -130,11 +131,14 @@ impl Tasks {
         let image = &mut self.images[image];
         let end = mapping.addr.saturating_add(mapping.len);
         if let Some(module) = image.modules.iter().rfind(|module| module.holds(mapping.addr))
-            && let Some(zeroed) = &module.zeroed
+            && module.zeroed.is_some()
         {
-            let is_zeroed = || zeroed.iter().any(|&(from, to)| from <= mapping.addr && end <= to);
             let is_its = module.path == path && module.is_part(mapping);
-            return if is_its || is_anonymous && is_zeroed() { Part::Known } else { Part::None };
+            return if is_its || is_anonymous && module.is_zeroed(mapping.addr, end) {
+                Part::Known
+            } else {
+                Part::None
+            };
         }
         if is_anonymous {
             let follows = image.data_end.as_ref().is_some_and(|(data_end, _)| *data_end == mapping.addr);
@@ -178,23 +182,43 @@ impl Tasks {
         if self.images[image].exe.is_empty() {
             self.images[image].exe.clone_from(&path);
         }
-        let binary = self.binaries.loaded(path, &shown, placed);
+        let binary = self.binaries.loaded(path, (&shown, &build_id), placed);
         let is_absent = binary.zeroed.is_none();
         // The kernel does not record that binaries are unmapped: what overlaps is not there any more.
         let modules = &mut self.images[image].modules;
         modules.retain(|old| !old.overlaps(placed.start, placed.start.saturating_add(placed.bytes)));
         modules.push(binary);
-        let id: ModuleId = out.new_module();
-        let event = Event::Module {
-            id,
-            address: VirtAddr(placed.start),
-            bytes: placed.bytes,
-            bias: placed.bias,
-            path: shown,
-            build_id,
-        };
+        let event = module_event(out.new_module(), placed, shown, build_id);
         self.tell(out, image, time, event)?;
         Ok(is_absent)
+    }
+
+    /// Takes in build ids of files that are told behind the files' mappings: `perf inject` writes a file's before the first sample in it. Binaries that were
+    /// told without one are told again: otherwise their functions would be looked up in whatever file is at the path here.
+    pub(crate) fn know_build_ids(
+        &mut self,
+        out: &mut Output,
+        found: &[(Vec<u8>, String)],
+        time: u64,
+    ) -> Result<(), ChunkError> {
+        for (build_id, path) in found {
+            self.known.build_ids.insert(path.clone(), build_id.clone());
+            for image in 0..self.images.len() {
+                let modules = self.images[image].modules.iter_mut();
+                let without = modules.filter(|binary| binary.path == *path && binary.build_id.is_empty());
+                let again: Vec<Placed> = without
+                    .map(|binary| {
+                        binary.build_id.clone_from(build_id);
+                        binary.placed
+                    })
+                    .collect();
+                for placed in again {
+                    let event = module_event(out.new_module(), placed, path.clone(), build_id.clone());
+                    self.tell(out, image, time, event)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Path and build id of a binary, as they are told. A file that is known not to be the one at its path here has another name, so that its addresses are not
@@ -243,25 +267,25 @@ impl Tasks {
         self.images[image].owners.get(address).map(|range| range.value)
     }
 
-    /// Whether the first fault on a page at an address is its first touch, which gives it its home under the default policy.
-    pub(crate) fn is_own(&self, image: usize, address: u64) -> bool {
+    /// What identifies the page at an address: the process and its number, or the shared memory and its number there. And whether the first fault on it is
+    /// its first touch, which gives it its home under the default policy.
+    pub(crate) fn page(&self, image: usize, address: u64) -> (PageKey, bool) {
+        let own = PageKey::Own(image, PageNumber::of(address));
         match self.owner(image, address) {
-            Some(Owner::File) => false,
-            Some(Owner::Process) => true,
-            Some(Owner::Shared(segment)) => segment.is_new,
-            None => self.known.knows_all_mappings,
-        }
-    }
-
-    /// What identifies the page at an address: the process and its number, or the shared memory and its number there.
-    pub(crate) fn page_key(&self, image: usize, address: u64) -> PageKey {
-        match self.owner(image, address) {
+            Some(Owner::File) => (own, false),
+            Some(Owner::Process) => (own, true),
             Some(Owner::Shared(segment)) => {
-                PageKey::Shared(segment.number, address.wrapping_sub(segment.base) >> PAGE_SHIFT)
+                let page = address.wrapping_sub(segment.base) / PageNumber::BYTES;
+                (PageKey::Shared(segment.number, page), segment.is_new)
             }
-            _ => PageKey::Own(image, address >> PAGE_SHIFT),
+            None => (own, self.known.knows_all_mappings),
         }
     }
+}
+
+fn module_event(id: ModuleId, placed: Placed, path: String, build_id: Vec<u8>) -> Event {
+    let Placed { start, bytes, bias, .. } = placed;
+    Event::Module { id, address: VirtAddr(start), bytes, bias, path, build_id }
 }
 
 fn map_event((start, end): (u64, u64), flags: u32, file_offset: u64, path: &str) -> Event {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use numapilot_host::PageNumber;
 use numapilot_machine::{Machine, NodeIndex};
 
 use super::range::Part;
@@ -116,12 +117,12 @@ impl Copier<'_> {
         }
         let original = program.regions[region as usize].clone();
         let same = program.regions.iter().filter(|other| other.process == original.process);
-        let after = same.map(|other| other.first_page + other.pages).max().unwrap_or(0);
+        let after = same.map(|other| other.first_page + other.pages).max().unwrap_or_default();
         let pages = self.parts[part].2.next_multiple_of(SMALL_PER_LARGE);
         let id = machine.nodes()[node].id;
         program.regions.push(Region {
             name: format!("{} (copy on node {id})", original.name),
-            first_page: after.next_multiple_of(SMALL_PER_LARGE) + SMALL_PER_LARGE,
+            first_page: PageNumber(after.0.next_multiple_of(SMALL_PER_LARGE) + SMALL_PER_LARGE),
             pages,
             ..original
         });

@@ -9,6 +9,7 @@ mod pins;
 mod range;
 mod usage;
 
+use numapilot_host::PageNumber;
 use numapilot_machine::{Machine, NodeId};
 
 use crate::error::SimulatorError;
@@ -87,7 +88,7 @@ pub fn arrange(
         Arrangement::Interleave | Arrangement::On(_) | Arrangement::Users => {
             let usage = (*how == Arrangement::Users).then(|| Usage::of(program, machine, layout)).transpose()?;
             for &(region, first, count) in &parts {
-                let number = program.regions[region as usize].first_page + first;
+                let number = (program.regions[region as usize].first_page + first).0;
                 let home = |page: u64| match (how, &usage) {
                     (Arrangement::On(node), _) => node.0,
                     (_, Some(usage)) => usage
@@ -109,14 +110,14 @@ fn parts(program: &Program, ranges: &[PageRange]) -> Vec<Part> {
     let mut parts: Vec<Part> = Vec::new();
     for (index, region) in program.regions.iter().enumerate() {
         let end = region.first_page + region.pages;
-        let mut found: Vec<(u64, u64)> = ranges
+        let mut found: Vec<(PageNumber, PageNumber)> = ranges
             .iter()
             .filter(|range| range.0 == region.process)
             .map(|range| (range.1.max(region.first_page), (range.1 + range.2).min(end)))
             .filter(|(from, to)| from < to)
             .collect();
         found.sort_unstable();
-        let mut next = 0;
+        let mut next = PageNumber::default();
         for (from, to) in found {
             let from = from.max(next);
             if from < to {

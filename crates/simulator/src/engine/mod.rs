@@ -109,7 +109,7 @@ impl<'a> Engine<'a> {
                 cpus_of[node].push(index);
             }
         }
-        let mut runners = Runners::new(program, &seats);
+        let mut runners = Runners::new(program, &seats, options.takes_work);
         // A recorder may put pinned threads on one CPU of their node; a kernel's scheduler does not leave them there.
         runners.even_out(&cpus_of);
         Ok(Engine {

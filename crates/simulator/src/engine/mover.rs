@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use numapilot_host::PageNumber;
 use numapilot_machine::NodeIndex;
 use numapilot_placement::{Action, Outcome, Refusal};
 use numapilot_traffic::Background;
@@ -206,7 +207,7 @@ fn move_thread(thread: usize, to: NodeIndex, context: &mut MoveContext<'_>) -> R
 }
 
 /// The scan runs in a working thread of the process, each in turn.
-fn unmap(process: u32, first: u64, pages: u64, context: &mut MoveContext<'_>) -> Result<f64, Refusal> {
+fn unmap(process: u32, first: PageNumber, pages: u64, context: &mut MoveContext<'_>) -> Result<f64, Refusal> {
     let now_ns = context.runners.now_ns as u64;
     let count = context.pages.unmap(process, first, pages, now_ns);
     if count == 0 {

@@ -145,7 +145,7 @@ impl Placer {
             return bound;
         }
         // Interleaving goes by page number, as the kernel's does within a mapping.
-        let number = (region.first_page + unit.first) / unit.pages;
+        let number = (region.first_page + unit.first).0 / unit.pages;
         match &self.allocations[region.process as usize] {
             Allocation::Interleave(nodes) => nodes[(number % nodes.len() as u64) as usize],
             Allocation::WeightedInterleave(nodes) => {

@@ -81,11 +81,14 @@ pub(crate) struct Runners {
     changes: usize,
     /// Threads that began something else since the agenda last asked.
     changed: Vec<usize>,
+    /// Where work is taken by whoever is free: by process, how much of the recording its working threads do in a nanosecond, on average; `None` before any has
+    /// worked. Empty where each thread does what it did in the recording.
+    taken: Vec<Option<f64>>,
 }
 
 impl Runners {
-    /// Threads at the start of their timelines, on these CPUs and nodes.
-    pub(crate) fn new(program: &Program, seats: &[(usize, NodeIndex)]) -> Runners {
+    /// Threads at the start of their timelines, on these CPUs and nodes. `takes_work`: all of the work goes to whichever thread is free.
+    pub(crate) fn new(program: &Program, seats: &[(usize, NodeIndex)], takes_work: bool) -> Runners {
         let runner = |&(cpu, node): &(usize, NodeIndex)| Runner {
             part: 0,
             step: 0,
@@ -99,7 +102,8 @@ impl Runners {
         };
         let all = seats.iter().map(runner).collect();
         let arrived = vec![0; program.events.len()];
-        Runners { now_ns: 0.0, all, arrived, done: 0, changes: 0, changed: Vec::new() }
+        let taken = vec![None; if takes_work { program.processes.len() } else { 0 }];
+        Runners { now_ns: 0.0, all, arrived, done: 0, changes: 0, changed: Vec::new(), taken }
     }
 
     /// Whether every thread has ended.
@@ -143,6 +147,7 @@ impl Runners {
     pub(crate) fn begin_epoch(&mut self, around: &mut RunContext<'_>) {
         let threads = self.all.len();
         (0..threads).for_each(|thread| self.refresh(thread, around));
+        self.share_out(around.program);
         (self.changes, self.changed) = (0, (0..threads).collect());
     }
 
@@ -286,6 +291,7 @@ impl Runners {
             }
         }
         self.refresh(thread, around);
+        self.get_on(thread, around.program);
         Ok(())
     }
 
@@ -322,6 +328,48 @@ impl Runners {
         };
         let overlap = around.program.behaviours[work.behaviour as usize].outstanding;
         self.all[thread].duration_ns = work.own_ns + work.accesses * access_ns / overlap;
+    }
+
+    /// Where work is taken by whoever is free, the working threads of a process get on equally fast: by the mean of what each does by itself, so that a slowed
+    /// one does less and the others more. As `share_out` of the prices of `whatif`, with epochs for windows.
+    fn share_out(&mut self, program: &Program) {
+        let mut sums = vec![(0.0, 0.0); self.taken.len()];
+        let working: Vec<usize> = self.working().filter(|_| !sums.is_empty()).collect();
+        for &thread in &working {
+            if let Some(span_ns) = self.recorded_ns(thread, program) {
+                let (sum, count) = &mut sums[program.threads[thread].process as usize];
+                *sum += span_ns / (self.all[thread].duration_ns * self.sharers(thread));
+                *count += 1.0;
+            }
+        }
+        for (taken, (sum, count)) in self.taken.iter_mut().zip(sums).filter(|(_, (_, count))| *count > 0.0) {
+            *taken = Some(sum / count);
+        }
+        working.into_iter().for_each(|thread| self.get_on(thread, program));
+    }
+
+    /// Where work is taken by whoever is free: the present work takes as long as its process's threads take for as much of the recording.
+    fn get_on(&mut self, thread: usize, program: &Program) {
+        let taken = self.taken.get(program.threads[thread].process as usize).copied().flatten();
+        if let Some((taken, span_ns)) = taken.zip(self.recorded_ns(thread, program)) {
+            self.all[thread].duration_ns = span_ns / (taken * self.sharers(thread));
+        }
+    }
+
+    /// How long the present work took in the recording, ns; `None` if nothing is being done.
+    fn recorded_ns(&self, thread: usize, program: &Program) -> Option<f64> {
+        let runner = &self.all[thread];
+        if runner.status != Status::Working || runner.duration_ns <= 0.0 {
+            return None;
+        }
+        let step = self.step(thread, program);
+        Some(step.to_ns - step.from_ns).filter(|span_ns| *span_ns > 0.0)
+    }
+
+    /// Working threads on a thread's CPU, itself included.
+    fn sharers(&self, thread: usize) -> f64 {
+        let cpu = self.all[thread].cpu;
+        self.working().filter(|&other| self.all[other].cpu == cpu).count().max(1) as f64
     }
 
     fn is_complete(&self, thread: usize, event: u32, program: &Program) -> bool {

@@ -1,11 +1,13 @@
 //! Pages that are unmapped so that the next access to each faults and shows the accessing thread.
 
+use numapilot_host::PageNumber;
+
 use super::{PageTable, Unit};
 
 impl PageTable {
     /// Unmaps every page with a home in a range of a process, and says how many small pages that were; those unmapped already count and keep their time.
-    pub(crate) fn unmap(&mut self, process: u32, first: u64, pages: u64, now_ns: u64) -> u64 {
-        let end = first.saturating_add(pages);
+    pub(crate) fn unmap(&mut self, process: u32, first: PageNumber, pages: u64, now_ns: u64) -> u64 {
+        let end = PageNumber(first.0.saturating_add(pages));
         let mut count = 0;
         let Some(regions) = self.by_process.get(process as usize) else {
             return 0;
@@ -13,7 +15,7 @@ impl PageTable {
         for &(region_first, region) in regions {
             let region_end = region_first + self.regions[region].homes.len() as u64;
             let (from, to) = (first.max(region_first), end.min(region_end));
-            let mut page = from.saturating_sub(region_first);
+            let mut page = from - region_first;
             while from < to && page < to - region_first {
                 let unit = self.unit(region, page);
                 page = unit.first + unit.pages;

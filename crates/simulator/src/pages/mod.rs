@@ -16,6 +16,7 @@ use region::{ABSENT, RegionPages};
 
 use std::collections::BTreeMap;
 
+use numapilot_host::PageNumber;
 use numapilot_machine::{Machine, NodeIndex};
 use numapilot_placement::{PageKey, PageSize, Refusal};
 
@@ -49,7 +50,7 @@ pub(crate) struct PageTable {
     regions: Vec<RegionPages>,
     slices: Vec<SliceCounts>,
     /// `(first page, region)` of each process, ascending.
-    by_process: Vec<Vec<(u64, usize)>>,
+    by_process: Vec<Vec<(PageNumber, usize)>>,
     free: Vec<u64>,
     /// For each node, nodes with memory, nearest first.
     nearest: Vec<Vec<NodeIndex>>,
@@ -104,11 +105,11 @@ impl PageTable {
     }
 
     /// Mapped ranges: (process, first page, pages of 4 KiB).
-    pub(crate) fn mapped(&self) -> Vec<(u32, u64, u64)> {
-        let range = |process: usize, &(first, region): &(u64, usize)| {
+    pub(crate) fn mapped(&self) -> Vec<(u32, PageNumber, u64)> {
+        let range = |process: usize, &(first, region): &(PageNumber, usize)| {
             (process as u32, first, self.regions[region].homes.len() as u64)
         };
-        let of = |(process, regions): (usize, &Vec<(u64, usize)>)| -> Vec<_> {
+        let of = |(process, regions): (usize, &Vec<(PageNumber, usize)>)| -> Vec<_> {
             regions.iter().map(|region| range(process, region)).collect()
         };
         self.by_process.iter().enumerate().flat_map(of).collect()
@@ -119,7 +120,8 @@ impl PageTable {
         let mut runs: Vec<Homes> = Vec::new();
         for &(first_page, region) in self.by_process.iter().flatten() {
             let process = self.regions[region].process;
-            for (page, &home) in (first_page..).zip(&self.regions[region].homes) {
+            for (offset, &home) in self.regions[region].homes.iter().enumerate() {
+                let page = first_page + offset as u64;
                 let node = NodeIndex(usize::from(home));
                 match runs.last_mut() {
                     _ if home == ABSENT => {}
@@ -134,7 +136,7 @@ impl PageTable {
     }
 
     /// The region that holds a page of a process, and the page's offset in it.
-    pub(crate) fn find(&self, process: u32, page: u64) -> Option<(usize, u64)> {
+    pub(crate) fn find(&self, process: u32, page: PageNumber) -> Option<(usize, u64)> {
         let regions = self.by_process.get(process as usize)?;
         let position = regions.partition_point(|&(first, _)| first <= page).checked_sub(1)?;
         let (first, region) = regions[position];

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use numapilot_host::PageNumber;
 use numapilot_placement::PageSize;
 
 use crate::program::{Program, SMALL_PER_LARGE};
@@ -13,7 +14,7 @@ pub(crate) const ABSENT: u8 = u8::MAX;
 #[derive(Debug, Default)]
 pub(super) struct RegionPages {
     pub(super) process: u32,
-    pub(super) first_page: u64,
+    pub(super) first_page: PageNumber,
     pub(super) is_large: bool,
     /// Home of each small page, [`ABSENT`] without one.
     pub(super) homes: Vec<u8>,

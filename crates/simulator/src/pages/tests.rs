@@ -14,7 +14,8 @@ fn program() -> Program {
     let mut builder = Builder::new("pages", Origin::Synthetic { file: "test".into() });
     let process = builder.process("p");
     let label = builder.label("l");
-    let region = |first_page, pages, page_size| Region { name: "r".into(), process, first_page, pages, page_size };
+    let region =
+        |first, pages, page_size| Region { name: "r".into(), process, first_page: PageNumber(first), pages, page_size };
     builder.region(region(1024, SMALL_PAGES, PageSize::Small));
     builder.region(region(4096, LARGE_PAGES, PageSize::Large));
     let slices = [
@@ -41,8 +42,8 @@ fn machine() -> Machine {
 fn check(pages: &PageTable, program: &Program, machine: &Machine) {
     let mut in_runs = BTreeMap::new();
     for run in pages.homes() {
-        for page in run.first_page..run.first_page + run.pages {
-            assert_eq!(in_runs.insert((run.process, page), run.node), None, "page {page} is in two runs");
+        for page in run.first_page.run(run.pages) {
+            assert_eq!(in_runs.insert((run.process, page), run.node), None, "{page:?} is in two runs");
         }
     }
     let of_region = |(index, region): (usize, &Region)| -> Vec<_> {
@@ -148,7 +149,7 @@ proptest! {
                     pages.split(pages.unit(1, page));
                 }
                 Order::Unmap(first, count) => {
-                    pages.unmap(0, first, count, 7);
+                    pages.unmap(0, PageNumber(first), count, 7);
                 }
             }
             check(&pages, &program, &machine);

@@ -21,11 +21,11 @@ impl Program {
     fn check_memory(&self) -> Result<(), String> {
         let mut ranges = Vec::new();
         for region in &self.regions {
-            let end = region.first_page.checked_add(region.pages).filter(|&end| end <= 1 << 36);
+            let end = region.first_page.0.checked_add(region.pages).filter(|&end| end <= 1 << 36);
             let Some(end) = end.filter(|_| region.pages > 0) else {
                 return Err(format!("region `{}` is empty or extends beyond the address space", region.name));
             };
-            let aligned = region.first_page % SMALL_PER_LARGE == 0 && region.pages % SMALL_PER_LARGE == 0;
+            let aligned = region.first_page.in_large() == 0 && region.pages % SMALL_PER_LARGE == 0;
             if region.page_size == PageSize::Large && !aligned {
                 return Err(format!(
                     "region `{}` has large pages, but its size is not a whole number of them",
@@ -35,7 +35,7 @@ impl Program {
             if region.process as usize >= self.processes.len() {
                 return Err(format!("region `{}` is in process {}, which does not exist", region.name, region.process));
             }
-            ranges.push((region.process, region.first_page, end, &region.name));
+            ranges.push((region.process, region.first_page.0, end, &region.name));
         }
         ranges.sort_unstable();
         match ranges.windows(2).find(|pair| pair[0].0 == pair[1].0 && pair[1].1 < pair[0].2) {

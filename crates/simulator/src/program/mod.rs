@@ -10,14 +10,15 @@ mod check;
 
 pub use build::Builder;
 
+use numapilot_host::PageNumber;
 use numapilot_machine::CpuId;
 use numapilot_placement::PageSize;
 use serde::Serialize;
 
 /// Pages of 4 KiB in one of 2 MiB.
-pub const SMALL_PER_LARGE: u64 = PageSize::Large.small_pages();
+pub const SMALL_PER_LARGE: u64 = PageNumber::PER_LARGE;
 /// Bytes of a small page.
-pub const PAGE_BYTES: u64 = 4096;
+pub const PAGE_BYTES: u64 = PageNumber::BYTES;
 
 /// Origin of a program; shown with every result.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -50,8 +51,8 @@ pub struct Region {
     pub name: String,
     /// Process, as an index.
     pub process: u32,
-    /// Virtual address over 4,096.
-    pub first_page: u64,
+    /// Its first page.
+    pub first_page: PageNumber,
     /// Pages of 4 KiB.
     pub pages: u64,
     /// Page size of its first mapping.

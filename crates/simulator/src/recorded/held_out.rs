@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use numapilot_flows::{AccessRef, Trace};
+use numapilot_host::PageNumber;
 
 use super::mixes::{Object, Run, objects, runs, threads_of};
 use super::shrink;
-use crate::program::PAGE_BYTES;
 
 /// A page that an estimate holds impossible for a thread: one access in a million.
 const IMPOSSIBLE: f64 = 1e-6;
@@ -44,7 +44,7 @@ fn over_an_even_base(object: &Object, threads: usize) -> Vec<Run> {
 }
 
 /// Of each access, the logarithm of how likely an estimate held its page for its thread and object.
-fn log_likelihoods(runs: &[Run], held_out: &[(usize, u64)]) -> Vec<f64> {
+fn log_likelihoods(runs: &[Run], held_out: &[(usize, PageNumber)]) -> Vec<f64> {
     let threads = runs.first().map_or(0, |run| run.per_page.len());
     let mut sums = vec![0.0; threads];
     for run in runs {
@@ -52,7 +52,7 @@ fn log_likelihoods(runs: &[Run], held_out: &[(usize, u64)]) -> Vec<f64> {
             *sum += (of.0 + of.1) * (run.end - run.first) as f64;
         }
     }
-    let likelihood = |&(thread, page): &(usize, u64)| {
+    let likelihood = |&(thread, page): &(usize, PageNumber)| {
         let here = runs.iter().filter(|run| (run.first..run.end).contains(&page));
         let rate: f64 = here.map(|run| run.per_page[thread].0 + run.per_page[thread].1).sum();
         (rate / sums[thread].max(f64::MIN_POSITIVE)).max(IMPOSSIBLE).ln()
@@ -78,15 +78,15 @@ fn scores(trace: &Trace) -> Vec<(f64, f64)> {
             let threads = threads_of(&seen);
             for object in objects(trace, &labels, unknown, &threads, &seen).into_values() {
                 let of_object = |access: &&AccessRef| {
-                    let page = access.address.0 / PAGE_BYTES;
+                    let page = access.address.page();
                     let process = trace.thread(access.thread).map_or(0, |thread| thread.process.0);
                     is_out(access) && process == object.process && (object.first..object.end).contains(&page)
                 };
                 let known = |access: &AccessRef| {
                     let thread = threads.binary_search(&access.thread.0).ok()?;
-                    (object.all.weights[thread] > 0.0).then_some((thread, access.address.0 / PAGE_BYTES))
+                    (object.all.weights[thread] > 0.0).then_some((thread, access.address.page()))
                 };
-                let held_out: Vec<(usize, u64)> = window.iter().filter(of_object).filter_map(known).collect();
+                let held_out: Vec<(usize, PageNumber)> = window.iter().filter(of_object).filter_map(known).collect();
                 let estimated = log_likelihoods(&runs(&object, threads.len()), &held_out);
                 let even = log_likelihoods(&over_an_even_base(&object, threads.len()), &held_out);
                 scores.extend(estimated.into_iter().zip(even));

@@ -4,11 +4,12 @@
 use std::collections::BTreeMap;
 
 use numapilot_flows::{AccessRef, Trace};
+use numapilot_host::PageNumber;
 
 use super::shrink;
 use super::space::Space;
 use super::windows::Windows;
-use crate::program::{Builder, MixPart, PAGE_BYTES, Slice};
+use crate::program::{Builder, MixPart, Slice};
 
 /// Greatest number of blocks of an object; blocks have at least [`BLOCK_PAGES`].
 const BLOCKS: u64 = 64;
@@ -52,12 +53,12 @@ impl Seen {
 #[derive(Debug, Default)]
 pub(super) struct Object {
     pub(super) process: u32,
-    pub(super) first: u64,
-    pub(super) end: u64,
+    pub(super) first: PageNumber,
+    pub(super) end: PageNumber,
     label: u32,
     pub(super) all: Seen,
     pub(super) blocks: BTreeMap<u64, Seen>,
-    pub(super) pages: BTreeMap<u64, Seen>,
+    pub(super) pages: BTreeMap<PageNumber, Seen>,
 }
 
 /// How blocks of an object scatter around it, and pages around their blocks: rates (shapes) and threads (concentrations).
@@ -75,7 +76,7 @@ impl Object {
     }
 
     /// First page and end of a block.
-    pub(super) fn range_of(&self, block: u64) -> (u64, u64) {
+    pub(super) fn range_of(&self, block: u64) -> (PageNumber, PageNumber) {
         let first = self.first + block * self.block_pages();
         (first, (first + self.block_pages()).min(self.end))
     }
@@ -145,15 +146,15 @@ pub(super) fn objects(
     unknown: u32,
     threads: &[u32],
     batch: &[AccessRef],
-) -> BTreeMap<(u32, u64, u64), Object> {
-    let mut objects: BTreeMap<(u32, u64, u64), Object> = BTreeMap::new();
+) -> BTreeMap<(u32, PageNumber, PageNumber), Object> {
+    let mut objects: BTreeMap<(u32, PageNumber, PageNumber), Object> = BTreeMap::new();
     for access in batch {
-        let page = access.address.0 / PAGE_BYTES;
+        let page = access.address.page();
         let process = trace.thread(access.thread).map_or(0, |thread| thread.process.0);
         let known = access.object.and_then(|id| trace.object(id));
         let (first, end, label) = known.map_or((page, page + 1, unknown), |object| {
-            let first = object.address.0 / PAGE_BYTES;
-            let end = (object.address.0 + object.bytes.max(1)).div_ceil(PAGE_BYTES);
+            let first = object.address.page();
+            let end = PageNumber::at_or_after(object.address.0 + object.bytes.max(1));
             (first.min(page), end.max(page + 1), labels[object.site.0 as usize])
         });
         let object = objects.entry((process, first, end)).or_insert_with(|| Object {
@@ -196,14 +197,14 @@ fn window_mixes(
     mixes
 }
 
-fn block_pages(first: u64, end: u64) -> u64 {
+fn block_pages(first: PageNumber, end: PageNumber) -> u64 {
     (end - first).div_ceil(BLOCKS).max(BLOCK_PAGES)
 }
 
 /// Pages of an object that each thread accesses alike.
 pub(super) struct Run {
-    pub(super) first: u64,
-    pub(super) end: u64,
+    pub(super) first: PageNumber,
+    pub(super) end: PageNumber,
     /// By thread, on each page: reads and writes, in the weights of the window's samples.
     pub(super) per_page: Vec<(f64, f64)>,
 }
@@ -239,7 +240,7 @@ pub(super) fn runs(object: &Object, threads: usize) -> Vec<Run> {
     let of_no_block = shrink::rate(0.0, object.block_pages() as f64, mean, shapes.of_blocks);
     let mut runs: Vec<Run> = Vec::new();
     // `written`: how much more of it is written than of the whole object.
-    let mut add = |first: u64, end: u64, rate: f64, who: &[f64], written: f64| {
+    let mut add = |first: PageNumber, end: PageNumber, rate: f64, who: &[f64], written: f64| {
         let of = |(share, writes): (&f64, &f64)| {
             let writes = (writes * written).min(1.0);
             (rate * share * (1.0 - writes), rate * share * writes)

@@ -17,12 +17,13 @@ use std::path::Path;
 
 use numapilot_flows::cores::{Core, CoreRanges, own_work};
 use numapilot_flows::{AccessRef, CountersAt, Deed, Dependences, Evidence, Life, Order, Trace};
+use numapilot_host::PageNumber;
 use numapilot_machine::Machine;
 use numapilot_trace::ids::ThreadIndex;
 use numapilot_trace::tables::{PlacementColumns, PlacementRow, TraceReader};
 
 use crate::error::SimulatorError;
-use crate::program::{Action, Builder, FirstTouch, Origin, PAGE_BYTES, Program, Slice, Thread};
+use crate::program::{Action, Builder, FirstTouch, Origin, Program, Slice, Thread};
 use rates::{IdleTimes, Reading};
 use sharing::Sharing;
 use space::Space;
@@ -268,19 +269,19 @@ impl Recording<'_> {
     }
 
     fn slices(&self, space: &Space, row: &PlacementRow) -> Vec<Slice> {
-        let first = row.address / PAGE_BYTES;
+        let first = PageNumber::of(row.address);
         space.slices(self.process_of(row.thread), first, first + u64::from(row.pages), 0)
     }
 
     /// Pages that got a home once more: freed and touched again, or moved by the program.
     fn touches(&self, space: &Space, builder: &mut Builder) -> BTreeMap<u32, Vec<(f64, Action)>> {
-        let mut seen: BTreeMap<(u32, u64), ()> = BTreeMap::new();
+        let mut seen: BTreeMap<(u32, PageNumber), ()> = BTreeMap::new();
         let mut touches: BTreeMap<u32, Vec<(f64, Action)>> = BTreeMap::new();
         for row in self.placements.iter().filter(|row| &*row.cause != "unknown_toucher") {
             let process = self.process_of(row.thread);
-            let first = row.address / PAGE_BYTES;
+            let first = PageNumber::of(row.address);
             let mut again = &*row.cause == "moved";
-            for page in first..first + u64::from(row.pages) {
+            for page in first.run(u64::from(row.pages)) {
                 again |= seen.insert((process, page), ()).is_some();
             }
             if !again {

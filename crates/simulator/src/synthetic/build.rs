@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use numapilot_host::PageNumber;
 use numapilot_placement::PageSize;
 use toml::Spanned;
 
@@ -15,7 +16,7 @@ use crate::program::{
 use crate::random::scramble;
 
 /// Address of a process's first region, in pages: 4 GiB.
-const FIRST_PAGE: u64 = 1 << 20;
+const FIRST_PAGE: PageNumber = PageNumber(1 << 20);
 /// Most threads, regions or processes in a description: what is above is a slip of the pen.
 const COUNT_MAX: u32 = 65_536;
 /// Most bytes of a region: 64 TiB.
@@ -141,7 +142,7 @@ impl Maker<'_> {
     }
 
     fn regions(&mut self) -> Result<(), SimulatorError> {
-        let mut next: BTreeMap<u32, u64> = BTreeMap::new();
+        let mut next: BTreeMap<u32, PageNumber> = BTreeMap::new();
         for region in &self.raw.region {
             let data = region.get_ref();
             if !(data.mib > 0.0 && data.mib <= MIB_MAX) {

@@ -9,11 +9,14 @@ use std::time::SystemTime;
 use std::time::UNIX_EPOCH;
 
 use numapilot_host::Group;
+use numapilot_host::Lineages;
+use numapilot_host::Member;
 use numapilot_host::Members;
 use numapilot_host::Pid;
 use numapilot_host::Root;
 use numapilot_host::hidden_processes;
 use numapilot_host::now_ticks;
+use numapilot_host::read_patiently;
 use numapilot_host::title;
 use numapilot_kernel::task::why_absent;
 use numapilot_launch::Exit;
@@ -59,6 +62,8 @@ const JOIN_LATEST: Duration = Duration::from_secs(5);
 const LOOK_PARTS: u32 = 20;
 /// A cgroup that has been empty for this long has ended: a unit that restarts is empty for a moment.
 const EMPTY_MAX: Duration = Duration::from_secs(2);
+/// Bytes of a command line that are read: what the kernel takes as one argument, at most.
+const COMMAND_MAX: u64 = 128 << 10;
 /// Processes that a note names.
 const NAMED_MAX: usize = 8;
 
@@ -103,14 +108,17 @@ pub fn record_running(who: Running, mut options: RecordOptions<'_>) -> Result<Re
     reader.enable_side_band();
     let known = reader.synthesize(members.as_ref(), start.order)?;
     reader.enable();
+    let mut late = Vec::new();
     if let Some(members) = &mut members {
-        // Those that were started while events were opened, before their parents had any.
-        let late = members.refresh(&Root::default()).into_iter().filter(|member| member.start_ticks <= opened_ticks);
-        live.totals.join(late.map(|member| member.pid));
+        // Those that were started while events were opened, before their parents had any; and whom no member started.
+        let mut joined = members.refresh(&Root::default());
+        joined.retain(|member| !member.is_child || member.start_ticks <= opened_ticks);
+        late = joined.iter().map(|member| member.pid).collect();
+        live.totals.join(late.iter().copied());
     }
     let began = Instant::now();
     let named = members.as_ref().map(named);
-    let mut watch = Watch::new(&live, &guard, members, began);
+    let mut watch = Watch::new(&live, &guard, members.map(|members| Followed::new(members, &late)), began);
     let (outcome, stopped) = std::thread::scope(|scope| {
         let handle = live.start(scope, reader).map_err(|source| SourceError::System {
             what: "cannot start the reading thread",
@@ -126,7 +134,7 @@ pub fn record_running(who: Running, mut options: RecordOptions<'_>) -> Result<Re
         Ok::<_, SourceError>((outcome, stopped))
     })?;
     let mut recording = result(&options, engine, began.elapsed(), stopped, known);
-    let hidden = watch.members.is_none().then(|| hidden_processes(&Root::default())).flatten();
+    let hidden = watch.followed.is_none().then(|| hidden_processes(&Root::default())).flatten();
     recording.notes.splice(1..1, named.into_iter().flatten().chain(hidden));
     if watch.joined > 0 {
         let note = format!(
@@ -215,7 +223,7 @@ fn session(
     let pids = members.map(Members::pids);
     let command = match (members.map(Members::group), &pids) {
         (Some(Group::Processes(named) | Group::Trees(named)), _) => {
-            named.iter().map(|&pid| command_of(pid)).collect::<Vec<_>>().join(" + ")
+            named.iter().map(|&pid| command_of(&Root::default(), pid)).collect::<Vec<_>>().join(" + ")
         }
         (Some(Group::Cgroups(folders)), _) => {
             let name = |folder: &std::path::PathBuf| folder.file_name().map(|name| name.to_string_lossy().into_owned());
@@ -249,8 +257,12 @@ fn session(
     }
 }
 
-fn command_of(pid: Pid) -> String {
-    let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+/// The command line of a process, or its number where that cannot be read, or not in time.
+fn command_of(root: &Root, pid: Pid) -> String {
+    let mut line = Vec::new();
+    if read_patiently(&root.path().join(format!("proc/{pid}/cmdline")), COMMAND_MAX, &mut line).is_err() {
+        line.clear();
+    }
     let words = line.split(|&byte| byte == 0).filter(|word| !word.is_empty());
     let text = words.map(|word| String::from_utf8_lossy(word).into_owned()).collect::<Vec<_>>().join(" ");
     if text.is_empty() { format!("process {pid}") } else { text }
@@ -269,11 +281,46 @@ pub struct Known {
     pub closed: u64,
 }
 
+/// The processes of a group, and from whom each of them has its events.
+struct Followed {
+    members: Members,
+    lineages: Lineages,
+}
+
+/// What has changed in a group since the last look.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Change {
+    /// Processes that joined without having inherited events.
+    strangers: Vec<Pid>,
+    /// Processes for which events were opened that nobody has any more.
+    ended: Vec<Pid>,
+}
+
+impl Followed {
+    /// The members as they are. `late`: those of them for which events are opened apart, whoever started them.
+    fn new(members: Members, late: &[Pid]) -> Followed {
+        let own = |member: &Member| Member { is_child: member.is_child && !late.contains(&member.pid), ..*member };
+        let all: Vec<Member> = members.all().map(own).collect();
+        let mut lineages = Lineages::default();
+        lineages.update(&all, &all);
+        Followed { members, lineages }
+    }
+
+    fn look(&mut self, root: &Root) -> Change {
+        let joined = self.members.refresh(root);
+        let all: Vec<Member> = self.members.all().copied().collect();
+        Change {
+            ended: self.lineages.update(&all, &joined),
+            strangers: joined.iter().filter(|member| !member.is_child).map(|member| member.pid).collect(),
+        }
+    }
+}
+
 struct Watch<'a> {
     live: &'a Live,
     guard: &'a Guard,
     /// The processes; `None`: all of this machine.
-    members: Option<Members>,
+    followed: Option<Followed>,
     began: Instant,
     /// When members were last looked for.
     looked_at: Instant,
@@ -291,9 +338,9 @@ fn pause_after(cost: Duration) -> Duration {
 }
 
 impl<'a> Watch<'a> {
-    fn new(live: &'a Live, guard: &'a Guard, members: Option<Members>, began: Instant) -> Watch<'a> {
+    fn new(live: &'a Live, guard: &'a Guard, followed: Option<Followed>, began: Instant) -> Watch<'a> {
         let (looked_at, pause) = (began, JOIN_EVERY);
-        Watch { live, guard, members, began, looked_at, pause, empty_since: None, joined: 0 }
+        Watch { live, guard, followed, began, looked_at, pause, empty_since: None, joined: 0 }
     }
 
     /// Waits until it is time to stop, and says why, if it was not the processes' end.
@@ -328,22 +375,17 @@ impl<'a> Watch<'a> {
 
     /// Looks for members every now and then. Returns whether all of them have ended.
     fn has_ended(&mut self) -> bool {
-        let Some(members) = &mut self.members else { return false };
+        let Some(followed) = &mut self.followed else { return false };
         if self.looked_at.elapsed() < self.pause && self.empty_since.is_none() {
             return false;
         }
         self.looked_at = Instant::now();
-        let strangers: Vec<Pid> = members
-            .refresh(&Root::default())
-            .iter()
-            .filter(|member| !member.is_child)
-            .map(|member| member.pid)
-            .collect();
+        let change = followed.look(&Root::default());
         self.pause = pause_after(self.looked_at.elapsed());
-        self.joined += strangers.len() as u64;
-        if !strangers.is_empty() {
-            self.live.totals.join(strangers);
-        }
+        self.joined += change.strangers.len() as u64;
+        self.live.totals.leave(change.ended);
+        self.live.totals.join(change.strangers);
+        let members = &followed.members;
         if !members.is_empty() {
             self.empty_since = None;
             return false;
@@ -437,7 +479,74 @@ fn finish(writer: SharedWriter, outcome: &LiveOutcome, recording: &mut Recording
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::path::Path;
+
     use super::*;
+
+    /// A process as /proc shows it.
+    fn put(root: &Path, pid: u32, parent: u32, start_ticks: u64) {
+        let (folder, others) = (root.join(format!("proc/{pid}")), " 0".repeat(17));
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("stat"), format!("{pid} (x) S {parent}{others} {start_ticks}{others}\n")).unwrap();
+    }
+
+    fn change(strangers: &[u32], ended: &[u32]) -> Change {
+        Change {
+            strangers: strangers.iter().copied().map(Pid).collect(),
+            ended: ended.iter().copied().map(Pid).collect(),
+        }
+    }
+
+    /// A service that starts a process for each request: the events of those that have ended stayed open to the end of the recording.
+    #[test]
+    fn events_are_closed_once_nobody_has_them_any_more() {
+        let folder = tempfile::tempdir().unwrap();
+        let (root, group) = (Root::new(folder.path()), folder.path().join("service"));
+        fs::create_dir(&group).unwrap();
+        let end = |pid: u32| fs::remove_dir_all(folder.path().join(format!("proc/{pid}"))).unwrap();
+        let are = |pids: &str| fs::write(group.join("cgroup.procs"), pids).unwrap();
+        let mut members = Members::new(Group::Cgroups(vec![group.clone()]));
+        put(folder.path(), 10, 1, 100);
+        are("10\n");
+        members.refresh(&root);
+        put(folder.path(), 11, 10, 110);
+        are("10\n11\n");
+        members.refresh(&root);
+        // The first was started before its parent had events, so that some were opened for it.
+        let mut followed = Followed::new(members, &[Pid(11)]);
+        put(folder.path(), 20, 1, 200);
+        put(folder.path(), 12, 10, 210);
+        are("10\n11\n12\n20\n");
+        assert_eq!(followed.look(&root), change(&[20], &[]));
+        put(folder.path(), 21, 20, 220);
+        are("10\n11\n12\n20\n21\n");
+        assert_eq!(followed.look(&root), change(&[], &[]));
+        end(20);
+        end(12);
+        are("10\n11\n21\n");
+        assert_eq!(followed.look(&root), change(&[], &[]), "its child has its events");
+        end(21);
+        end(11);
+        are("10\n");
+        assert_eq!(followed.look(&root), change(&[], &[11, 20]));
+    }
+
+    /// A thread that has its address space locked, and waits for a file server, kept `record --pid` waiting as long.
+    #[test]
+    fn a_process_that_does_not_answer_has_its_number_for_a_command_line() {
+        let folder = tempfile::tempdir().unwrap();
+        for pid in [7, 8] {
+            fs::create_dir_all(folder.path().join(format!("proc/{pid}"))).unwrap();
+        }
+        // Nobody writes to it: whoever opens it waits.
+        assert!(
+            std::process::Command::new("mkfifo").arg(folder.path().join("proc/7/cmdline")).status().unwrap().success()
+        );
+        fs::write(folder.path().join("proc/8/cmdline"), "server\0--port\x0080\0").unwrap();
+        let root = Root::new(folder.path());
+        assert_eq!([7, 8, 9].map(|pid| command_of(&root, Pid(pid))), ["process 7", "server --port 80", "process 9"]);
+    }
 
     #[test]
     fn a_machine_of_many_processes_is_looked_through_less_often() {

@@ -71,12 +71,19 @@ pub struct LiveTotals {
     pub disk_bytes: AtomicU64,
     /// Processes that have joined, and whose events the reader has yet to open.
     joining: Mutex<Vec<Pid>>,
+    /// Processes that had joined and whose events nobody has any more: the reader has yet to close them.
+    leaving: Mutex<Vec<Pid>>,
 }
 
 impl LiveTotals {
     /// Has the reader open the events of processes that joined without having inherited them.
     pub fn join(&self, pids: impl IntoIterator<Item = Pid>) {
         self.joining.lock().unwrap_or_else(PoisonError::into_inner).extend(pids);
+    }
+
+    /// Has the reader close the events that were opened for processes that joined, of which none runs any more that has them.
+    pub fn leave(&self, pids: impl IntoIterator<Item = Pid>) {
+        self.leaving.lock().unwrap_or_else(PoisonError::into_inner).extend(pids);
     }
 
     /// Records, samples and lost records so far.
@@ -232,7 +239,7 @@ impl<'a> Reader<'a> {
             }
             let is_end = done.load(Ordering::Acquire);
             let began = Instant::now();
-            let result = self.take_joining().and_then(|()| self.look(is_end)).and_then(|()| {
+            let result = self.take_changes().and_then(|()| self.look(is_end)).and_then(|()| {
                 if flushed.elapsed() >= FLUSH || is_end {
                     flushed = Instant::now();
                     return self.samples.out().flush();
@@ -266,8 +273,13 @@ impl<'a> Reader<'a> {
         self.outcome
     }
 
-    /// Opens the events of processes that have joined, and tells of their threads and mappings.
-    fn take_joining(&mut self) -> Result<(), ChunkError> {
+    /// Closes the events of processes that have ended, opens those of processes that have joined, and tells of their threads and mappings.
+    fn take_changes(&mut self) -> Result<(), ChunkError> {
+        // First: an id may have gone to a process that joins.
+        let leaving = std::mem::take(&mut *self.totals.leaving.lock().unwrap_or_else(PoisonError::into_inner));
+        if !leaving.is_empty() {
+            self.events.leave(&leaving);
+        }
         let joining = std::mem::take(&mut *self.totals.joining.lock().unwrap_or_else(PoisonError::into_inner));
         if joining.is_empty() {
             return Ok(());
@@ -488,4 +500,81 @@ fn on_order_scale(record: SideBand<'_>, order: u64) -> SideBand<'_> {
 /// The system is out of descriptors.
 pub fn wake_for(events: &EventSet) -> Result<Wake, EventsError> {
     Wake::new(events.rings.iter().map(|ring| ring.fd.as_raw_fd()))
+}
+
+#[cfg(test)]
+mod tests {
+    //! Events of running processes, where the kernel allows any.
+
+    use std::process::Child;
+    use std::process::Command;
+
+    use numapilot_perf_events::event::EventRequest;
+    use numapilot_perf_events::open::RingSize;
+    use numapilot_perf_events::open::Scope;
+    use numapilot_perf_events::places::Places;
+    use numapilot_sampled::Output;
+    use numapilot_sampled::SharedWriter;
+    use numapilot_sampled::TaskSource;
+    use numapilot_sampled::Tasks;
+    use numapilot_trace::chunk::ChunkWriter;
+    use numapilot_trace::chunk::SessionStart;
+    use numapilot_trace::chunk::WriterOptions;
+    use numapilot_trace::wire::Clock;
+
+    use super::*;
+
+    fn start() -> Child {
+        Command::new("sleep").arg("1000").spawn().unwrap()
+    }
+
+    fn end(mut child: Child) {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn a_process_that_joined_and_has_ended_leaves_no_events_behind() {
+        let started = start();
+        let scope = Scope::Processes(vec![Pid::of_child(&started)]);
+        let request = EventRequest::page_faults(true, 16);
+        let events = match EventSet::open(&[request], &scope, RingSize { bytes: 64 << 10 }) {
+            Ok(events) => events,
+            Err(error) => {
+                end(started);
+                return numapilot_not_run::not_run!(PageFaultEvents, "{error}");
+            }
+        };
+        let (folder, first, order_khz) = (tempfile::tempdir().unwrap(), ClockPair::now(), 1_000_000);
+        let session = SessionStart { order_khz, clock_khz: order_khz, ..SessionStart::default() };
+        let writer = ChunkWriter::create(&folder.path().join("t"), &session, WriterOptions::default()).unwrap();
+        let clock = Clock { khz: order_khz, origin_cycles: first.order };
+        let output = Output::new(SharedWriter::new(writer), clock, None);
+        let (wake, totals) = (Wake::new([]).unwrap(), LiveTotals::default());
+        let mut reader = Reader::new(Reading {
+            events,
+            wake: &wake,
+            totals: &totals,
+            news: None,
+            samples: Samples::new(output, Tasks::new(TaskSource::default()), Places::default()),
+            first,
+            order_khz,
+            asks_homes: false,
+            asks_sizes: false,
+            spe: None,
+        });
+        let count = reader.events.count();
+        for _ in 0..3 {
+            let joined = start();
+            let pid = Pid::of_child(&joined);
+            totals.join([pid]);
+            reader.take_changes().unwrap();
+            assert!(reader.events.count() > count, "it is recorded");
+            end(joined);
+            totals.leave([pid]);
+            reader.take_changes().unwrap();
+            assert_eq!(reader.events.count(), count, "its events are closed");
+        }
+        end(started);
+    }
 }

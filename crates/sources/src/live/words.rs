@@ -13,6 +13,7 @@ pub fn counts(outcome: &LiveOutcome) -> Value {
         "samples": counts.samples, "accesses": counts.accesses, "page_faults": counts.faults,
         "without_address": counts.without_address, "of_guests": counts.of_guests,
         "kernel_addresses": counts.kernel_addresses, "addresses_beyond": counts.beyond_addresses, "of_more_weight": counts.of_more_weight,
+        "home_by_first_touch": counts.home_by_first_touch, "home_by_query": counts.home_by_query,
         "without_thread": counts.without_thread, "of_the_tracker": counts.trackers, "lost_records": counts.lost, "throttled": counts.throttled,
         "undecodable_records": counts.undecodable, "corrupt_ring_bytes": outcome.corrupt_bytes,
         "aux_pieces": outcome.aux.pieces, "aux_truncated": outcome.aux.truncated, "aux_partial": outcome.aux.partial,

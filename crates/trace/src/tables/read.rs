@@ -46,6 +46,15 @@ impl TraceReader {
         Ok(TraceReader { folder: folder.to_path_buf(), meta: Meta::read(folder)? })
     }
 
+    /// As [`TraceReader::open`], for a reader of many traces: what it knows of each is the [`Meta::brief`] part.
+    ///
+    /// # Errors
+    /// As [`TraceReader::open`].
+    pub fn open_brief(folder: &Path) -> Result<TraceReader, TableError> {
+        let TraceReader { folder, meta } = TraceReader::open(folder)?;
+        Ok(TraceReader { folder, meta: meta.brief() })
+    }
+
     /// What is known about the recording as a whole.
     #[must_use]
     pub fn meta(&self) -> &Meta {
@@ -155,6 +164,27 @@ impl<T: Table> TableReader<T> {
     #[must_use]
     pub fn rows(&self) -> u64 {
         self.rows
+    }
+
+    /// Number of row groups.
+    #[must_use]
+    pub fn groups(&self) -> usize {
+        self.reader.num_row_groups()
+    }
+
+    /// The file. Several readers of it can read different groups at the same time; each must open it for itself, because a file has one position.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Reads the row group of this number, from 0; `None` if there are not so many. [`TableReader::next_group`] goes on behind it.
+    ///
+    /// # Errors
+    /// If the row group is damaged.
+    pub fn group(&mut self, number: usize) -> Result<Option<T>, TableError> {
+        self.next = number;
+        self.next_group()
     }
 
     /// Reads the next row group; `None` after the last.

@@ -7,7 +7,7 @@ use super::scan::{Frame, frame, high, low, step, word};
 use super::{RingState, UNKNOWN_THREAD, WireError, WireFault};
 use crate::ids::{ModuleId, Pid, ProcessIndex, StackId, ThreadIndex, Tid, VirtAddr};
 use crate::record::{
-    Access, AllocKind, BlockSample, Code, Counters, Event, FaultedPage, Level, PoolEvent, Record, Stamp,
+    Access, AllocKind, BlockSample, Code, Counters, Event, FaultedPage, FileIdentity, Level, PoolEvent, Record, Stamp,
 };
 
 /// Decodes one piece of one ring's bytes: whole records that follow the pieces decoded with `state` before.
@@ -219,6 +219,13 @@ fn other_event(found: Frame, record: &[u8], state: &RingState) -> Result<Event, 
             sample: block_sample(found, record)?,
         },
         REC_POOL_FREE => Event::PoolFree { address, pool: low(second) },
+        REC_FILE => Event::File {
+            address,
+            file: FileIdentity { device: second, inode: word(record, 24), born: word(record, 32) },
+            offset: word(record, 40),
+            bytes: word(record, 48),
+            node: known_node(found, word(record, 56))?,
+        },
         _ => return Err(WireFault::UnknownType(found.kind)),
     })
 }
@@ -232,6 +239,10 @@ fn node(found: Frame, value: u64) -> Result<NodeId, WireFault> {
         Ok(node) if usize::from(node) < MAX_NODES => Ok(NodeId(node)),
         _ => Err(bad(found, "node", value)),
     }
+}
+
+fn known_node(found: Frame, value: u64) -> Result<Option<NodeId>, WireFault> {
+    if value == u64::from(NONE16) { Ok(None) } else { node(found, value).map(Some) }
 }
 
 fn known(value: u32) -> Option<u32> {

@@ -97,13 +97,7 @@ impl Encoder {
             }
             Event::ThreadStart { .. } | Event::ThreadEnd { .. } | Event::ThreadName { .. } => self.thread(event),
             Event::ProcessStart { .. } | Event::ProcessEnd { .. } => self.process(event),
-            Event::Module { id, address, bytes, bias, path, build_id } => {
-                let counts = pack(path.len() as u32, build_id.len() as u32);
-                self.words.extend([address.0, *bytes, *bias, counts]);
-                self.bytes(path.as_bytes());
-                self.bytes(build_id);
-                (REC_MODULE, u64::from(id.0))
-            }
+            Event::Module { .. } => self.module(event),
             Event::ModuleEnd { id } => (REC_MODULE_END, u64::from(id.0)),
             Event::Place { address, pages, node, cause, toucher } => {
                 self.words.push(pack(*pages, u32::from(node.0) | u32::from(*cause) << 16));
@@ -139,11 +133,28 @@ impl Encoder {
                 }));
                 (REC_POOL_ALLOC, address.0)
             }
+            Event::File { .. } => self.file(event),
             Event::PoolFree { address, pool } => {
                 self.words.push(u64::from(*pool));
                 (REC_POOL_FREE, address.0)
             }
         }
+    }
+
+    fn module(&mut self, event: &Event) -> (u32, u64) {
+        let Event::Module { id, address, bytes, bias, path, build_id } = event else { return (0, 0) };
+        let counts = pack(path.len() as u32, build_id.len() as u32);
+        self.words.extend([address.0, *bytes, *bias, counts]);
+        self.bytes(path.as_bytes());
+        self.bytes(build_id);
+        (REC_MODULE, u64::from(id.0))
+    }
+
+    fn file(&mut self, event: &Event) -> (u32, u64) {
+        let Event::File { address, file, offset, bytes, node } = event else { return (0, 0) };
+        let node = node.map_or(u64::from(NONE16), |node| u64::from(node.0));
+        self.words.extend([file.device, file.inode, file.born, *offset, *bytes, node]);
+        (REC_FILE, address.0)
     }
 
     fn access(&mut self, access: &Access) -> (u32, u64) {

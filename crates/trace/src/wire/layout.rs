@@ -7,7 +7,8 @@ pub const ARENA_VERSION: u32 = 3;
 pub const MAX_NODES: usize = 64;
 pub const MAX_CPUS: usize = 1024;
 pub const PATH_MAX: usize = 256;
-pub const PAGE_SHIFT: u32 = 12;
+/// Of the pages in records, which are of 4 KiB whatever pages the kernel has.
+pub const PAGE_SHIFT: u32 = numapilot_host::PageNumber::SHIFT;
 pub const LINE_SHIFT: u32 = 6;
 /// Addresses in records are below this: all that x86-64 and arm64 give to programs unless these ask for more (a hint of mmap, with page tables of 5 levels
 /// or 52 bits).
@@ -323,6 +324,7 @@ constants! {
     REC_POOL = NP_REC_POOL = 25;
     REC_POOL_ALLOC = NP_REC_POOL_ALLOC = 26;
     REC_POOL_FREE = NP_REC_POOL_FREE = 27;
+    REC_FILE = NP_REC_FILE = 28;
     POOL_CREATED = NP_POOL_CREATED = 0;
     POOL_RESET = NP_POOL_RESET = 1;
     POOL_DESTROYED = NP_POOL_DESTROYED = 2;
@@ -403,7 +405,7 @@ constants! {
 }
 
 /// The type of record with the greatest number.
-pub const REC_LAST: u32 = REC_POOL_FREE;
+pub const REC_LAST: u32 = REC_FILE;
 
 /// Name of an `np_sync_kind`, as tables and reports show it.
 #[must_use]

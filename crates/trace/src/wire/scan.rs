@@ -39,7 +39,7 @@ fn padded_words(bytes: u64) -> u64 {
 /// Fixed words of a record type, before its part of variable length; 0 for an unknown type.
 #[inline]
 pub(super) fn fixed_words(kind: u8) -> u64 {
-    const WORDS: [u8; 28] = [0, 1, 4, 3, 4, 2, 6, 3, 3, 9, 2, 2, 5, 3, 6, 2, 5, 3, 3, 4, 10, 3, 4, 2, 5, 3, 4, 3];
+    const WORDS: [u8; 29] = [0, 1, 4, 3, 4, 2, 6, 3, 3, 9, 2, 2, 5, 3, 6, 2, 5, 3, 3, 4, 10, 3, 4, 2, 5, 3, 4, 3, 8];
     WORDS.get(kind as usize).copied().map_or(0, u64::from)
 }
 

@@ -81,6 +81,10 @@ fn memory_event() -> impl Strategy<Value = Event> {
             }
         ),
         (address(), any::<u64>()).prop_map(|(address, bytes)| Event::Unmap { address, bytes }),
+        (address(), any::<[u64; 5]>(), proptest::option::of(node())).prop_map(|(address, words, node)| {
+            let [device, inode, born, offset, bytes] = words;
+            Event::File { address, file: FileIdentity { device, inode, born }, offset, bytes, node }
+        }),
         (id, proptest::collection::vec(address(), 0..300), any::<[bool; 2]>()).prop_map(|(stack, frames, flags)| {
             Event::Stack { id: StackId(stack), frames, truncated: flags[0], failed: flags[1] }
         }),

@@ -5,7 +5,6 @@ mod confinement;
 pub mod counters;
 mod kernel;
 mod layout;
-mod lineages;
 mod processes;
 mod resctrl;
 pub mod samples;
@@ -19,7 +18,6 @@ use numapilot_machine::Machine;
 use numapilot_perf_events::rights::refused_note;
 
 pub use kernel::VM_COUNTERS;
-pub use lineages::Lineages;
 pub use processes::Processes;
 pub use processes::ScanCost;
 pub use tree::TreeReading;
@@ -169,7 +167,8 @@ impl Live {
         }
     }
 
-    /// Ends the counting and sampling of processes that have ended, with all that inherited their events ([`Lineages`]). What they did stays counted.
+    /// Ends the counting and sampling of processes that have ended, with all that inherited their events ([`numapilot_host::Lineages`]). What they did stays
+    /// counted.
     pub fn leave(&mut self, pids: &[Pid]) {
         self.counters.close(pids);
         if let Some(sampler) = &mut self.sampler {

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::collections::HashSet;
 
 use numapilot_host::Pid;
+use numapilot_kernel::actuator::page_bytes;
 use numapilot_kernel::sysctl;
 use numapilot_machine::Machine;
 use numapilot_perf_events::EventsError;
@@ -22,7 +23,6 @@ use crate::heat::Heat;
 
 /// Maximum number of pages that are remembered as seen.
 const PAGES_MAX: usize = 1 << 20;
-const PAGE_SHIFT: u32 = 12;
 
 /// What is sampled, beside counting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -70,7 +70,10 @@ pub struct Sampler {
     machine: Machine,
     seen: Vec<Seen>,
     tally: SamplesReading,
+    /// Pages that were seen, by process id and first address.
     known_pages: HashSet<(Pid, u64)>,
+    /// Bytes of the kernel's base pages: a fault on one shows any of its addresses.
+    page_bytes: u64,
     /// Whether the kernel takes hinting faults on slow memory alone (`kernel.numa_balancing` without its bit 0), which show nothing of the rest.
     is_of_tiers: bool,
     processes: Shares,
@@ -101,6 +104,7 @@ impl Sampler {
                 ..SamplesReading::default()
             },
             known_pages: HashSet::new(),
+            page_bytes: page_bytes(),
             is_of_tiers: sysctl::numa_balancing().is_some_and(|mode| mode > 0 && mode & 1 == 0),
             processes: Shares::new(),
             focus: None,
@@ -215,7 +219,7 @@ impl Sampler {
     /// Returns whether a page was seen before, and marks it as seen.
     fn was_seen(&mut self, seen: &Seen) -> bool {
         let Some((pid, _)) = seen.task else { return false };
-        let page = (pid, seen.address >> PAGE_SHIFT);
+        let page = (pid, seen.address & !(self.page_bytes - 1));
         if self.known_pages.len() >= PAGES_MAX {
             // Most are of processes that have ended, and no page of a new one would ever be known. The next fault of each counts as its first again.
             self.known_pages.clear();
@@ -317,10 +321,11 @@ mod tests {
         opened.inspect_err(|error| numapilot_not_run::not_run!(PageFaultEvents, "{error}")).ok().flatten()
     }
 
+    /// A sample of one of the pages of 4 KiB.
     fn sample(page: u64, node: u16, home: Option<u16>) -> Seen {
         Seen {
             task: Some((Pid(7), Tid(7))),
-            address: page << PAGE_SHIFT,
+            address: page * 4096,
             node: Some(NodeId(node)),
             home: home.map(NodeId),
             is_memory: Some(true),
@@ -349,13 +354,32 @@ mod tests {
         assert!(sum.local + sum.remote + sum.unknown >= 50.0, "{sum:?}");
     }
 
+    /// Of made-up faults on two nodes, on a kernel with pages of 4 KiB.
+    fn of_two_nodes() -> Option<Sampler> {
+        let mut sampler = faults()?;
+        sampler.machine = Tree::symmetric(2, 1, 4096).machine();
+        (sampler.is_of_tiers, sampler.page_bytes) = (false, 4096);
+        sampler.tally = SamplesReading { nodes: vec![NodeTally::default(); 2], ..SamplesReading::default() };
+        Some(sampler)
+    }
+
+    /// Pages of 64 KiB (arm64): later faults at other addresses of a page that was seen were taken for first touches, which say nothing of locality.
+    #[test]
+    fn a_page_that_was_seen_is_as_large_as_the_kernels() {
+        let Some(mut sampler) = of_two_nodes() else { return };
+        sampler.page_bytes = 65_536;
+        let before = sampler.tally.clone();
+        sampler.add(&sample(16, 1, Some(0)));
+        assert_eq!(sampler.local_share(&before, &sampler.tally, None), MetricValue::default(), "a first touch");
+        sampler.add(&sample(31, 1, Some(1)));
+        sampler.add(&sample(32, 1, Some(0)));
+        assert_eq!(sampler.local_share(&before, &sampler.tally, None).value(), Some(1.0), "32 is on the next page");
+    }
+
     #[test]
     fn pages_of_the_past_leave_room_for_new_ones() {
-        let Some(mut sampler) = faults() else { return };
-        sampler.machine = Tree::symmetric(2, 1, 4096).machine();
-        sampler.is_of_tiers = false;
-        sampler.tally = SamplesReading { nodes: vec![NodeTally::default(); 2], ..SamplesReading::default() };
-        sampler.known_pages = (0..PAGES_MAX as u64).map(|page| (9, page)).collect();
+        let Some(mut sampler) = of_two_nodes() else { return };
+        sampler.known_pages = (0..PAGES_MAX as u64).map(|page| (Pid(9), page)).collect();
         let before = sampler.tally.clone();
         sampler.add(&sample(1, 1, Some(0)));
         assert_eq!(sampler.local_share(&before, &sampler.tally, None), MetricValue::default(), "a first touch");
@@ -365,10 +389,7 @@ mod tests {
 
     #[test]
     fn first_touches_say_nothing_of_locality_and_accesses_do() {
-        let Some(mut sampler) = faults() else { return };
-        sampler.machine = Tree::symmetric(2, 1, 4096).machine();
-        sampler.is_of_tiers = false;
-        sampler.tally = SamplesReading { nodes: vec![NodeTally::default(); 2], ..SamplesReading::default() };
+        let Some(mut sampler) = of_two_nodes() else { return };
         let before = sampler.tally.clone();
         sampler.select_process(Some(Pid(7)));
         for seen in [sample(1, 0, Some(0)), sample(2, 0, Some(0)), sample(3, 1, None)] {

@@ -121,9 +121,12 @@ impl Area {
 pub fn join(numa_maps: &[u8], smaps: &[u8]) -> Vec<Area> {
     let mut sizes: BTreeMap<u64, (MapLine<'_>, MapUse)> = BTreeMap::new();
     sizes.extend(maps::uses(smaps).map(|(line, used)| (line.start, (line, used))));
-    let mut areas = Vec::new();
+    let mut areas: Vec<Area> = Vec::new();
     maps::numa_maps(numa_maps, |line, pages| areas.push(area(&line, pages, sizes.remove(&line.start))));
-    let default_page = areas.iter().map(|area: &Area| area.page_bytes).min().unwrap_or(4096);
+    // The kernel gives no page size in `numa_maps` for a mapping without pages.
+    let is_told = |area: &&Area| area.page_bytes > 0 && area.kind != Kind::Hugetlb;
+    let default_page = areas.iter().filter(is_told).map(|area| area.page_bytes).min().unwrap_or(4096);
+    areas.iter_mut().filter(|area| area.page_bytes == 0).for_each(|area| area.page_bytes = default_page);
     for (line, used) in sizes.into_values() {
         let alone =
             NumaLine { start: line.start, page_kib: used.page_kib.max(default_page / 1024), ..NumaLine::default() };
@@ -144,7 +147,7 @@ fn area(line: &NumaLine<'_>, pages: &[(NodeId, u64)], sizes: Option<(MapLine<'_>
         permissions: map.map_or_else(String::new, |map| String::from_utf8_lossy(&map.permissions).into_owned()),
         policy: String::from_utf8_lossy(line.policy).into_owned(),
         pages: pages.to_vec(),
-        page_bytes: if line.page_kib > 0 { line.page_kib * 1024 } else { 4096 },
+        page_bytes: if line.page_kib > 0 { line.page_kib } else { used.page_kib } * 1024,
         resident_kib: used.resident_kib,
         proportional_kib: used.proportional_kib,
         huge_kib: used.huge_kib,
@@ -195,4 +198,21 @@ fn unescape(text: &[u8]) -> String {
         }
     }
     String::from_utf8_lossy(&out).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A kernel of arm64 with pages of 64 KiB. A mapping without pages was said to have such of 4 KiB, on every kernel and of every kind.
+    #[test]
+    fn a_mapping_without_pages_has_the_kernels_pages() {
+        let numa_maps = b"aaaa0000 default heap anon=3 dirty=3 N0=3 kernelpagesize_kB=64\nffff0000 default\n\
+            ffff80000000 default file=/anon_hugepage\\040(deleted) huge\n";
+        let smaps = b"ffff0000-ffff8000 rw-p 00000000 00:00 0 \nKernelPageSize: 64 kB\n\
+            ffff80000000-ffffa0000000 rw-p 00000000 00:0f 9 /anon_hugepage (deleted)\nKernelPageSize: 524288 kB\n";
+        let sizes = |smaps: &[u8]| join(numa_maps, smaps).iter().map(|area| area.page_bytes).collect::<Vec<_>>();
+        assert_eq!(sizes(smaps), [65_536, 65_536, 512 << 20]);
+        assert_eq!(sizes(b"")[..2], [65_536, 65_536], "without smaps, as the other mappings");
+    }
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 
-use numapilot_host::Member;
-use numapilot_host::Pid;
+use crate::Member;
+use crate::Pid;
 
 /// A process, with the one from which it has its events.
 #[derive(Clone, Copy, Debug)]

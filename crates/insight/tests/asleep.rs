@@ -1,0 +1,131 @@
+//! Servers that sleep most of the time: their shares are of the time in which they work, and what a fix gains is processor time, because sleeps decide how long
+//! the run is.
+
+use numapilot_flows::{
+    AccessRef, CountersAt, Filter, Object, ObjectKind, Process, Site, SiteId, Tables, Thread, Trace, Wait,
+};
+use numapilot_insight::whatif::PlacementOverride;
+use numapilot_insight::{Analysis, Findings, Fix, FixKind, Nothing};
+use numapilot_machine::{Machine, NodeId};
+use numapilot_trace::ids::{ObjectId, ThreadIndex, TimeNs, VirtAddr};
+use numapilot_trace::record::Counters;
+
+const MS: u64 = 1_000_000;
+const RUN_NS: u64 = 1_000 * MS;
+/// Every so often each worker wakes up, and works for so long.
+const EVERY_NS: u64 = 20 * MS;
+const BURST_NS: u64 = MS / 10;
+const WORKERS: u32 = 4;
+/// Node of the workers.
+const NODE: NodeId = NodeId(2);
+const PAGES: u64 = 512;
+
+/// A server: main fills a table on node 0 and sleeps; each worker makes so many accesses to it whenever it is awake, `samples` of them sampled. The table is on
+/// `home`.
+fn server(accesses: u64, samples: u64, home: NodeId) -> Trace {
+    let mut tables = Tables { end: TimeNs(RUN_NS), ..Tables::default() };
+    tables.processes.push(Process { end: Some(TimeNs(RUN_NS)), ..Process::default() });
+    tables.sites.push(Site { kind: ObjectKind::Heap, name: "table".into(), ..Site::default() });
+    let address = VirtAddr(0x7000_0000_0000);
+    let (thread, node) = (Some(ThreadIndex(0)), Some(NodeId(0)));
+    tables.objects.push(Object { address, bytes: PAGES << 12, site: SiteId(0), thread, node, ..Object::default() });
+    let main = 0..MS;
+    for thread in 0..=WORKERS {
+        let node = if thread == 0 { NodeId(0) } else { NODE };
+        let parent = (thread > 0).then_some(ThreadIndex(0));
+        let (index, end) = (ThreadIndex(thread), Some(TimeNs(RUN_NS)));
+        tables.threads.push(Thread { index, parent, node: Some(node), end, ..Thread::default() });
+        let bursts = (0..RUN_NS / EVERY_NS).map(|burst| burst * EVERY_NS..burst * EVERY_NS + BURST_NS);
+        let bursts: Vec<std::ops::Range<u64>> = if thread == 0 { vec![main.clone()] } else { bursts.collect() };
+        for (number, burst) in bursts.iter().enumerate() {
+            for sample in 0..samples {
+                let line = (sample * 7919 + number as u64 * 104_729 + u64::from(thread) * 1_299_709) % (PAGES * 64);
+                let length = burst.end - burst.start;
+                tables.accesses.push(&AccessRef {
+                    time: TimeNs(burst.start + sample * length / samples),
+                    thread: index,
+                    object: Some(ObjectId(0)),
+                    node: Some(node),
+                    home: Some(home),
+                    is_write: thread == 0,
+                    weight: (accesses / samples) as u32,
+                    cluster: (accesses / samples) as f64,
+                    ..AccessRef::at(address.0 + line * 64)
+                });
+            }
+            tables.counters.push(reading(index, node, burst.end, home, (number as u64 + 1) * accesses));
+            let next = bursts.get(number + 1).map_or(RUN_NS, |next| next.start);
+            let (began, ended) = (TimeNs(burst.end), TimeNs(next));
+            tables.waits.push(Wait { thread: index, kind: "sleep".into(), began, ended, ..Wait::default() });
+        }
+        tables.counters.push(reading(index, node, RUN_NS, home, bursts.len() as u64 * accesses));
+    }
+    Trace::from_tables(tables)
+}
+
+/// What a thread has done by a moment: every access was answered by `home`.
+fn reading(thread: ThreadIndex, node: NodeId, at_ns: u64, home: NodeId, accesses: u64) -> CountersAt {
+    let mut by_home = vec![0; 4];
+    by_home[usize::from(home.0)] = accesses;
+    let totals = Counters { accesses: 4 * accesses, memory_accesses: accesses, by_home, ..Counters::default() };
+    CountersAt { time: TimeNs(at_ns), thread, node: Some(node), totals }
+}
+
+fn opteron() -> Machine {
+    Machine::load("opteron-8385").expect("a built-in model")
+}
+
+/// Accesses with which a worker waits for memory of `home` for this share of a burst.
+fn accesses(share: f64, home: NodeId) -> u64 {
+    let many = share * BURST_NS as f64 / opteron().idle_latency_or_guess_ns(NODE, home);
+    (many / 20.0).round() as u64 * 20
+}
+
+fn found(trace: &Trace) -> Findings {
+    let machine = opteron();
+    Analysis::on(trace, Some(&machine), Filter::default()).findings(Some(&machine))
+}
+
+/// Sleeps counted as busy: threads of a server that works for a two-hundredth of the time waited "0.3 % of their time for memory", with nothing to fix.
+#[test]
+fn a_server_that_sleeps_most_of_the_time_has_the_findings_of_its_work() {
+    let remote = server(accesses(0.6, NodeId(0)), 20, NodeId(0));
+    let found = found(&remote);
+    assert_eq!(found.nothing, None, "{found:?}");
+    let share = found.memory_share.expect("a share");
+    assert!((0.4..0.8).contains(&share), "{share} of its work is waiting for memory");
+    assert!(found.cannot_say.iter().any(|why| why.contains("in 100 % of the run time")), "{:?}", found.cannot_say);
+    let on_node = |fix: &&Fix| fix.kind == FixKind::AllocateOnNode(NODE);
+    let mut fixes = found.findings.iter().flat_map(|finding| &finding.fixes);
+    let fix = fixes.find(on_node).unwrap_or_else(|| panic!("{found:?}"));
+    // The run is as long as its sleeps.
+    assert!(fix.gain.value.abs() < 0.01, "{:?}", fix.gain);
+    let work = fix.work_gain.expect("a gain of processor time");
+    assert_eq!(&work, fix.decisive());
+    assert!(work.low > 0.0 && fix.uncertainty.median > 0.0, "{work:?}");
+    // By arithmetic: what idle latencies differ by, of the waiting, of all work. Main adds a millisecond.
+    let latency_ns = |home| opteron().idle_latency_or_guess_ns(NODE, home);
+    let workers_ns = (u64::from(WORKERS) * RUN_NS / EVERY_NS * BURST_NS) as f64;
+    let expected = 0.6 * workers_ns * (1.0 - latency_ns(NODE) / latency_ns(NodeId(0))) / (workers_ns + MS as f64);
+    let saved = work.value / (1.0 + work.value);
+    assert!((saved / expected - 1.0).abs() < 0.25, "{saved} of the work saved, {expected} by arithmetic");
+
+    let machine = opteron();
+    let change = PlacementOverride::read(&remote, "table=bind:2").expect("a change");
+    let analysis = Analysis::on(&remote, Some(&machine), Filter::default());
+    let answer = analysis.what_if(&machine, &[change]).expect("a prediction");
+    let same = |a: f64, b: f64| (a - b).abs() <= 1e-9 * (1.0 + a.abs());
+    let asked = answer.work_gain.expect("a gain of processor time");
+    assert!(same(asked.value, work.value) && same(asked.low, work.low) && same(asked.high, work.high), "{asked:?}");
+    assert!(same(answer.gain.value, fix.gain.value), "{answer:?}");
+}
+
+#[test]
+fn a_sleeping_server_that_hardly_waits_or_is_well_placed_has_no_findings() {
+    let hardly = found(&server(4, 4, NodeId(0)));
+    assert_eq!(hardly.nothing, Some(Nothing::HardlyWaits), "{hardly:?}");
+    assert!(hardly.memory_share.is_some_and(|share| share > 0.001), "of its work, not of its sleep: {hardly:?}");
+    let local = found(&server(accesses(0.6, NODE), 20, NODE));
+    assert!(local.findings.is_empty() && local.nothing.is_some(), "{local:?}");
+    assert!(local.memory_share.is_some_and(|share| share > 0.4), "{local:?}");
+}
