@@ -1,4 +1,7 @@
-"""Unit tests of tools/packages and tools/elf.py, and packages of a tiny program. Run by crates/cli/tests/packages.rs; needs gcc, binutils, dpkg-deb, GNU tar, xz."""
+"""Unit tests of tools/packages and tools/elf.py, and packages of a tiny program. Run by crates/cli/tests/packages.rs.
+
+Needs gcc, binutils, dpkg-deb, GNU tar and xz.
+"""
 
 import importlib.machinery
 import importlib.util
