@@ -9,7 +9,7 @@ DEMO_TRACE := $(BUILD)/demo/streamcluster.numatrace
 DEMO_PICTURE := $(BUILD)/demo/streamcluster-traffic.svg
 DEMO_PAGE := $(BUILD)/demo/streamcluster.html
 
-.PHONY: all build query demo lab lab-pilot zoo test check bench experiments servers lint fuzz page docs setup-demo setup-test setup-bench setup-experiments setup-lab setup-web setup-zoo setup-servers setup-docs workloads clean help
+.PHONY: all build query demo lab lab-pilot zoo test check bench experiments servers lint fuzz page docs setup-demo setup-test setup-bench setup-experiments setup-lab setup-web setup-zoo setup-servers setup-docs setup-packages packages workloads clean help
 
 all: build
 
@@ -29,6 +29,7 @@ help:
 	@echo "make page    the HTML report's script, after a change in web/"
 	@echo "make docs    the documents as a searchable book (build/book/index.html), every link checked"
 	@echo "make build   only the release binary: $(NUMAPILOT)"
+	@echo "make packages  Debian packages and tarballs in dist/ (with numapilot-query, if make query built it)"
 	@echo "make query   that, and the SQL engine of 'numapilot query' beside it (some minutes more)"
 
 setup-demo:
@@ -49,6 +50,8 @@ setup-servers:
 	@tools/setup servers
 setup-docs:
 	@tools/setup docs
+setup-packages:
+	@tools/setup packages
 
 build: setup-demo
 	@cargo build --release $(CARGO_FLAGS) -p numapilot
@@ -56,6 +59,13 @@ build: setup-demo
 # The SQL engine is large, so it is a program of its own, which `numapilot query` starts.
 query: build
 	@cargo build --release $(CARGO_FLAGS) $(QUERY)
+
+# What people install, in dist/: docs/start/install.md. The SQL engine is in it if it was built, and is brought up to date then.
+packages: build setup-packages
+	@if [ -e target/release/numapilot-query ]; then $(MAKE) --no-print-directory query; fi
+	@$(MAKE) --no-print-directory -C crates/capi OUT=$(CURDIR)/$(BUILD)/packages/capi
+	@$(MAKE) --no-print-directory -C crates/replica/c OUT=$(CURDIR)/$(BUILD)/packages/replica
+	@tools/packages dist
 
 # The same real programs twice: as any compiler builds them, and with numapilot's call-outs.
 INSTRUMENTED := OUT=$(CURDIR)/$(BUILD)/instrumented CC="$(CURDIR)/$(NUMAPILOT) cc" CXX="$(CURDIR)/$(NUMAPILOT) c++" FC="$(CURDIR)/$(NUMAPILOT) fc"
@@ -129,5 +139,5 @@ fuzz:
 	@for target in wire chunks tables meta perf_records perf_files go_table generated capi; do fuzz/run $$target $(or $(FUZZ_SECONDS),60) || exit 1; done
 
 clean:
-	@rm -rf $(BUILD)
+	@rm -rf $(BUILD) dist
 	@cargo clean

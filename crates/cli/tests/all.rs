@@ -14,6 +14,7 @@ mod experiments;
 mod inherited_signals;
 mod machine_files;
 mod measure;
+mod packages;
 mod runner;
 mod selftest;
 mod servers;

@@ -1,0 +1,304 @@
+"""Unit tests of tools/packages and tools/elf.py, and packages of a tiny program. Run by crates/cli/tests/packages.rs.
+
+Needs gcc, binutils, dpkg-deb, GNU tar and xz.
+"""
+
+import importlib.machinery
+import importlib.util
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import tomllib
+import unittest
+
+FOLDER = pathlib.Path(__file__).resolve().parent
+TREE = FOLDER.parent
+sys.path.insert(0, str(FOLDER))
+sys.dont_write_bytecode = True
+
+import elf  # noqa: E402
+
+# The same folders as the real ones: what tools/packages asks of the program, and of the libraries.
+PROGRAM = r"""
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+int numapilot_version(void) { return 1; }
+int main(int count, char **words) {
+    if (count > 2 && !strcmp(words[1], "man")) {
+        char path[4096];
+        mkdir(words[2], 0700);
+        snprintf(path, sizeof path, "%s/numapilot.1", words[2]);
+        FILE *page = fopen(path, "w");
+        return !page || fputs(".TH numapilot 1\n", page) < 0 || fclose(page);
+    }
+    if (count > 2 && !strcmp(words[1], "completions")) return printf("# for %s\n", words[2]) < 0;
+    return printf("numapilot VERSION\n") < 0;
+}
+"""
+
+
+def tool():
+    """tools/packages as a module: its name ends in no .py."""
+    loader = importlib.machinery.SourceFileLoader("packages", str(FOLDER / "packages"))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
+    # Its dataclasses look themselves up.
+    sys.modules[loader.name] = module
+    loader.exec_module(module)
+    return module
+
+
+packages = tool()
+VERSION = tomllib.loads((TREE / "Cargo.toml").read_text(encoding="utf-8"))["workspace"]["package"]["version"]
+
+
+def output(*command):
+    """What a command prints; it must succeed."""
+    environment = os.environ | {"LC_ALL": "C"}
+    return subprocess.run([str(word) for word in command], check=True, capture_output=True, text=True, env=environment).stdout
+
+
+def build(folder):
+    """Builds the program and libraries into folders such as tools/packages takes: (built, libraries)."""
+    built, libraries = folder / "release", folder / "libraries"
+    for path in [built, libraries / "capi", libraries / "replica"]:
+        path.mkdir(parents=True)
+    source = folder / "program.c"
+    source.write_text(PROGRAM.replace("VERSION", VERSION), encoding="utf-8")
+    cc = ["gcc", "-g", "-O1", "-Wl,--build-id"]
+    output(*cc, "-o", built / "numapilot", source)
+    for name in ["capi/libnumapilot", "replica/libnumapilot_replica"]:
+        output(*cc, "-shared", "-fPIC", f"-Wl,-soname,{os.path.basename(name)}.so.0", "-o", libraries / f"{name}.so.0", source)
+        output("gcc", "-g", "-c", "-o", folder / "object.o", source)
+        output("ar", "rcs", libraries / f"{name}.a", folder / "object.o")
+    for name in ["capi/numapilot.pc", "replica/numapilot-replica.pc"]:
+        (libraries / name).write_text("prefix=/usr/local\nlibdir=/usr/local/lib\nincludedir=${prefix}/include\nName: x\n", encoding="utf-8")
+    return built, libraries
+
+
+class Elf(unittest.TestCase):
+    def test_needs_are_those_that_readelf_shows(self):
+        for path in [sys.executable, shutil.which("gcc"), shutil.which("sh")]:
+            with self.subTest(path=path):
+                found = elf.read(path)
+                dynamic = output("readelf", "--wide", "--dynamic", path)
+                self.assertEqual(found.needed, re.findall(r"\(NEEDED\)\s+Shared library: \[(.*)\]", dynamic))
+                self.assertIn("libc.so.6", found.needed)
+                needs = output("readelf", "--wide", "--version-info", path).partition("Version needs section")[2]
+                self.assertEqual(sorted(found.versions), sorted(re.findall(r"File: (\S+)", needs)))
+                self.assertEqual(sorted(name for names in found.versions.values() for name in names), sorted(re.findall(r"Name: (\S+)", needs)))
+                self.assertEqual(found.build_id, (re.findall(r"Build ID: (\S+)", output("readelf", "--wide", "--notes", path)) or [""])[0])
+
+    def test_other_files_are_refused_by_name(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name, data in {"text": b"#!/bin/sh\n", "empty": b"", "short": b"\x7fELF\2\1", "narrow": b"\x7fELF\1\1" + bytes(64)}.items():
+                path = pathlib.Path(folder, name)
+                path.write_bytes(data)
+                with self.subTest(name=name), self.assertRaisesRegex(elf.NotElf, name):
+                    elf.read(path)
+
+
+class Fields(unittest.TestCase):
+    def needs(self, versions):
+        return packages.depends_of([elf.Elf(62, list(versions), {library: set(names) for library, names in versions.items()})])
+
+    def test_depends_is_the_newest_version_of_each_package(self):
+        self.assertEqual(self.needs({"libc.so.6": ["GLIBC_2.9", "GLIBC_2.34", "GLIBC_2.3.4"], "libm.so.6": ["GLIBC_2.29"]}), ["libc6 (>= 2.34)"])
+        self.assertEqual(self.needs({"libm.so.6": ["GLIBC_2.35"], "libc.so.6": ["GLIBC_2.34"]}), ["libc6 (>= 2.35)"])
+        self.assertEqual(self.needs({"libgcc_s.so.1": ["GCC_3.0", "GCC_4.2.0"], "libc.so.6": []}), ["libc6", "libgcc-s1 (>= 4.2)"])
+        self.assertEqual(self.needs({"libc.so.6": ["GLIBC_2.34", "GLIBC_ABI_DT_RELR"]}), ["libc6 (>= 2.36)"])
+
+    def test_what_is_not_known_is_an_error(self):
+        for versions in [{"libnuma.so.1": ["libnuma_1.1"]}, {"libc.so.6": ["GLIBC_PRIVATE"]}, {"libc.so.6": ["GLIBC_ABI_NEW"]}]:
+            with self.subTest(versions=versions), self.assertRaises(packages.Failed):
+                self.needs(versions)
+
+    def test_only_a_tagged_commit_has_the_version_of_the_release(self):
+        day = 1_795_888_069
+        self.assertEqual(packages.package_version("0.2.0", "abcd1234", ["v0.2.0"], False, day), "0.2.0")
+        self.assertEqual(packages.package_version("0.2.0", "", [], False, day), "0.2.0")
+        before = packages.package_version("0.2.0", "abcd1234", ["v0.1.0"], False, day)
+        self.assertEqual(before, "0.2.0~git20261128.abcd1234")
+        changed = packages.package_version("0.2.0", "abcd1234", ["v0.2.0"], True, day)
+        self.assertEqual(changed, "0.2.0~git20261128.abcd1234.changed")
+        for version in [before, changed]:
+            output("dpkg", "--compare-versions", version, "lt", "0.2.0")
+            output("dpkg", "--compare-versions", version, "gt", "0.1.0")
+
+    def test_fields_without_a_value_are_left_out_and_long_ones_go_on(self):
+        self.assertEqual(packages.control([("Package", "a"), ("Depends", ""), ("Version", "1")]), "Package: a\nVersion: 1\n")
+        self.assertEqual(packages.description("short", "one\n\ntwo\n"), "short\n one\n .\n two")
+
+    def test_pkg_config_files_are_told_their_place(self):
+        text = "prefix=/usr/local\nlibdir=/usr/local/lib\nincludedir=${prefix}/include\n"
+        self.assertEqual(packages.relocated(text, "${pcfiledir}/../..", "${prefix}/lib"),
+                         "prefix=${pcfiledir}/../..\nlibdir=${prefix}/lib\nincludedir=${prefix}/include\n")
+        with self.assertRaises(packages.Failed):
+            packages.relocated("libdir=/x\n", "/usr", "/usr/lib")
+
+    def test_installed_size_counts_whole_blocks(self):
+        entries = {"usr/bin/a": packages.Entry(data=bytes(1025)), "usr/bin/b": packages.Entry(link="a"), "usr/c": packages.Entry(data=b"")}
+        # Folders: usr/bin, usr and the root. Two blocks, a link.
+        self.assertEqual(packages.kibibytes(entries), 3 + 2 + 1)
+
+
+class OfThisTree(unittest.TestCase):
+    def test_every_file_states_one_version(self):
+        self.assertEqual(packages.versions_of(TREE)[0], VERSION)
+
+    def test_another_version_is_told_with_its_file(self):
+        with tempfile.TemporaryDirectory() as folder:
+            tree = pathlib.Path(folder)
+            for name in ["Cargo.toml", "crates/query/Cargo.toml", "crates/capi/include/numapilot.h"]:
+                (tree / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(TREE / name, tree / name)
+            for name, before, after in [
+                ("crates/query/Cargo.toml", f'version = "{VERSION}"', 'version = "9.9.9"'),
+                ("crates/capi/include/numapilot.h", "NUMAPILOT_API_VERSION ", "NUMAPILOT_API_VERSION 9"),
+            ]:
+                text = (tree / name).read_text(encoding="utf-8")
+                (tree / name).write_text(text.replace(before, after, 1), encoding="utf-8")
+                with self.subTest(name=name), self.assertRaisesRegex(packages.Failed, name):
+                    packages.versions_of(tree)
+                (tree / name).write_text(text, encoding="utf-8")
+
+    def test_makefiles_take_the_version_from_cargo(self):
+        for folder in ["crates/capi", "crates/replica/c"]:
+            said = output("make", "--no-print-directory", "-s", "-C", TREE / folder, "version")
+            self.assertEqual(said, VERSION + "\n", folder)
+
+    def test_every_source_is_there(self):
+        tables = tomllib.loads((TREE / "packaging/packages.toml").read_text(encoding="utf-8"))
+        for name, table in tables.items():
+            for source in table["files"].values():
+                if not source.startswith(("built/", "-> ")):
+                    self.assertTrue(packages.matches(source, {"tree": TREE}), f"{name}: {source}")
+            for script in table.get("scripts", []):
+                output("sh", "-n", TREE / "packaging/debian" / f"{name}.{script}")
+
+    def test_the_unit_starts_what_the_package_installs(self):
+        unit = (TREE / "packaging/systemd/numapilot.service").read_text(encoding="utf-8")
+        program = re.search(r"^ExecStart=/(\S+)", unit, re.MULTILINE)[1]
+        configuration = re.search(r"^ConditionPathExists=/(\S+)", unit, re.MULTILINE)[1]
+        tables = tomllib.loads((TREE / "packaging/packages.toml").read_text(encoding="utf-8"))
+        layout = packages.debian_layout("x86_64-linux-gnu")
+        targets = {layout.target(template, name) for name, table in tables.items() for template in table["files"]}
+        self.assertLessEqual({program, configuration}, targets)
+        self.assertEqual(tables["numapilot-daemon"]["conffiles"], ["/" + configuration])
+
+
+class Made(unittest.TestCase):
+    """Packages of the tiny program and of this tree, made twice: from other folders, in another order of time, under another umask."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.scratch = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.scratch.cleanup)
+        folder = pathlib.Path(cls.scratch.name)
+        built, libraries = build(folder)
+        again = folder / "again"
+        shutil.copytree(built, again / "release", copy_function=shutil.copyfile)
+        shutil.copytree(libraries, again / "libraries", copy_function=shutil.copyfile)
+        (again / "release/numapilot").chmod(0o700)
+        cls.first, cls.second, cls.built = folder / "first", folder / "second", built
+        for out, where, umask in [(cls.first, folder, 0o022), (cls.second, again, 0o077)]:
+            before = os.umask(umask)
+            try:
+                packages.make(TREE, where / "release", where / "libraries", where / "work", out)
+            finally:
+                os.umask(before)
+        cls.debs = {file.name.partition("_")[0]: file for file in cls.first.glob("*.deb")}
+
+    def listed(self, name):
+        """Files of a package with their modes and owners: (mode, owner, path), folders without."""
+        lines = (line.split(maxsplit=5) for line in output("dpkg-deb", "--contents", self.debs[name]).splitlines())
+        return {path.removeprefix("./"): (mode, owner) for mode, owner, _, _, _, path in lines if not mode.startswith("d")}
+
+    def test_two_runs_give_the_same_bytes(self):
+        sums = (self.first / "SHA256SUMS").read_text(encoding="utf-8")
+        self.assertEqual(sums, (self.second / "SHA256SUMS").read_text(encoding="utf-8"))
+        self.assertEqual(len(sums.splitlines()), 7)
+        output("sh", "-c", f"cd '{self.second}' && sha256sum --check --strict SHA256SUMS")
+
+    def test_packages_are_those_of_the_table_and_their_symbols(self):
+        self.assertEqual(sorted(self.debs), ["libnumapilot-dev", "libnumapilot-dev-dbgsym", "numapilot", "numapilot-daemon", "numapilot-dbgsym"])
+        fields = {name: output("dpkg-deb", "--field", file, "Version", "Depends", "Architecture") for name, file in self.debs.items()}
+        version = re.search(r"Version: (\S+)", fields["numapilot"])[1]
+        self.assertRegex(version, "^" + re.escape(VERSION))
+        self.assertRegex(fields["numapilot"], r"Depends: libc6 \(>= 2\.\d+\)\n")
+        self.assertIn(f"Depends: numapilot (= {version})\n", fields["numapilot-daemon"])
+        self.assertIn("Architecture: all\n", fields["numapilot-daemon"])
+        self.assertIn(f"Depends: libnumapilot-dev (= {version})\n", fields["libnumapilot-dev-dbgsym"])
+
+    def test_files_are_roots_and_where_they_belong(self):
+        listed = self.listed("numapilot")
+        self.assertEqual(listed["usr/bin/numapilot"], ("-rwxr-xr-x", "root/root"))
+        for path in ["share/man/man1/numapilot.1.gz", "share/bash-completion/completions/numapilot", "share/zsh/vendor-completions/_numapilot",
+                     "share/fish/vendor_completions.d/numapilot.fish", "share/numapilot/models/opteron-8385.toml", "share/doc/numapilot/copyright",
+                     "share/doc/numapilot/docs/start/install.md"]:
+            self.assertEqual(listed.get("usr/" + path), ("-rw-r--r--", "root/root"), path)
+        daemon = self.listed("numapilot-daemon")
+        self.assertLessEqual({"etc/numapilot.toml", "usr/lib/systemd/system/numapilot.service"}, set(daemon))
+        self.assertFalse([path for path in daemon if path.endswith(".wants/numapilot.service")])
+        libraries = self.listed("libnumapilot-dev")
+        self.assertTrue([path for path in libraries if path.endswith("-linux-gnu/libnumapilot.so -> libnumapilot.so.0")], libraries)
+
+    def test_symbols_are_found_by_the_build_id_of_the_stripped_program(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ["numapilot", "numapilot-dbgsym"]:
+                output("dpkg-deb", "--extract", self.debs[name], folder)
+            program = pathlib.Path(folder, "usr/bin/numapilot")
+            build_id = elf.read(program).build_id
+            self.assertEqual(build_id, elf.read(self.built / "numapilot").build_id)
+            symbols = pathlib.Path(folder, "usr/lib/debug/.build-id", build_id[:2], build_id[2:] + ".debug")
+            self.assertNotIn(".debug_info", output("readelf", "--wide", "--sections", program))
+            self.assertNotIn(".symtab", output("readelf", "--wide", "--sections", program))
+            self.assertIn(".debug_info", output("readelf", "--wide", "--sections", symbols))
+            self.assertIn(build_id, output("dpkg-deb", "--field", self.debs["numapilot-dbgsym"], "Build-Ids"))
+            self.assertEqual(output(program, "--version"), f"numapilot {VERSION}\n")
+
+    def test_sums_and_configuration_are_known_to_dpkg(self):
+        with tempfile.TemporaryDirectory() as folder:
+            output("dpkg-deb", "--raw-extract", self.debs["numapilot-daemon"], folder)
+            output("sh", "-c", f"cd '{folder}' && md5sum --check --strict DEBIAN/md5sums")
+            self.assertEqual(pathlib.Path(folder, "DEBIAN/conffiles").read_text(encoding="utf-8"), "/etc/numapilot.toml\n")
+            for script in ["postinst", "prerm", "postrm"]:
+                self.assertTrue(os.access(pathlib.Path(folder, "DEBIAN", script), os.X_OK), script)
+
+    def test_the_tarball_has_no_names_of_folders_of_this_machine(self):
+        (archive,) = [file for file in self.first.glob("*.tar.xz") if "-debug" not in file.name]
+        with tarfile.open(archive) as opened:
+            members = opened.getmembers()
+            names = {member.name.partition("/")[2] for member in members}
+            self.assertEqual([member.name for member in members], sorted(member.name for member in members))
+            self.assertEqual({(member.uid, member.gid) for member in members}, {(0, 0)})
+            self.assertEqual(len({member.mtime for member in members}), 1)
+            self.assertEqual({member.mode for member in members if member.isdir()}, {0o755})
+            top = archive.name.removesuffix(".tar.xz")
+            pc = opened.extractfile(f"{top}/lib/pkgconfig/numapilot.pc").read().decode()
+            readme = opened.extractfile(f"{top}/README.md").read().decode()
+        self.assertIn("prefix=${pcfiledir}/../..\nlibdir=${prefix}/lib\n", pc)
+        self.assertIn(archive.name, readme)
+        self.assertNotIn("{", readme)
+        self.assertLessEqual({"bin/numapilot", "share/man/man1/numapilot.1", "share/zsh/site-functions/_numapilot", "lib/libnumapilot.so"}, names)
+        self.assertNotIn("lib/systemd/system/numapilot.service", names)
+
+    def test_a_program_of_another_version_is_refused(self):
+        with self.assertRaisesRegex(packages.Failed, "build it again"):
+            packages.check_versions(self.built, "9.9.9", 0)
+
+    def test_a_program_without_a_build_id_is_refused(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "program")
+            output("gcc", "-Wl,--build-id=none", "-o", path, "-x", "c", pathlib.Path(self.scratch.name, "program.c"))
+            with self.assertRaisesRegex(packages.Failed, "no build id"):
+                packages.split(path, path.with_name("stripped"), path.with_name("debug"), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
