@@ -312,13 +312,13 @@ mod tests {
     /// A fault on a kernel with pages of 64 KiB (arm64) maps sixteen pages of 4 KiB: the first toucher of fifteen of them was unknown.
     #[test]
     fn a_fault_is_one_on_all_of_the_kernels_page() {
-        let mut runs = Faults { each: 16, ..Faults::default() };
-        runs.fault(7, 9, PageNumber(37));
+        let (mut runs, pid, tid) = (Faults { each: 16, ..Faults::default() }, Pid(7), Tid(9));
+        runs.fault(pid, tid, PageNumber(37));
         assert_eq!(
-            [32, 37, 47].map(|page| runs.last(7, PageNumber(page))),
-            [Some((9, 16)), Some((9, 11)), Some((9, 1))]
+            [32, 37, 47].map(|page| runs.last(pid, PageNumber(page))),
+            [Some((tid, 16)), Some((tid, 11)), Some((tid, 1))]
         );
-        assert_eq!([31, 48].map(|page| runs.last(7, PageNumber(page))), [None; 2]);
+        assert_eq!([31, 48].map(|page| runs.last(pid, PageNumber(page))), [None; 2]);
     }
 
     /// A fault at 5 goes to a ring that was read already, one at 7 to a ring that is read next.
