@@ -136,7 +136,9 @@ fn the_heap_shows_estimates_by_class_and_line() {
     let path = folder.path().join("track.numatrace");
     let options = ["--engine", "track", "--java=64K"];
     let length = ARRAY_LENGTH.to_string();
-    recorded(folder.path(), &path, &options, &["-XX:+UseSerialGC"], &[&length, "20", "3000"]).succeeded();
+    // Buffers as large as a hundred blocks: HotSpot counts their unused ends as allocated.
+    let buffers = ["-XX:+UseSerialGC", "-XX:TLABSize=1m", "-XX:-ResizeTLAB", "-Xmn16m"];
+    recorded(folder.path(), &path, &options, &buffers, &[&length, "20", "3000"]).succeeded();
     let report = report_json(&path, &["-n", "1000"]);
     let heap = &report["sampled_heap"];
     assert_eq!(heap["interval_bytes"], serde_json::json!([65_536, 65_536]), "{heap}");
@@ -149,7 +151,7 @@ fn the_heap_shows_estimates_by_class_and_line() {
     assert!((figure(garbage, "allocations", "value") / BLOCKS - 1.0).abs() < 0.05, "{garbage}");
     assert!(samples > 7500.0 && samples < 9600.0, "{garbage}");
     let width = figure(garbage, "allocated_bytes", "high") - figure(garbage, "allocated_bytes", "low");
-    assert!(width > bytes * 0.02 && width < bytes * 0.08, "{garbage}");
+    assert!(width > bytes * 0.1 && width < bytes * 0.16, "{garbage}");
     assert!(figure(garbage, "at_peak_bytes", "value") < 80e6, "no more than the heap has: {garbage}");
     // It was sampled surely, has moved, and is one allocation all the same.
     let array = estimated(heap, "read", "double[]");
@@ -166,6 +168,26 @@ fn the_heap_shows_estimates_by_class_and_line() {
     }
     let own = run(&["report", name, "--object", "double[]", "--width", "140"]).succeeded().stdout;
     assert!(own.contains("double[]") && !own.contains("byte[]") && !own.contains("RFREE"), "{own}");
+}
+
+/// Make sure that the interval holds the truth also where the ends of the virtual machine's buffers count. Interpreted code makes most of these.
+#[test]
+fn intervals_of_the_heap_hold_the_ends_of_buffers() {
+    const BLOCKS: f64 = 20.0 * 3000.0;
+    let folder = scratch();
+    if !compiled(folder.path()) {
+        return;
+    }
+    let path = folder.path().join("track.numatrace");
+    let java = ["-XX:+UseSerialGC", "-Xint"];
+    recorded(folder.path(), &path, &["--engine", "track", "--java=64K"], &java, &["1000", "20", "3000"]).succeeded();
+    let report = report_json(&path, &["-n", "1000"]);
+    let garbage = estimated(&report["sampled_heap"], "garbage", "byte[]");
+    let figure = |part: &str| garbage["allocations"][part].as_f64().expect("a number");
+    // The interval has 2 standard errors of 1.1 % on each side; the draw gets five.
+    let more = 3.0 * 0.011 * figure("value");
+    assert!(figure("low") - more < BLOCKS && BLOCKS < figure("high") + more, "{garbage}");
+    assert!(figure("low") < figure("value") * 0.92, "{garbage}");
 }
 
 /// Make sure that a thread has the whole name that the program gave it, though the kernel keeps 15 bytes of it.

@@ -293,7 +293,7 @@ mod tests {
         let known = Known { stamp: None, file: Some(BinaryFile { segments: [data].into(), build_id: Vec::new() }) };
         let binaries = Binaries { known: [("/lib.so".to_owned(), known)].into() };
         let placed = Placed { start: BIAS, bytes: 0x2_c000, bias: BIAS, is_by_file: true };
-        let loaded = binaries.loaded("/lib.so".to_owned(), "/lib.so", placed);
+        let loaded = binaries.loaded("/lib.so".to_owned(), ("/lib.so", &[]), placed);
         let is_zeroed = |start: u64, end: u64| loaded.is_zeroed(BIAS + start, BIAS + end);
         assert!(is_zeroed(0x9000, 0x2_c000) && is_zeroed(0xa000, 0x2_b000));
         assert!(is_zeroed(0xc000, 0x2_c000) && is_zeroed(0x1_0000, 0x3_0000));

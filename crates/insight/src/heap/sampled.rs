@@ -4,6 +4,9 @@
 //! between two. An object of `s` bytes has one with probability `p = 1 - exp(-s / I)`, so a sample stands for `1 / p` objects and for `s / p` bytes: about
 //! `I` bytes where objects are small, and little more than `s` where they are larger than `I` (Horvitz and Thompson, 1952). The variance of such a sum is
 //! that of independent draws: the sum of `(1 - p) / p^2`, times `s^2` for bytes.
+//!
+//! HotSpot counts the unused end of a thread's allocation buffer as allocated, too (`ThreadLocalAllocBuffer::set_sample_end`): where objects are not small
+//! beside the buffer, it samples more of them than `p`. By how much no agent is told, so the interval reaches down for it ([`BUFFER_ENDS`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -62,12 +65,18 @@ pub struct SampledHeap {
     pub sites: Vec<SampledRow>,
 }
 
+/// What ends of buffers may add to the bytes that the virtual machine counts, at most: OpenJDK 17 counted up to 8 % more with objects of 10 KB in a heap of
+/// 4 to 64 MiB, and no more than was allocated with buffers of 1 MiB or none.
+const BUFFER_ENDS: f64 = 0.1;
+
 /// What one object stands for.
 #[derive(Clone, Copy)]
 struct Share {
     /// Objects.
     count: f64,
     bytes: f64,
+    /// What it stands for if ends of buffers count in full, as a share of the above.
+    least: f64,
     /// `1 - p`: what of a sum's variance a certain one has not.
     doubt: f64,
 }
@@ -76,11 +85,12 @@ impl Share {
     fn of(object: &Object, sample: BlockSample) -> Share {
         let bytes = object.bytes.max(1) as f64;
         if sample.interval_bytes == 0 {
-            return Share { count: 1.0, bytes, doubt: 0.0 };
+            return Share { count: 1.0, bytes, least: 1.0, doubt: 0.0 };
         }
         let ratio = bytes / f64::from(sample.interval_bytes);
         let probability = -(-ratio).exp_m1();
-        Share { count: 1.0 / probability, bytes: bytes / probability, doubt: 1.0 - probability }
+        let least = probability / -(-ratio * (1.0 + BUFFER_ENDS)).exp_m1();
+        Share { count: 1.0 / probability, bytes: bytes / probability, least, doubt: 1.0 - probability }
     }
 }
 
@@ -88,21 +98,25 @@ impl Share {
 #[derive(Clone, Copy, Default)]
 struct Sum {
     tally: Tally,
+    /// The weight if ends of buffers count in full.
+    least: f64,
     /// What was seen itself: the sum is not less.
     seen: f64,
 }
 
 impl Sum {
-    fn add(&mut self, weight: f64, seen: f64, doubt: f64) {
+    fn add(&mut self, weight: f64, seen: f64, share: Share) {
         self.tally.samples += 1;
         self.tally.weight += weight;
-        self.tally.variance += weight * weight * doubt;
+        self.tally.variance += weight * weight * share.doubt;
+        self.least += weight * share.least;
         self.seen += seen;
     }
 
     fn finish(&self) -> Estimate {
         let total = self.tally.total();
-        Estimate { low: total.low.max(self.seen).min(total.value), ..total }
+        let low = total.low - (total.value - self.least);
+        Estimate { low: low.max(self.seen).min(total.value), ..total }
     }
 }
 
@@ -123,15 +137,15 @@ impl Sums {
         let bytes = object.bytes as f64;
         if !sample.is_moved && is_in_time {
             self.samples += 1;
-            self.count.add(share.count, 1.0, share.doubt);
-            self.allocated.add(share.bytes, bytes, share.doubt);
+            self.count.add(share.count, 1.0, share);
+            self.allocated.add(share.bytes, bytes, share);
             self.threads.extend(object.thread);
         }
         if object.birth <= peak && end_of(object).is_none_or(|end| end > peak) {
-            self.at_peak.add(share.bytes, bytes, share.doubt);
+            self.at_peak.add(share.bytes, bytes, share);
         }
         if object.death.is_none() {
-            self.left.add(share.bytes, bytes, share.doubt);
+            self.left.add(share.bytes, bytes, share);
         }
     }
 
