@@ -339,7 +339,7 @@ mod tests {
         for named in ["/sys/fs/cgroup/batch", "/batch", "batch", "batch/"] {
             assert_eq!(of_path(&tree.root(), Path::new(named)).unwrap(), folder, "{named}");
         }
-        assert_eq!(processes(&[folder]), [80], "those within count");
+        assert_eq!(processes(&[folder]), [Pid(80)], "those within count");
         let why = |named: &str| of_path(&tree.root(), Path::new(named)).unwrap_err().to_string();
         assert!(why("nothing").contains("systemd-cgls"), "{}", why("nothing"));
         assert!(why("/system.slice/postgresql.service").contains("no process is in this cgroup"));

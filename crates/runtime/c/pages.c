@@ -193,7 +193,8 @@ static void touch_rest(struct np_slot *slot, uint64_t page) {
         uint8_t *byte = at != page ? byte_of(at, true) : NULL, seen = byte != NULL ? __atomic_load_n(byte, __ATOMIC_RELAXED) : BYTE_UNKNOWN;
         if (has_home(seen) || seen == BYTE_UNKNOWN) continue;
         uint32_t cause, node = np_page_choose(slot, &toucher, at, unread_byte(seen), &cause);
-        if (__atomic_compare_exchange_n(byte, &seen, (uint8_t)(node + BYTE_HOME), false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) np_page_placed(slot, at, node, cause);
+        bool is_first = __atomic_compare_exchange_n(byte, &seen, (uint8_t)(node + BYTE_HOME), false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+        if (is_first) np_page_placed(slot, at, node, cause);
     }
 }
 

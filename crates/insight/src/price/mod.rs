@@ -12,8 +12,10 @@ mod ensemble;
 pub(crate) mod members;
 mod shrink;
 mod watched;
+mod window;
 
 pub(crate) use watched::Watched;
+pub(crate) use window::Window;
 
 use std::borrow::Cow;
 
@@ -91,15 +93,6 @@ pub(crate) struct Priced {
     pub latency_ns: f64,
     /// The windows of time, in order.
     pub windows: Vec<Window>,
-}
-
-/// One window of time under load: its length, loaded latencies by accessing and home node (empty without accesses), and utilisations.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Window {
-    pub lasted_ns: f64,
-    pub path_ns: Vec<Vec<f64>>,
-    /// Utilisation of each memory controller (in node order, nodes with memory only), then of each link.
-    pub stations: Vec<f64>,
 }
 
 /// Computes prices of one program on one machine.

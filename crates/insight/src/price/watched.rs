@@ -1,6 +1,6 @@
 //! Accesses whose mean latency each member of the ensemble tells, to be compared with one that was measured.
 
-use super::Window;
+use super::window::Window;
 
 /// Accesses from one node to the memory of another.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -111,7 +111,7 @@ mod tests {
     }
 
     impl Calls for Kernel {
-        fn query(&mut self, _: u32, addresses: &[u64]) -> Result<Vec<PageState>, KernelError> {
+        fn query(&mut self, _: Pid, addresses: &[u64]) -> Result<Vec<PageState>, KernelError> {
             let state = |address| match self.pages[address] {
                 (Page::Absent, _) => PageState::Absent,
                 (Page::Zero, _) => PageState::Unmapped,

@@ -132,7 +132,7 @@ fn a_machine_without_a_pmu_is_shown_by_what_its_kernel_tells() {
     "app".chars().for_each(|c| app.input(Input::Key(c)));
     app.input(Input::Enter);
     app.input(Input::Enter);
-    assert_eq!(app.detail(), Some(40));
+    assert_eq!(app.detail(), Some(Pid(40)));
     app.update(source.next(app.detail()).unwrap());
     let screen = text(&shown(&mut app, 100, 40, Palette::Plain));
     assert!(screen.contains("heap [heap]") && screen.contains("1.95 MiB") && screen.contains("threads"), "{screen}");
