@@ -158,7 +158,7 @@ fn draws_that_are_faster_than_measured_are_left_out_and_the_truth_stays() {
 /// A fifth of the loads come in bursts and wait for five times as long, which the model, whose loads are steady, cannot say of any machine.
 #[test]
 fn bursts_do_not_make_a_machine_slow() {
-    let in_bursts = |sample: u64, ns: f64| as_ibs(sample, ns) * if sample % 5 == 0 { 5.0 } else { 1.0 };
+    let in_bursts = |sample: u64, ns: f64| as_ibs(sample, ns) * if sample.is_multiple_of(5) { 5.0 } else { 1.0 };
     let trace = program(175.0, in_bursts, of_ibs());
     let found = answer(&trace, &described(), true);
     let told = calibration(&found);
