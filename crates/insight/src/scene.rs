@@ -247,7 +247,8 @@ fn seats(usage: &Usage) -> Seats {
     Seats { of_moved: (0..usage.threads).map(of_thread).collect() }
 }
 
-/// Finds processes that are spread over nodes, and assigns each a node: heaviest first, each to the node with the least load.
+/// Finds processes that are spread over nodes, and assigns each a node as a plan's rule does that spreads them: those of one command by turns, in the order in
+/// which they started.
 fn processes(analysis: &Analysis<'_>, machine: &Machine, usage: &Usage) -> Processes {
     let trace = analysis.trace();
     let process_of = |thread: u32| trace.threads().get(thread as usize).map_or(0, |thread| thread.process.0);
@@ -263,18 +264,17 @@ fn processes(analysis: &Analysis<'_>, machine: &Machine, usage: &Usage) -> Proce
         let most = nodes.iter().copied().fold(0.0, f64::max);
         weight(nodes) > 0.02 * all && most < 0.9 * weight(nodes)
     };
-    let mut order: Vec<u32> = from.keys().copied().collect();
-    order.sort_by(|a, b| weight(&from[b]).total_cmp(&weight(&from[a])).then(a.cmp(b)));
     let whole: Vec<u16> = (0..usage.nodes)
         .filter(|&n| machine.has_online_cpus(&machine.nodes()[n]) && machine.nodes()[n].has_memory())
         .map(|n| n as u16)
         .collect();
-    let mut load: BTreeMap<u16, f64> = whole.iter().map(|&node| (node, 0.0)).collect();
+    let mut of_command: BTreeMap<&str, usize> = BTreeMap::new();
     let mut seat = BTreeMap::new();
-    for process in order {
-        let Some((&node, _)) = load.iter().min_by(|a, b| a.1.total_cmp(b.1)) else { break };
-        *load.entry(node).or_default() += weight(&from[&process]);
-        seat.insert(process, node);
+    for (process, facts) in (0..).zip(trace.processes()) {
+        let number = of_command.entry(facts.exe.rsplit('/').next().unwrap_or_default()).or_default();
+        let node = whole.get(*number % whole.len().max(1)).filter(|_| from.contains_key(&process));
+        seat.extend(node.map(|&node| (process, node)));
+        *number += 1;
     }
     let spread = from.iter().filter(|(_, nodes)| is_spread(nodes)).map(|(process, _)| *process).collect();
     Processes { spread, seat, own_remote: usage.own_remote.share_of(&usage.remote) }
