@@ -13,6 +13,7 @@
 #define MAGIC_1_20 0xfffffff1u
 #define TABLE_BYTES_MAX (256ull << 20)
 #define FUNCTIONS_MAX (4ull << 20)
+#define NAME_BYTES_MAX 256u
 #define POINTER_BYTES 8u
 
 struct header {
@@ -44,9 +45,12 @@ static uint64_t text_of(const struct header *header, uint64_t table, uint64_t mo
     return module.text;
 }
 
-/* The text that begins there, which ends within the table; NULL: none. */
+/* The text that begins there, which ends within the table; NULL: none, or one that is longer than any name looked for. Damage can have all functions name
+ * the same text without an end. */
 static const char *name_at(const char *data, uint64_t bytes, uint64_t at) {
-    return at < bytes && memchr(data + at, 0, bytes - at) != NULL ? data + at : NULL;
+    if (at >= bytes) return NULL;
+    uint64_t most = bytes - at < NAME_BYTES_MAX ? bytes - at : NAME_BYTES_MAX;
+    return memchr(data + at, 0, most) != NULL ? data + at : NULL;
 }
 
 static void each(const char *data, uint64_t bytes, const struct header *header, uint64_t text, np_go_taker take, void *context) {

@@ -102,7 +102,9 @@ static void take_slot(struct np_slot *slot, uint64_t mark, uint64_t python) {
     }
     if (slot == NULL && guest->slot != NULL) np_toucher_ended(guest->slot);
     /* Constant but for what the beginning of a thread changes, which has just happened. */
-    np_sim = *emulated_sim;
+    struct np_sim now = *emulated_sim;
+    now.shares |= np_load(np_sim.shares); /* the tracker has not seen system calls that the program makes by itself */
+    np_sim = now;
     guest->slot = slot;
     if (slot != NULL) np_mapping_slot(slot);
 }

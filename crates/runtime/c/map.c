@@ -133,6 +133,7 @@ static void record_mmap(const struct mmap_call *call, void *result, uint64_t bef
     np_pages_forget((uintptr_t)result, bytes);
     bool is_shared = (call->flags & MAP_TYPE) != MAP_PRIVATE, is_anonymous = (call->flags & MAP_ANONYMOUS) != 0;
     if (!is_anonymous || is_shared) np_mappings_changed();
+    else if (call->flags & MAP_FIXED) np_mappings_ended();
     if (is_shared) np_pages_shared();
     struct np_file file = {0};
     bool is_known = is_shared && !is_anonymous && !np_track_only && np_file_of_fd(call->fd, &file);
@@ -181,6 +182,7 @@ NP_EXPORT void *mmap64(void *address, size_t bytes, int protection, int flags, i
 }
 
 static void record_end(uintptr_t address, uint64_t bytes, uint64_t order) {
+    np_mappings_ended();
     struct np_slot *slot = enter();
     if (slot == NULL) return;
     np_put_unmap(slot, address, bytes, order);
@@ -226,6 +228,9 @@ static void record_mremap(uintptr_t old, uint64_t old_bytes, uintptr_t new, uint
     struct line_search search = {new, &map, path};
     map.stack = np_stack_id(slot, caller);
     if (path != NULL) np_maps_each(take_line, &search);
+    /* Another kind of memory may lie in place of this one next, and this one where another was. */
+    if (!(map.flags & NP_MAP_ANONYMOUS) || (map.flags & NP_MAP_SHARED)) np_mappings_changed();
+    else np_mappings_ended();
     if (!stays) np_put_unmap(slot, old, old_bytes, before);
     np_put_map(slot, &map, after);
     np_leave(slot);

@@ -303,6 +303,8 @@ enum np_mapping_kind {
 enum np_mapping_kind np_mapping_kind(struct np_slot *slot, uintptr_t address);
 /* A mapping was made that is not private and anonymous: what is remembered of mappings is not to be trusted. */
 void np_mappings_changed(void);
+/* A mapping ended: what is remembered of mappings that are not private and anonymous is not to be trusted, as memory that is may lie there next. */
+void np_mappings_ended(void);
 
 /* ---- toucher.c ---- */
 struct np_toucher {

@@ -32,6 +32,17 @@ static void leave_copy_unknown(struct np_slot *slot, uint64_t page, uint8_t *byt
     np_page_placed(slot, page, slot->node, NP_PLACED_UNKNOWN);
 }
 
+/* The kernel's page may be several of ours (arm64), and it has copied all of it. */
+static void copy_rest(struct np_slot *slot, uint64_t page, const struct np_toucher *toucher) {
+    uint64_t each = np_page_bytes() >> NP_PAGE_SHIFT, first = page & -each;
+    for (uint64_t at = first; at < first + each; at++) {
+        uint8_t *byte = at != page ? byte_of(at, false) : NULL, seen = byte != NULL ? __atomic_load_n(byte, __ATOMIC_RELAXED) : 0;
+        if (!is_inherited(seen)) continue;
+        uint32_t cause, node = np_page_choose(slot, toucher, at, np_page_policy(at), &cause);
+        if (become(byte, seen, node)) np_page_placed(slot, at, node, cause);
+    }
+}
+
 /* The thread writes the page, whose old home its byte says, and gets a copy, if `effect` says so, or perhaps. */
 static void give_copy(struct np_slot *slot, uint64_t page, uint8_t *byte, uint8_t seen, enum np_write_effect effect) {
     struct np_toucher toucher = {slot, slot->thread_index, slot->node, 1};
@@ -45,6 +56,7 @@ static void give_copy(struct np_slot *slot, uint64_t page, uint8_t *byte, uint8_
     if (!become(byte, seen, node)) return;
     np_page_populate(page, NEXT_WRITE); /* or the other process, writing while this thread waits, would find that it is alone */
     np_page_placed(slot, page, node, cause);
+    if (np_page_bytes() > 1ul << NP_PAGE_SHIFT) copy_rest(slot, page, &toucher);
 }
 
 void np_page_was_written(struct np_slot *slot, uint64_t page, uint8_t *byte, uint8_t seen) { give_copy(slot, page, byte, seen, NP_WRITE_UNKNOWN); }

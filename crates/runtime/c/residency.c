@@ -91,8 +91,16 @@ enum np_backing np_backing(uint64_t page) {
 
 /* Mappings that may have changed their kind; what threads remember of an older count is no longer true. */
 static uint32_t mappings_generation = 1;
+/* Mappings that have ended. */
+static uint32_t mappings_ended;
 
 void np_mappings_changed(void) { __atomic_fetch_add(&mappings_generation, 1, __ATOMIC_RELAXED); }
+
+void np_mappings_ended(void) { __atomic_fetch_add(&mappings_ended, 1, __ATOMIC_RELAXED); }
+
+/* The count that a memory of a mapping of this kind goes by. Where fresh memory has ended, what comes next is fresh, too, or counted: allocators give back and
+ * map so often that the list is not to be read after each. */
+static uint32_t generation_of(uint32_t kind, uint32_t changed, uint32_t ended) { return kind == NP_KIND_FRESH ? changed : changed + ended; }
 
 /* Shared anonymous memory is a file to the kernel, which no other process can open (shmem_zero_setup of mm/shmem.c). */
 static bool is_family(const struct np_maps_line *line) {
@@ -117,13 +125,13 @@ static bool take_kind(const struct np_maps_line *line, void *context) {
 /* do_anonymous_page (mm/memory.c): only a private anonymous mapping answers a read of nothing by the zero page; shared memory takes a page. */
 enum np_mapping_kind np_mapping_kind(struct np_slot *slot, uintptr_t address) {
     struct np_sim_slot *sim = np_ss(slot);
-    uint32_t generation = __atomic_load_n(&mappings_generation, __ATOMIC_RELAXED);
-    if (sim->kind_generation != generation || address < sim->kind_low || address >= sim->kind_high) {
+    uint32_t changed = __atomic_load_n(&mappings_generation, __ATOMIC_RELAXED), ended = __atomic_load_n(&mappings_ended, __ATOMIC_RELAXED);
+    if (sim->kind_generation != generation_of(sim->kind, changed, ended) || address < sim->kind_low || address >= sim->kind_high) {
         sim->kind_low = address;
         sim->kind_high = 0;
         sim->kind = NP_KIND_OTHER;
         np_maps_each(take_kind, sim);
-        sim->kind_generation = sim->kind_high != 0 ? generation : 0;
+        sim->kind_generation = sim->kind_high != 0 ? generation_of(sim->kind, changed, ended) : 0;
     }
     return (enum np_mapping_kind)sim->kind;
 }

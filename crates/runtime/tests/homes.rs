@@ -148,6 +148,15 @@ fn a_read_of_nothing_places_no_page_and_a_write_does() {
     assert_eq!(homes(&outcome, "shared"), ([PAGES, 0, 0, 0], 0), "shared memory has no zero page");
 }
 
+/// What a thread remembers of the shared mapping no longer holds there.
+#[test]
+fn a_read_of_nothing_places_no_page_where_shared_memory_was() {
+    let outcome = Homes::new().run(&["replaced"]);
+    assert_eq!(homes(&outcome, "read"), ([0; 4], PAGES));
+    assert_eq!(homes(&outcome, "over"), ([0; 4], PAGES));
+    assert_eq!(homes(&outcome, "homes"), ([0, PAGES, 0, 0], 0), "who writes first");
+}
+
 #[test]
 fn an_unseen_first_touch_is_the_only_threads_or_nobodys() {
     let outcome = Homes::new().run(&["unseen"]);

@@ -28,7 +28,11 @@ long np_resident(uint64_t page, uint64_t pages, uint8_t *vector) { return (void)
 enum np_backing np_backing(uint64_t page) { return (void)page, NP_BACKING_NONE; }
 uint32_t np_backings(uint64_t page, uint32_t pages, enum np_backing *backings) { return (void)page, (void)pages, (void)backings, 0; }
 enum np_mapping_kind np_mapping_kind(struct np_slot *slot, uintptr_t address) { return (void)slot, (void)address, NP_KIND_OTHER; }
-uint32_t np_write_effects(uint64_t page, uint32_t pages, enum np_write_effect *effects) { return (void)page, (void)pages, (void)effects, 0; }
+uint32_t np_write_effects(uint64_t page, uint32_t pages, enum np_write_effect *effects) {
+    (void)page;
+    for (uint32_t i = 0; i < pages; i++) effects[i] = NP_WRITE_COPIES;
+    return pages;
+}
 bool np_toucher_of(struct np_slot *slot, uint64_t page, struct np_toucher *toucher) { return (void)slot, (void)page, (void)toucher, false; }
 bool np_toucher_is_nobody(const struct np_slot *slot, uint64_t page) { return (void)slot, (void)page, false; }
 void np_maps_each(bool (*visit)(const struct np_maps_line *line, void *context), void *context) { (void)visit, (void)context; }
@@ -61,5 +65,10 @@ int main(void) {
     page_bytes = 65536;
     np_page_home(&second, LOW + 0x13000, 1);
     printf(" %d %d %d %d\n", np_page_query(LOW + 0x10000), np_page_query(LOW + 0x1f000), np_page_query(LOW + 0xf000), np_page_query(LOW + 0x20000));
+    /* After a fork the first to write any of them has all of them copied. */
+    np_pages_forked();
+    np_pages_inherited();
+    np_page_written(&first, LOW + 0x15000);
+    printf("%d %d %d\n", np_page_query(LOW + 0x10000), np_page_query(LOW + 0x15000), np_page_query(LOW + 0x1f000));
     return 0;
 }

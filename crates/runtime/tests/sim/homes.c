@@ -230,6 +230,30 @@ static char *map_at(char *at) {
     return block;
 }
 
+static char *map_shared(void) {
+    char *block = mmap(NULL, BIG, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (block == MAP_FAILED) exit(7);
+    return block;
+}
+
+/* Private memory where shared memory was: by unmapping that, and by mapping over it. */
+static void replaced(void) {
+    char *block = map_shared();
+    long sum = sum_of(block, BIG);
+    munmap(block, BIG);
+    map_at(block);
+    sum += sum_of(block, BIG);
+    print_homes("read", block, BIG);
+    char *over = map_shared();
+    sum += sum_of(over, BIG);
+    if (mmap(over, BIG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != over) exit(7);
+    sum += sum_of(over, BIG);
+    print_homes("over", over, BIG);
+    write_in_thread(block, BIG);
+    print_homes("homes", block, BIG);
+    printf("sum %ld\n", sum);
+}
+
 static void bind(char *block, int mode, unsigned long nodes) {
     if (syscall(SYS_mbind, block, BIG, mode, &nodes, 65, 0) != 0) exit(3);
 }
@@ -511,6 +535,7 @@ int main(int argc, char **argv) {
     else if (strcmp(name, "library") == 0) library(argv[2]);
     else if (strcmp(name, "advised") == 0) advised();
     else if (strcmp(name, "zero") == 0) zero();
+    else if (strcmp(name, "replaced") == 0) replaced();
     else if (strcmp(name, "policy") == 0) policy();
     else if (strcmp(name, "masks") == 0) masks();
     else if (strcmp(name, "unseen") == 0) unseen();
