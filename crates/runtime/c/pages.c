@@ -81,7 +81,7 @@ static void place_by(struct np_slot *slot, uint64_t page, uint32_t node, uint32_
     }
     sim->place_pages++;
     sim->place_order = np_order();
-    /* Who of several processes was first is told by the stamps: none may wait for what follows it. */
+    /* The stamps say which of several processes was first, so no record may wait for the pages that follow it. */
     if (np_unlikely(np_load(np_sim.shares) || np_load(np_sim.forked))) np_place_flush(slot);
 }
 

@@ -37,17 +37,18 @@ long np_resident(uint64_t page, uint64_t pages, uint8_t *vector) {
     return result;
 }
 
-/* Entries of /proc/self/pagemap. False: it cannot be read here. */
-static bool read_pagemap(uint64_t page, uint32_t pages, uint64_t *entries) {
-    if (np_is_confined) return false;
+/* Entries of /proc/self/pagemap, NP_BACKINGS_MAX at most: how many. 0: it cannot be read here. */
+static uint32_t read_pagemap(uint64_t page, uint32_t pages, uint64_t *entries) {
+    if (np_is_confined) return 0;
+    if (pages > NP_BACKINGS_MAX) pages = NP_BACKINGS_MAX;
     long fd = NP_SYS4(SYS_openat, AT_FDCWD, "/proc/self/pagemap", O_RDONLY | O_CLOEXEC, 0);
-    if (fd < 0) return false;
+    if (fd < 0) return 0;
     struct kernel_pages theirs = kernel_pages(page, pages);
     long got = NP_SYS4(SYS_pread64, fd, entries, theirs.count * 8, theirs.first * 8);
     NP_SYS1(SYS_close, fd);
-    if (got != (long)theirs.count * 8) return false;
+    if (got != (long)theirs.count * 8) return 0;
     for (uint32_t i = theirs.shift > 0 ? pages : 0; i-- > 0;) entries[i] = entries[place_in(&theirs, page, i)];
-    return true;
+    return pages;
 }
 
 /* Pages that a fork made common look as the zero page does: after one, nothing is taken for it. */
@@ -59,8 +60,7 @@ static enum np_backing backing_of(uint64_t entry) {
 
 uint32_t np_backings(uint64_t page, uint32_t pages, enum np_backing *backings) {
     uint64_t entries[NP_BACKINGS_MAX];
-    if (pages > NP_BACKINGS_MAX) pages = NP_BACKINGS_MAX;
-    if (!read_pagemap(page, pages, entries)) return 0;
+    pages = read_pagemap(page, pages, entries);
     for (uint32_t i = 0; i < pages; i++) backings[i] = backing_of(entries[i]);
     return pages;
 }
@@ -74,8 +74,7 @@ static enum np_write_effect effect_of(uint64_t entry) {
 
 uint32_t np_write_effects(uint64_t page, uint32_t pages, enum np_write_effect *effects) {
     uint64_t entries[NP_BACKINGS_MAX];
-    if (pages > NP_BACKINGS_MAX) pages = NP_BACKINGS_MAX;
-    if (!read_pagemap(page, pages, entries)) return 0;
+    pages = read_pagemap(page, pages, entries);
     for (uint32_t i = 0; i < pages; i++) effects[i] = effect_of(entries[i]);
     return pages;
 }
