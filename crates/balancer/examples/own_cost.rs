@@ -12,7 +12,7 @@ use numapilot_balancer::evidence::table::{PageId, PageTable};
 use numapilot_balancer::observe::{self, Use};
 use numapilot_balancer::system::clock;
 use numapilot_host::PageNumber;
-use numapilot_machine::{Machine, NodeId, NodeIndex};
+use numapilot_machine::{Machine, NodeId, NodeIndex, NodeSet};
 use numapilot_placement::{Action, Observation, Outcome, Policy, ThreadState};
 
 const LOOK: Duration = Duration::from_millis(100);
@@ -148,6 +148,7 @@ impl Driver {
             thread: node as u32 + 1,
             process: 1,
             node: NodeIndex(node),
+            allowed: NodeSet::all(self.nodes),
             busy_ns: elapsed_ns,
             instructions: 0.0,
             memory_accesses: estimated.accesses / self.nodes as f64,

@@ -1,7 +1,7 @@
 //! Hand-made observations for tests, on Carrefour's machine: four nodes of four CPUs.
 
 use numapilot_host::PageNumber;
-use numapilot_machine::{Machine, NodeIndex};
+use numapilot_machine::{Machine, NodeIndex, NodeSet};
 
 use crate::observation::{HintFault, NodeCounters, Observation, PageKey, PageSize, Sample, ThreadState};
 
@@ -34,6 +34,7 @@ pub(crate) fn quiet() -> Observation {
         thread,
         process: 1,
         node: NodeIndex(thread as usize),
+        allowed: NodeSet::all(4),
         busy_ns: SECOND_NS as f64,
         instructions: 2.3e9,
         memory_accesses: 2.3e7,

@@ -67,6 +67,8 @@ pub struct ThreadState {
     pub process: u32,
     /// Node on which it runs now.
     pub node: NodeIndex,
+    /// Nodes that it may be moved to: a program that binds its threads leaves them no other.
+    pub allowed: NodeSet,
     /// Nanoseconds in which it ran (not waiting for other threads).
     pub busy_ns: f64,
     /// Instructions that it retired: the measure of progress.

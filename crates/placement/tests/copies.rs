@@ -1,7 +1,7 @@
 //! Policies and files that have copies on some nodes: the environment releases all copies of a file as soon as one of its pages is to move.
 
 use numapilot_host::PageNumber;
-use numapilot_machine::{Machine, NodeIndex};
+use numapilot_machine::{Machine, NodeIndex, NodeSet};
 use numapilot_placement::{
     Action, NodeCounters, Observation, Outcome, PageKey, PageSize, ReadOnlyRange, Refusal, Sample, ThreadState,
     policy_by_name,
@@ -33,6 +33,7 @@ fn second(index: u64, copies: &[usize], seen: &[usize], outcomes: Vec<Outcome>) 
         thread: node as u32,
         process: 1,
         node: NodeIndex(node),
+        allowed: NodeSet::all(NODES),
         busy_ns: 1e9,
         instructions: 0.0,
         memory_accesses: 1e8,

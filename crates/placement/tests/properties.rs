@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use numapilot_host::PageNumber;
-use numapilot_machine::{Machine, NodeIndex};
+use numapilot_machine::{Machine, NodeIndex, NodeSet};
 use numapilot_placement::{
     Action, HintFault, NodeCounters, Observation, Outcome, PageKey, PageSize, Refusal, Sample, ThreadState, policies,
     policy_by_name,
@@ -61,6 +61,7 @@ fn observation(second: &Second, machine: &Machine, index: u64, before: &[Action]
         thread: thread as u32,
         process: 2,
         node: NodeIndex(node),
+        allowed: NodeSet::all(count),
         busy_ns: 1e9,
         instructions: 1e9,
         memory_accesses: 1e7,

@@ -6,6 +6,8 @@ use std::time::Instant;
 
 use numapilot_host::PageNumber;
 use numapilot_host::Pid;
+use numapilot_host::Tid;
+use numapilot_kernel::affinity;
 use numapilot_machine::NodeId;
 use numapilot_machine::NodeIndex;
 use numapilot_placement::Action as Order;
@@ -37,6 +39,7 @@ use crate::step_progress::StepProgress;
 use crate::system::clock;
 use crate::system::migration_executor::Done;
 use crate::system::targets::ManagedProcess;
+use crate::system::targets::Thread;
 
 /// Iterations without evidence, running threads or orders, after which the interval is lengthened.
 const QUIET: u32 = 20;
@@ -218,23 +221,7 @@ impl Balancer {
         let (table, targets) = (&self.table, &self.targets);
         let known = |used: &Use| table.known(targets.by_number(used.process)?.page_id(used.key().page));
         let samples = observe::samples(&uses, self.policy.remembers(), known);
-        let threads = self.targets.all.values().flat_map(|managed| managed.threads.values());
-        let busy: f64 = threads.map(|thread| thread.busy).sum::<f64>().max(1e-9);
-        let elapsed_ns = elapsed.as_nanos() as f64;
-        let threads = self.targets.all.values().flat_map(|managed| {
-            let process = managed.number();
-            managed.threads.values().map(move |thread| ThreadState {
-                thread: thread.number,
-                process,
-                node: thread.node,
-                busy_ns: thread.busy * elapsed_ns,
-                // Instructions are not counted here: policies read 0 as unknown.
-                instructions: 0.0,
-                memory_accesses: estimated.accesses * thread.busy / busy,
-            })
-        });
-        let mut threads: Vec<ThreadState> = threads.collect();
-        threads.sort_by_key(|thread| thread.thread);
+        let threads = self.thread_states(elapsed, estimated.accesses);
         let mapped = if self.policy.requirements().mapped { self.mapped() } else { Vec::new() };
         Observation {
             now_ns: self.started.elapsed().as_nanos() as u64,
@@ -251,6 +238,29 @@ impl Balancer {
             load: Some(estimated.load),
             ..Observation::default()
         }
+    }
+
+    /// All threads, ascending by number. `accesses`: of all of them in this interval.
+    fn thread_states(&self, elapsed: Duration, accesses: f64) -> Vec<ThreadState> {
+        let threads = self.targets.all.values().flat_map(|managed| managed.threads.values());
+        let busy: f64 = threads.map(|thread| thread.busy).sum::<f64>().max(1e-9);
+        let (elapsed_ns, online) = (elapsed.as_nanos() as f64, affinity::online());
+        let of_process = |managed: &ManagedProcess| {
+            let of_thread = |(tid, thread): (&Tid, &Thread)| ThreadState {
+                thread: thread.number,
+                process: managed.number(),
+                node: thread.node,
+                allowed: self.migration_executor.nodes_for(managed.target.pid, *tid, thread, online.as_ref()),
+                busy_ns: thread.busy * elapsed_ns,
+                // Instructions are not counted here: policies read 0 as unknown.
+                instructions: 0.0,
+                memory_accesses: accesses * thread.busy / busy,
+            };
+            managed.threads.iter().map(of_thread).collect::<Vec<_>>()
+        };
+        let mut threads: Vec<ThreadState> = self.targets.all.values().flat_map(of_process).collect();
+        threads.sort_by_key(|thread| thread.thread);
+        threads
     }
 
     /// Returns the uses since the last decision with the pages' present home nodes: the kernel moves many pages at the fault that reports their use. Pages that

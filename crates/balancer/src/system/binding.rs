@@ -15,6 +15,7 @@ use numapilot_kernel::task;
 use numapilot_kernel::thread_cpus;
 use numapilot_machine::Machine;
 use numapilot_machine::NodeIndex;
+use numapilot_machine::NodeSet;
 use numapilot_placement::Refusal;
 
 use super::bound::Bound;
@@ -67,6 +68,15 @@ impl Binder {
     #[must_use]
     pub fn new(machine: &Machine) -> Binder {
         Binder { cpus: machine.nodes().iter().map(|node| node.cpus.iter().copied().collect()).collect() }
+    }
+
+    /// Nodes that an order may name for a thread; none where any would be refused. `online`: the CPUs that are, read once for many threads.
+    #[must_use]
+    pub fn nodes_for(&self, id: ThreadId, bound: Option<&Bound>, online: Option<&CpuMask>) -> NodeSet {
+        // What the kernel answers to an order is said when there is one.
+        let Ok(reach) = Reach::of(id, bound, online, &mut Vec::new()) else { return NodeSet::default() };
+        let nodes = NodeIndex::all(self.cpus.len());
+        nodes.filter(|node| !reach.cpus.and(&self.cpus[*node]).is_empty()).collect()
     }
 
     /// Carries out orders. The threads' affinities are recorded before the first of them changes.
@@ -321,6 +331,36 @@ pub(crate) fn planned_change(
     Ok(if aim.is_reached(online) { None } else { Some(aim.binding(id, online)) })
 }
 
+/// A thread's affinity, and the CPUs on which this program may let it run.
+struct Reach<'b> {
+    shown: CpuMask,
+    /// Its binding, if no other program has changed that since.
+    bound: Option<&'b Bound>,
+    cpus: CpuMask,
+}
+
+impl<'b> Reach<'b> {
+    fn of(
+        id: ThreadId,
+        bound: Option<&'b Bound>,
+        online: Option<&CpuMask>,
+        troubles: &mut Vec<String>,
+    ) -> Result<Reach<'b>, Refusal> {
+        if affinity::is_real_time(id.tid) {
+            return Err(Refusal::Unsupported);
+        }
+        let shown = affinity::of_thread(id.tid).map_err(|error| refusal(id, &error, troubles))?;
+        let bound = bound.filter(|bound| thread_cpus::is_still(id.pid, &shown, &bound.ours, online));
+        // Only CPUs that are online: kernels differ in whether they keep the others.
+        let cpus = match (bound, online) {
+            (None, _) => shown.clone(),
+            (Some(bound), Some(online)) => bound.before.and(online),
+            (Some(bound), None) => bound.before.clone(),
+        };
+        Ok(Reach { shown, bound, cpus })
+    }
+}
+
 /// A thread's affinity, and the one that it is to have.
 struct Aim<'b> {
     shown: CpuMask,
@@ -337,17 +377,8 @@ impl<'b> Aim<'b> {
         online: Option<&CpuMask>,
         troubles: &mut Vec<String>,
     ) -> Result<Aim<'b>, Refusal> {
-        if affinity::is_real_time(id.tid) {
-            return Err(Refusal::Unsupported);
-        }
-        let shown = affinity::of_thread(id.tid).map_err(|error| refusal(id, &error, troubles))?;
-        let bound = bound.filter(|bound| thread_cpus::is_still(id.pid, &shown, &bound.ours, online));
-        // Only CPUs that are online: kernels differ in whether they keep the others.
-        let now = match (bound, online) {
-            (None, _) => shown.and(cpus),
-            (Some(bound), Some(online)) => bound.before.and(online).and(cpus),
-            (Some(bound), None) => bound.before.and(cpus),
-        };
+        let Reach { shown, bound, cpus: within } = Reach::of(id, bound, online, troubles)?;
+        let now = within.and(cpus);
         if now.is_empty() { Err(Refusal::Unsupported) } else { Ok(Aim { shown, bound, now }) }
     }
 
@@ -419,6 +450,25 @@ mod tests {
 
     fn binder(masks: &[&[CpuId]]) -> Binder {
         Binder { cpus: masks.iter().map(|cpus| cpus.iter().copied().collect()).collect() }
+    }
+
+    /// Orders for other nodes would be refused, and the policy's decision would be lost on them.
+    #[test]
+    fn a_program_that_binds_its_threads_leaves_them_their_nodes() {
+        let Some((child, _, all, _)) = sleeper() else { return };
+        let (pid, cpus) = (Pid::of_child(&child.0), all.cpus());
+        let (tid, binder) = (Tid::first_of(pid), binder(&[&cpus[..1], &cpus[1..2], &[]]));
+        let id = ThreadId { pid, tid, start_ticks: task::stat(pid).unwrap().start_ticks };
+        let nodes = |bound: Option<&Bound>| {
+            let nodes = binder.nodes_for(id, bound, affinity::online().as_ref());
+            nodes.iter().map(|node| node.0).collect::<Vec<_>>()
+        };
+        assert_eq!(nodes(None), [0, 1], "none on a node without CPUs");
+        let own: CpuMask = cpus[1..2].iter().copied().collect();
+        affinity::set_thread(tid, &own).unwrap();
+        assert_eq!(nodes(None), [1]);
+        let bound = Bound { before: all.clone(), ours: own, is_inherited: false };
+        assert_eq!(nodes(Some(&bound)), [0, 1], "what this program has bound it may bind otherwise");
     }
 
     /// The kernel shows an affinity without the CPUs that are offline: such threads were taken for another program's, and stayed bound for good.

@@ -4,15 +4,18 @@ use std::collections::BTreeMap;
 
 use numapilot_host::PageNumber;
 use numapilot_host::Pid;
+use numapilot_host::Tid;
 use numapilot_kernel::KernelError;
 use numapilot_kernel::actuator::MoveOptions;
 use numapilot_kernel::actuator::MoveOutcome;
 use numapilot_kernel::actuator::MoveRequest;
 use numapilot_kernel::actuator::Mover;
 use numapilot_kernel::actuator::PageOutcomes;
+use numapilot_kernel::affinity::CpuMask;
 use numapilot_machine::Machine;
 use numapilot_machine::NodeId;
 use numapilot_machine::NodeIndex;
+use numapilot_machine::NodeSet;
 use numapilot_placement::Action;
 use numapilot_placement::Outcome;
 use numapilot_placement::Refusal;
@@ -24,6 +27,8 @@ use super::binding::ThreadOrder;
 use super::progress::Progress;
 use super::targets::ManagedProcess;
 use super::targets::Targets;
+use super::targets::Thread;
+use super::undo_log::ThreadId;
 use super::undo_log::UndoLog;
 
 /// The outcome of a batch of orders.
@@ -201,6 +206,15 @@ impl MigrationExecutor {
         }
         done.threads = moves.moved;
         done.troubles.append(&mut moves.troubles);
+    }
+
+    /// Nodes that an order may name for a thread. One that has not run asks for no system call: nothing is gained by moving it, so none are named.
+    #[must_use]
+    pub fn nodes_for(&self, pid: Pid, tid: Tid, thread: &Thread, online: Option<&CpuMask>) -> NodeSet {
+        if thread.busy <= 0.0 {
+            return NodeSet::default();
+        }
+        self.binder.nodes_for(ThreadId { pid, tid, start_ticks: thread.start_ticks }, thread.bound.as_ref(), online)
     }
 
     /// Adopts threads that inherited an affinity from a bound thread. Returns error messages.

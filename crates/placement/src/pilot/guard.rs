@@ -116,6 +116,7 @@ fn mean<'w>(windows: impl Iterator<Item = &'w Window>) -> Window {
 #[cfg(test)]
 mod tests {
     use numapilot_host::PageNumber;
+    use numapilot_machine::NodeSet;
 
     use super::*;
     use crate::observation::{PageSize, ThreadState};
@@ -125,6 +126,7 @@ mod tests {
             thread: 0,
             process: 0,
             node: NodeIndex(0),
+            allowed: NodeSet::all(4),
             busy_ns: 1e6,
             instructions: progress * 1e6,
             memory_accesses: accesses * progress * 1e6,

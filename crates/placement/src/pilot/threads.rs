@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use numapilot_machine::NodeIndex;
+use numapilot_machine::{NodeIndex, NodeSet};
 use numapilot_traffic::Load;
 
 use super::groups::{Group, Member};
@@ -103,7 +103,8 @@ impl ThreadPlanner {
             return Vec::new();
         }
         let now: Vec<NodeIndex> = threads.iter().map(|thread| thread.node).collect();
-        let then = sharing.cluster(now.clone(), &self.cpus);
+        let allowed: Vec<NodeSet> = threads.iter().map(|thread| thread.allowed).collect();
+        let then = sharing.cluster(now.clone(), &self.cpus, &allowed);
         let gain = if then == now {
             None
         } else {
@@ -227,8 +228,9 @@ impl Sharing {
         groups
     }
 
-    /// Exchanges threads, or moves them to free CPUs, as long as that puts more accesses of sharers on one node; each step takes the best exchange.
-    fn cluster(&self, mut at: Vec<NodeIndex>, cpus: &[usize]) -> Vec<NodeIndex> {
+    /// Exchanges threads, or moves them to free CPUs, as long as that puts more accesses of sharers on one node; each step takes the best exchange. No thread
+    /// goes where it is not allowed: the order would be refused, and a decision would be lost on it.
+    fn cluster(&self, mut at: Vec<NodeIndex>, cpus: &[usize], allowed: &[NodeSet]) -> Vec<NodeIndex> {
         let threads = at.len();
         // For each thread: accesses per second that it shares with the threads on each node.
         let mut near = vec![vec![0.0; cpus.len()]; threads];
@@ -239,8 +241,8 @@ impl Sharing {
         }
         let total: f64 = self.blocks.iter().map(|block| block.rate).sum();
         for _ in 0..2 * threads {
-            let Some(exchange) = self.best_exchange(&at, &near, cpus).filter(|best| best.gain >= STEP_MIN * total)
-            else {
+            let best = self.best_exchange(&at, &near, cpus, allowed);
+            let Some(exchange) = best.filter(|best| best.gain >= STEP_MIN * total) else {
                 break;
             };
             let mut go = |thread: usize, to: NodeIndex| {
@@ -258,7 +260,13 @@ impl Sharing {
         at
     }
 
-    fn best_exchange(&self, at: &[NodeIndex], near: &[Vec<f64>], cpus: &[usize]) -> Option<Exchange> {
+    fn best_exchange(
+        &self,
+        at: &[NodeIndex],
+        near: &[Vec<f64>],
+        cpus: &[usize],
+        allowed: &[NodeSet],
+    ) -> Option<Exchange> {
         let mut crowd = vec![0; cpus.len()];
         at.iter().for_each(|node| crowd[*node] += 1);
         let mut best: Option<Exchange> = None;
@@ -269,10 +277,14 @@ impl Sharing {
         };
         for thread in 0..at.len() {
             let here = near[thread][at[thread]];
-            for to in NodeIndex::all(cpus.len()).filter(|to| *to != at[thread] && crowd[*to] < cpus[*to]) {
+            let may = |thread: usize, to: NodeIndex| allowed[thread].contains(to);
+            let is_free = |to: &NodeIndex| *to != at[thread] && crowd[*to] < cpus[*to] && may(thread, *to);
+            for to in NodeIndex::all(cpus.len()).filter(is_free) {
                 offer(near[thread][to] - here, thread, to, None);
             }
-            for partner in (thread + 1..at.len()).filter(|partner| at[*partner] != at[thread]) {
+            let is_other =
+                |partner: &usize| at[*partner] != at[thread] && may(thread, at[*partner]) && may(*partner, at[thread]);
+            for partner in (thread + 1..at.len()).filter(is_other) {
                 let to = at[partner];
                 let theirs = near[partner][at[thread]] - near[partner][to];
                 offer(
@@ -310,6 +322,7 @@ mod tests {
             thread,
             process: 1,
             node: NodeIndex(usize::from(thread >= 2)),
+            allowed: NodeSet::all(2),
             busy_ns: if thread < 2 { 40e6 } else { 1e4 },
             instructions: 0.0,
             memory_accesses: 0.0,
@@ -330,6 +343,25 @@ mod tests {
             memory,
             Observation { elapsed_ns: 50_000_000, threads: (0..1002).map(state).collect(), ..Observation::default() },
         )
+    }
+
+    /// Such orders are refused, and the pages, which could have moved, wait for another decision.
+    #[test]
+    fn threads_that_a_program_binds_stay() {
+        let (memory, seen) = server();
+        let mut threads: Vec<&ThreadState> = working(&memory, &seen);
+        let mut apart = threads[1].clone();
+        apart.node = NodeIndex(1);
+        threads[1] = &apart;
+        let sharing = Sharing::of(&memory, &threads, 1e6);
+        let at = vec![NodeIndex(0), NodeIndex(1)];
+        let cluster = |allowed: [NodeSet; 2]| sharing.cluster(at.clone(), &[8, 8], &allowed);
+        let only = |node: usize| [NodeIndex(node)].into_iter().collect::<NodeSet>();
+        assert_eq!(cluster([NodeSet::all(2); 2]).windows(2).filter(|pair| pair[0] == pair[1]).count(), 1, "together");
+        assert_eq!(cluster([NodeSet::all(2), only(1)]), [NodeIndex(1); 2], "to the one that is bound");
+        assert_eq!(cluster([only(0), only(1)]), at);
+        // No exchange either.
+        assert_eq!(sharing.cluster(at.clone(), &[1, 1], &[only(0), NodeSet::all(2)]), at);
     }
 
     #[test]

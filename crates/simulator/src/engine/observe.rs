@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use numapilot_machine::NodeIndex;
+use numapilot_machine::{NodeIndex, NodeSet};
 use numapilot_placement::{HintFault, NodeCounters, Observation, PageKey, ThreadState};
 use numapilot_traffic::{Class, Load};
 
@@ -104,6 +104,7 @@ impl Watch {
             thread: thread as u32,
             process: program.threads[thread].process,
             node: runners.all[thread].node,
+            allowed: NodeSet::all(utilisations.len()),
             busy_ns: sums.busy_ns,
             instructions: sums.instructions,
             memory_accesses: sums.accesses,
