@@ -51,7 +51,10 @@ static NP_COLD struct np_plan_thread *make_thread(void) {
     thread->walker.tid = (uint32_t)NP_SYS0(SYS_gettid);
     thread->self = pthread_self();
     thread->order = thread->walker.pid == thread->walker.tid ? 0 : UINT64_MAX;
-    np_plan_lock(&threads_lock);
+    if (!np_plan_lock_soon(&threads_lock)) { /* mmap in a signal handler comes here, too */
+        np_pages_free(thread, sizeof *thread);
+        return NULL;
+    }
     thread->next = threads;
     threads = thread;
     np_plan_unlock(&threads_lock);
@@ -74,6 +77,7 @@ static void on_thread_exit(void *value) {
         return;
     }
     np_plan_tls.busy = 1;
+    np_plan_give_late();
     np_plan_thread_counted(thread);
     np_arena_flush(thread);
     np_plan_lock(&threads_lock);
@@ -448,30 +452,52 @@ static bool place_process(void) {
     return false;
 }
 
+static bool has_begun; /* else the fork is another library's constructor's, and ours runs in the child, too */
+
 void np_plan_process_began(void) {
     cpus_here(process_cpus);
     place_process();
+    has_begun = true;
+}
+
+/* All locks, each after those under which it is taken. */
+static void lock_for_fork(int phase) {
+    np_plan_tls.busy++;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    if (phase == 0) {
+        np_plan_lock_fork(&threads_lock, 0);
+        np_arena_fork(0);
+        np_region_fork(0);
+        np_place_fork(0);
+        np_match_fork(0);
+        np_plan_tls.forks++;
+    } else {
+        np_plan_tls.forks--;
+        np_match_fork(1);
+        np_place_fork(1);
+        np_region_fork(1);
+        np_arena_fork(1);
+        np_plan_lock_fork(&threads_lock, 1);
+    }
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    np_plan_tls.busy--;
 }
 
 static void before_fork(void) {
-    np_plan_lock(&threads_lock);
-    np_arena_fork(0);
-    np_region_fork(0);
-    np_match_fork(0);
+    lock_for_fork(0);
 }
 
 static void in_parent(void) {
-    np_match_fork(1);
-    np_region_fork(1);
-    np_arena_fork(1);
-    np_plan_unlock(&threads_lock);
+    lock_for_fork(1);
 }
 
 /* Only this thread is left. Blocks in the others' bins are lost to the child, as they are in other allocators. */
 static void in_child(void) {
     in_parent();
+    if (!has_begun) return;
     struct np_plan_thread *thread = np_plan_tls.thread;
     uint32_t busy = np_plan_tls.busy, had = 0;
+    if (busy == 0 && np_plan_tls.forks == 0) np_plan_tls.tag = 0; /* the parent's number may be that of a thread here once the parent is gone */
     np_plan_tls.busy = 1;
     np_match_forked();
     threads = thread;
@@ -500,6 +526,21 @@ static void in_child(void) {
     np_plan_tls.busy = busy;
 }
 
+/* Of handlers before a fork the last registered one runs first, of those after it the first. Ours are the first, so that the locks are held for the fork alone:
+ * other libraries' handlers allocate, and take locks under which other threads do. */
+extern int __register_atfork(void (*before)(void), void (*parent)(void), void (*child)(void), void *library);
+
+static void register_handlers(void) {
+    static bool is_done;
+    if (!__atomic_exchange_n(&is_done, true, __ATOMIC_ACQ_REL)) NP_REAL(__register_atfork)(before_fork, in_parent, in_child, NULL);
+}
+
+/* pthread_atfork, which is a part of each library. */
+NP_EXPORT int __register_atfork(void (*before)(void), void (*parent)(void), void (*child)(void), void *library) {
+    register_handlers();
+    return NP_REAL(__register_atfork)(before, parent, child, library);
+}
+
 static void at_exit(void) {
     np_plan_lock(&threads_lock);
     for (struct np_plan_thread *thread = threads; thread != NULL; thread = thread->next) np_plan_thread_counted(thread);
@@ -508,7 +549,7 @@ static void at_exit(void) {
 
 void np_plan_threads_init(void) {
     has_end_key = pthread_key_create(&end_key, on_thread_exit) == 0;
-    pthread_atfork(before_fork, in_parent, in_child);
+    register_handlers();
     atexit(at_exit);
     struct np_plan_thread *thread = np_plan_thread_here();
     if (thread != NULL) meet(thread);
