@@ -211,6 +211,7 @@ void np_bind_loaded(void);
 #define NP_PLAN_MEMOS_LOG2 6
 struct np_plan_memo { struct np_memo walk; uint64_t found; }; /* patterns in the stack */
 struct np_bin { void *head; uint32_t count, limit; };
+struct np_told { uint64_t all, told; }; /* what the thread has counted, and how much of that the plan's counter has */
 struct np_plan_thread {
     struct np_slot walker;          /* only its stack bounds and numbers, for the unwinder */
     struct np_plan_thread *next;
@@ -222,21 +223,23 @@ struct np_plan_thread {
     uint32_t rule;                  /* thread rule in force + 1 */
     uint64_t pinned[NP_PLAN_CPU_WORDS]; /* the CPUs that it gave the thread */
     struct np_plan_memo memos[1u << NP_PLAN_MEMOS_LOG2];
-    uint32_t blocks[256];           /* placed, by rule, not yet counted in the plan */
-    uint64_t bytes[256];
-    uint32_t refused[256];          /* in pages whose placement the kernel refused; not among `blocks` */
+    struct np_told blocks[256];     /* placed, by rule */
+    struct np_told bytes[256];
+    struct np_told refused[256];    /* in pages whose placement the kernel refused; not among `blocks` */
     struct np_bin bins[NP_CACHED_ARENAS][NP_CLASSES];
 };
 /* This thread's state, made now if need be. NULL: no memory, or the thread is ending. */
 struct np_plan_thread *np_plan_thread_here(void);
 void np_plan_thread_counted(struct np_plan_thread *thread);
+/* The process is about to end, or to execute another program: the plan gets what its threads have counted. Called from signal handlers, too. */
+void np_plan_all_counted(void);
 static inline void np_plan_block_counted(struct np_plan_thread *thread, uint32_t rule, size_t bytes, bool is_refused) {
     if (np_unlikely(is_refused)) {
-        thread->refused[rule]++;
+        np_add(thread->refused[rule].all, 1);
         return;
     }
-    thread->blocks[rule]++;
-    thread->bytes[rule] += bytes;
+    np_add(thread->blocks[rule].all, 1);
+    np_add(thread->bytes[rule].all, bytes);
 }
 void np_plan_threads_init(void);
 void np_plan_process_began(void);

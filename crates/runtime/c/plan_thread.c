@@ -31,16 +31,45 @@ NP_EXPORT struct np_planner_abi numapilot_planner = {
 
 /* -- a thread's state -- */
 
+/* Two may tell at once, the thread and one that ends the process, or a signal handler and what it interrupted: each part is told by who enters it as told. */
+static void tell(struct np_told *count, uint64_t *counter) {
+    uint64_t all = np_load(count->all), told = np_load(count->told);
+    while (told < all && !__atomic_compare_exchange_n(&count->told, &told, all, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) continue;
+    if (told < all) np_plan_count(counter, all - told);
+}
+
 void np_plan_thread_counted(struct np_plan_thread *thread) {
+    struct np_plan_rule *rules = np_plan_rules();
     for (uint32_t i = 0; i < np_plan->rule_count && i < 256; i++) {
-        if (thread->refused[i] != 0) np_plan_count(&np_plan_rules()[i].passed, thread->refused[i]);
-        thread->refused[i] = 0;
-        if (thread->blocks[i] == 0) continue;
-        np_plan_count(&np_plan_rules()[i].placed, thread->blocks[i]);
-        np_plan_count(&np_plan_rules()[i].placed_bytes, thread->bytes[i]);
-        thread->blocks[i] = 0;
-        thread->bytes[i] = 0;
+        tell(&thread->refused[i], &rules[i].passed);
+        tell(&thread->blocks[i], &rules[i].placed);
+        tell(&thread->bytes[i], &rules[i].placed_bytes);
     }
+}
+
+/* A fork's child: its parent tells of what was counted before. */
+static void told_by_parent(struct np_plan_thread *thread) {
+    for (uint32_t i = 0; i < 256; i++) {
+        thread->refused[i].told = thread->refused[i].all;
+        thread->blocks[i].told = thread->blocks[i].all;
+        thread->bytes[i].told = thread->bytes[i].all;
+    }
+}
+
+static uint32_t own_pid; /* of the process as of its last fork with handlers */
+
+/* A child that passed no handler of ours tells nothing: either it runs in its parent's memory (vfork), and what is counted there is the parent's, or it has a
+ * copy (a bare system call), and does not know where its own begins. */
+static bool is_own_process(void) {
+    return np_is_confined ? !np_child_is_confined : own_pid == (uint32_t)NP_SYS0(SYS_getpid);
+}
+
+void np_plan_all_counted(void) {
+    if (np_plan == NULL || own_pid == 0 || !is_own_process()) return;
+    bool has_lock = np_plan_lock_soon(&threads_lock);
+    for (struct np_plan_thread *at = has_lock ? threads : NULL; at != NULL; at = at->next) np_plan_thread_counted(at);
+    if (has_lock) np_plan_unlock(&threads_lock);
+    else if (np_plan_tls.thread != NULL) np_plan_thread_counted(np_plan_tls.thread);
 }
 
 static NP_COLD struct np_plan_thread *make_thread(void) {
@@ -499,6 +528,7 @@ static void in_child(void) {
     uint32_t busy = np_plan_tls.busy, had = 0;
     if (busy == 0 && np_plan_tls.forks == 0) np_plan_tls.tag = 0; /* the parent's number may be that of a thread here once the parent is gone */
     np_plan_tls.busy = 1;
+    if (!np_is_confined) own_pid = (uint32_t)NP_SYS0(SYS_getpid);
     np_match_forked();
     threads = thread;
     threads_made = 0;
@@ -509,13 +539,11 @@ static void in_child(void) {
             thread->walker.pid = (uint32_t)NP_SYS0(SYS_getpid);
             thread->walker.tid = (uint32_t)NP_SYS0(SYS_gettid);
         }
+        told_by_parent(thread);
         thread->order = 0;
         had = thread->rule;
         thread->rule = 0;
         thread->node_left = 0;
-        memset(thread->blocks, 0, sizeof thread->blocks); /* the parent counts them */
-        memset(thread->bytes, 0, sizeof thread->bytes);
-        memset(thread->refused, 0, sizeof thread->refused);
     }
     if (!np_is_confined && !place_process() && had != 0) {
         char name[16] = {0};
@@ -541,16 +569,12 @@ NP_EXPORT int __register_atfork(void (*before)(void), void (*parent)(void), void
     return NP_REAL(__register_atfork)(before, parent, child, library);
 }
 
-static void at_exit(void) {
-    np_plan_lock(&threads_lock);
-    for (struct np_plan_thread *thread = threads; thread != NULL; thread = thread->next) np_plan_thread_counted(thread);
-    np_plan_unlock(&threads_lock);
-}
-
 void np_plan_threads_init(void) {
     has_end_key = pthread_key_create(&end_key, on_thread_exit) == 0;
     register_handlers();
-    atexit(at_exit);
+    own_pid = (uint32_t)NP_SYS0(SYS_getpid);
+    atexit(np_plan_all_counted);
+    at_quick_exit(np_plan_all_counted);
     struct np_plan_thread *thread = np_plan_thread_here();
     if (thread != NULL) meet(thread);
 }

@@ -605,6 +605,19 @@ fn children_of_threads_that_map_memory_do_not_wait_for_them() {
     assert!(output.status.success(), "{}", output.status);
 }
 
+/// What a thread had counted and not yet told was lost where its process became another program, and told twice by a child that passed no handlers.
+#[test]
+fn blocks_are_counted_once_however_a_process_ends() {
+    let program = compile("plan_counts.c", "plan_counts", &["-O1", "-fno-builtin"]);
+    for how in ["_exit", "quick", "exec", "failed", "vfork", "spawned", "fork", "raw", "threads"] {
+        let image = image(&format!("counts-{how}"), 1000, 1000, 1);
+        let output = under(&image, Command::new(&program).arg(how));
+        assert!(output.status.success(), "{how}: {}", output.status);
+        let made: u64 = String::from_utf8_lossy(&output.stdout).trim().parse().expect("a number");
+        assert_eq!(taken(&image), (made, 0), "{how}: {:?}", counters(&image));
+    }
+}
+
 /// The C constants `NP_PLAN_HUGE` and `NP_PLAN_NO_HUGE`.
 const HUGE_PAGES: [u64; 2] = [2, 4];
 
