@@ -618,6 +618,19 @@ fn blocks_are_counted_once_however_a_process_ends() {
     }
 }
 
+/// The tracker stands before the planner, and leaves past it.
+#[test]
+fn blocks_are_counted_once_however_a_recorded_process_ends() {
+    let program = compile("plan_counts.c", "plan_counts_recorded", &["-O1", "-fno-builtin"]);
+    for how in ["_exit", "quick", "exec", "failed", "vfork", "spawned", "fork", "raw", "threads"] {
+        let image = image(&format!("counts-recorded-{how}"), 1000, 1000, 1);
+        let run = record_with(Arena::new(16, 1 << 20), &program, &[how], |command| give_both(command, &image));
+        run.assert_success();
+        let made: u64 = String::from_utf8_lossy(&run.output.stdout).trim().parse().expect("a number");
+        assert_eq!(taken(&image), (made, 0), "{how}: {:?}", counters(&image));
+    }
+}
+
 /// The C constants `NP_PLAN_HUGE` and `NP_PLAN_NO_HUGE`.
 const HUGE_PAGES: [u64; 2] = [2, 4];
 
