@@ -6,7 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { BYTES = 65536, FORKS = 300, THREADS = 16 };
+enum { BYTES = 65536, FORKS = 500, THREADS = 6 };
 
 static int map(void) {
     void *memory = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
