@@ -148,7 +148,6 @@ static bool open_span(const struct np_span *span) {
     return !span->has_closed || NP_SYS3(SYS_mprotect, span->base, span->granules << NP_GRANULE_SHIFT, PROT_READ | PROT_WRITE) == 0;
 }
 
-
 /* The table's entries for addresses that are not the region's any more. The lock is held. */
 static void give_table_back(void) {
     uintptr_t page = np_page_bytes(), from = ((uintptr_t)&table[np_region_bytes >> NP_GRANULE_SHIFT] + page - 1) & -page;
