@@ -152,6 +152,11 @@ bool np_planner_gives_way(void) {
     return found != NULL && found->gives_way();
 }
 
+void np_planner_ends(void) {
+    struct np_planner_abi *found = np_load(planner);
+    if (found != NULL) found->ends();
+}
+
 void np_tell_callouts(struct np_slot *slot) {
     struct np_slot **location = callouts != NULL ? callouts->slot_location() : NULL;
     if (location != NULL) *location = slot;

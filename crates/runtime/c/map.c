@@ -4,6 +4,7 @@
  * the system call, so that two lives of one address never overlap; where a call replaces mappings in place, their end is stamped before it too.
  */
 #define _GNU_SOURCE
+#include "exec_target.h"
 #include "memsim.h"
 #include "track.h"
 
@@ -377,6 +378,31 @@ NP_EXPORT int shmdt(const void *address) {
 
 /* -- memory that a file is given before anybody maps it -- */
 
+#define MOST_HOLES 256u
+
+/* The part of [at, end) in front of the next page that was written (by write, or by whoever mapped the file). Memory that was only given is a hole still. */
+static uint64_t end_of_hole(long fd, uint64_t at, uint64_t end) {
+    long data = NP_SYS3(SYS_lseek, fd, at, SEEK_DATA);
+    return data == -ENXIO || data >= (long)end ? end : data > (long)at ? (uint64_t)data : at;
+}
+
+/* To the pages that had none. Asked by a description of its own: the file's position is the program's. Where there is none to be had, or too many holes,
+ * nothing is said of the rest. */
+static void put_given(struct np_slot *slot, struct np_file *file, int fd, uint64_t first, uint64_t end) {
+    char path[32];
+    long own = NP_SYS4(SYS_openat, AT_FDCWD, np_exec_path_of_fd(fd, path), O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
+    for (unsigned holes = 0; own >= 0 && first < end && holes < MOST_HOLES; holes++) {
+        uint64_t hole_end = end_of_hole(own, first, end);
+        file->offset = first;
+        file->bytes = hole_end - first;
+        if (file->bytes != 0) np_put_file(slot, file, 0, np_order());
+        long next = hole_end < end ? NP_SYS3(SYS_lseek, own, hole_end, SEEK_HOLE) : -1;
+        if (next <= (long)hole_end) break;
+        first = (uint64_t)next;
+    }
+    if (own >= 0) NP_SYS1(SYS_close, own);
+}
+
 /* shmem_fallocate (mm/shmem.c): its pages come from where the calling thread's policy says. They are no memory for mincore until they are written first. */
 static void record_allocated(int fd, off_t offset, off_t bytes) {
     struct np_slot *slot = np_arena != NULL && !np_track_only && bytes > 0 && offset >= 0 ? enter() : NULL;
@@ -386,7 +412,9 @@ static void record_allocated(int fd, off_t offset, off_t bytes) {
         file.offset = (uint64_t)offset;
         file.bytes = (uint64_t)bytes;
         file.node = np_pages_node(slot);
-        np_put_file(slot, &file, 0, np_order());
+        /* What has huge pages cannot be written but by a mapping, and says that all of it is data. */
+        if (is_of_huge_pages(fd)) np_put_file(slot, &file, 0, np_order());
+        else put_given(slot, &file, fd, file.offset, file.offset + file.bytes);
     }
     np_leave(slot);
 }

@@ -41,7 +41,7 @@ struct stat;
 bool np_plan_facts_of(const char *path, struct stat *status);
 /* A mapping that the tracker has made for the program: the rules about anonymous mappings and files. */
 void np_plan_mapped(void *address, size_t bytes, int protection, int flags, int fd, struct np_regs caller);
-/* A mapping found no memory, perhaps for what the planner has reserved. True: some of that is free now. */
+/* A mapping found no memory, perhaps for what the planner has reserved. True: some of that may be free now, also for another thread's sake: try again. */
 bool np_plan_gives_way(void);
 /* Before a thread is made, or a library loaded: once, all functions behind hooks are found (startup.c). */
 void np_plan_before_threads(void);
@@ -53,16 +53,56 @@ static inline bool np_plan_in_ranges(const struct np_plan_range *ranges, uint32_
 }
 static inline void np_plan_count(uint64_t *counter, uint64_t count) { __atomic_fetch_add(counter, count, __ATOMIC_RELAXED); }
 
-/* -- locks: a futex, in a process -- */
-struct np_plan_lock { uint32_t word; };
+struct np_plan_thread;
+struct np_plan_tls {
+    struct np_plan_thread *thread;
+    uint32_t busy;  /* in the planner: not 0 */
+    uint32_t ended;
+    uint64_t order; /* 0: unknown */
+    uint32_t tag;   /* of this thread in locks, even; 0: none yet */
+    uint32_t forks; /* it is in so many forks, one in another's handlers: all locks are its own */
+    void *later;    /* blocks that its signal handlers gave back while it was busy; a list */
+};
+extern _Thread_local struct np_plan_tls np_plan_tls __attribute__((tls_model("initial-exec")));
+
+/* -- locks: a futex, in a process --
+ *
+ * A signal handler may map memory, fork, execute a program or leave the process in the middle of anything, and must not wait then for the thread that it
+ * interrupted. So a thread is busy from before it takes a lock until after it let go: its handlers' calls pass the planner by. What a handler has to do
+ * all the same waits for a bounded time (np_plan_lock_soon): the lock may also be held by a thread that was stopped in a handler of its own until this one is
+ * done, as garbage collectors stop all threads. What was not done then is done later, or left out. A fork waits for the locks that other threads have, as
+ * the C library's own does, and leaves those alone that the interrupted code has. */
+struct np_plan_lock {
+    uint32_t word;  /* 0: free; else the tag of the thread that has it, + 1 where others wait */
+    uint32_t forks; /* of that thread, that found it taken */
+};
+uint32_t np_plan_new_tag(void);
 void np_plan_lock_slow(struct np_plan_lock *lock);
 void np_plan_wake(struct np_plan_lock *lock);
+/* For what handlers may reach. False: the code that was interrupted has it, or another thread for long. */
+bool np_plan_lock_soon(struct np_plan_lock *lock);
+/* `phase` as of np_region_fork. */
+void np_plan_lock_fork(struct np_plan_lock *lock, int phase);
+static inline bool np_plan_try(struct np_plan_lock *lock) {
+    uint32_t free = 0, tag = np_plan_tls.tag;
+    return np_likely(tag != 0) && __atomic_compare_exchange_n(&lock->word, &free, tag, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
+}
+/* Only this thread writes its tag, and its handlers are done before it goes on: the answer holds. */
+static inline bool np_plan_holds(const struct np_plan_lock *lock) {
+    return np_plan_tls.tag != 0 && (__atomic_load_n(&lock->word, __ATOMIC_RELAXED) & ~1u) == np_plan_tls.tag;
+}
 static inline void np_plan_lock(struct np_plan_lock *lock) {
-    uint32_t free = 0;
-    if (!__atomic_compare_exchange_n(&lock->word, &free, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) np_plan_lock_slow(lock);
+    np_plan_tls.busy++;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    if (np_likely(np_plan_tls.forks == 0) && !np_plan_try(lock)) np_plan_lock_slow(lock);
+}
+static inline void np_plan_let_go(struct np_plan_lock *lock) {
+    if (__atomic_exchange_n(&lock->word, 0, __ATOMIC_RELEASE) & 1) np_plan_wake(lock);
 }
 static inline void np_plan_unlock(struct np_plan_lock *lock) {
-    if (__atomic_exchange_n(&lock->word, 0, __ATOMIC_RELEASE) == 2) np_plan_wake(lock);
+    if (np_likely(np_plan_tls.forks == 0)) np_plan_let_go(lock);
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    np_plan_tls.busy--;
 }
 
 /* -- plan_region.c: the reserved addresses -- */
@@ -91,7 +131,7 @@ static inline bool np_is_ours(const void *block) { return (uintptr_t)block - np_
 bool np_region_make(const struct np_plan *plan);
 /* The process has a limit on its addresses, or on memory that may be written. */
 extern bool np_region_is_limited;
-/* Lets go of what counts against that and serves no block, because the program needs some. False: there is none. */
+/* Lets go of what counts against that and serves no block, because the program needs some. False: there never is any. */
 bool np_region_shrink(void);
 /* The program is about to limit its addresses: those that serve no block go. */
 void np_region_limit(void);
@@ -103,6 +143,7 @@ struct np_span *np_region_split(struct np_span *span);
 void np_region_give(struct np_span *span);
 struct np_span *np_span_of(const void *block);
 void *np_region_bootstrap(size_t bytes);
+/* 0: before a fork; 1: after it, in parent and child alike. */
 void np_region_fork(int phase);
 
 /* -- plan_place.c: what the kernel is asked -- */
@@ -121,9 +162,9 @@ bool np_place_move(struct np_plan_rule *rule, uintptr_t address, uint64_t bytes,
 void np_place_init(void);
 uint32_t np_place_node(void); /* node on which this thread runs; 0 if unknown */
 uint32_t np_place_node_of(int cpu);
+void np_place_fork(int phase);
 
 /* -- plan_arena.c: blocks -- */
-struct np_plan_thread;
 void *np_arena_alloc(struct np_plan_thread *thread, uint32_t rule, size_t bytes, size_t alignment, bool zero);
 /* With room to grow: whoever grows in steps shall not copy at each of them. NULL: too few addresses are left for that, as may be where they are limited. The
  * program's own allocator has better means then. */
@@ -138,6 +179,9 @@ size_t np_arena_size(const void *block);
 void np_arena_hand_over(uint32_t rule, uint32_t node);
 void np_arena_flush(struct np_plan_thread *thread);
 void np_arena_fork(int phase);
+
+/* -- plan_alloc.c: what this thread's signal handlers gave back while it was busy; the thread is busy -- */
+void np_plan_give_late(void);
 
 /* -- plan_twin.c: blocks that lie as the program's own allocator would have them -- */
 static inline bool np_plan_has_twins(void) { return (np_plan->flags & NP_PLAN_TWINS) != 0; }
@@ -156,7 +200,6 @@ uint64_t np_match_address(uintptr_t address);
 void np_match_init(void);
 void np_match_modules_changed(void);
 void np_match_forked(void); /* in the child */
-/* 0: before a fork; 1: after it, in parent and child alike. */
 void np_match_fork(int phase);
 
 /* -- plan_bind.c -- */
@@ -168,6 +211,7 @@ void np_bind_loaded(void);
 #define NP_PLAN_MEMOS_LOG2 6
 struct np_plan_memo { struct np_memo walk; uint64_t found; }; /* patterns in the stack */
 struct np_bin { void *head; uint32_t count, limit; };
+struct np_told { uint64_t all, told; }; /* what the thread has counted, and how much of that the plan's counter has */
 struct np_plan_thread {
     struct np_slot walker;          /* only its stack bounds and numbers, for the unwinder */
     struct np_plan_thread *next;
@@ -179,23 +223,23 @@ struct np_plan_thread {
     uint32_t rule;                  /* thread rule in force + 1 */
     uint64_t pinned[NP_PLAN_CPU_WORDS]; /* the CPUs that it gave the thread */
     struct np_plan_memo memos[1u << NP_PLAN_MEMOS_LOG2];
-    uint32_t blocks[256];           /* placed, by rule, not yet counted in the plan */
-    uint64_t bytes[256];
-    uint32_t refused[256];          /* in pages whose placement the kernel refused; not among `blocks` */
+    struct np_told blocks[256];     /* placed, by rule */
+    struct np_told bytes[256];
+    struct np_told refused[256];    /* in pages whose placement the kernel refused; not among `blocks` */
     struct np_bin bins[NP_CACHED_ARENAS][NP_CLASSES];
 };
-struct np_plan_tls { struct np_plan_thread *thread; uint32_t busy; uint32_t ended; uint64_t order; /* 0: unknown */ };
-extern _Thread_local struct np_plan_tls np_plan_tls __attribute__((tls_model("initial-exec")));
 /* This thread's state, made now if need be. NULL: no memory, or the thread is ending. */
 struct np_plan_thread *np_plan_thread_here(void);
 void np_plan_thread_counted(struct np_plan_thread *thread);
+/* The process is about to end, or to execute another program: the plan gets what its threads have counted. Called from signal handlers, too. */
+void np_plan_all_counted(void);
 static inline void np_plan_block_counted(struct np_plan_thread *thread, uint32_t rule, size_t bytes, bool is_refused) {
     if (np_unlikely(is_refused)) {
-        thread->refused[rule]++;
+        np_add(thread->refused[rule].all, 1);
         return;
     }
-    thread->blocks[rule]++;
-    thread->bytes[rule] += bytes;
+    np_add(thread->blocks[rule].all, 1);
+    np_add(thread->bytes[rule].all, bytes);
 }
 void np_plan_threads_init(void);
 void np_plan_process_began(void);

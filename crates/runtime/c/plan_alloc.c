@@ -168,10 +168,7 @@ static NP_COLD void *replace(void *old, size_t bytes, struct np_regs caller) {
     return block;
 }
 
-static void give(void *block) {
-    int saved = errno;
-    uint32_t busy = np_plan_tls.busy;
-    np_plan_tls.busy = 1;
+static void give_now(void *block) {
     void *twin = np_twin_of(block);
     if (twin == NULL) {
         np_arena_free(np_plan_tls.thread, block);
@@ -179,7 +176,36 @@ static void give(void *block) {
         np_twin_free(block);
         real.free(twin);
     }
-    np_plan_tls.busy = busy;
+}
+
+/* A signal handler's, which interrupted the planner in the middle of a list, or with a lock: the block goes with the thread's next one. */
+static NP_COLD void give_later(void *block) {
+    void *next = np_load(np_plan_tls.later);
+    do *(void **)block = next;
+    while (!__atomic_compare_exchange_n(&np_plan_tls.later, &next, block, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+}
+
+NP_COLD void np_plan_give_late(void) {
+    void *block = __atomic_exchange_n(&np_plan_tls.later, NULL, __ATOMIC_RELAXED);
+    while (block != NULL) {
+        void *next = *(void **)block;
+        give_now(block);
+        block = next;
+    }
+}
+
+static void give(void *block) {
+    if (np_unlikely(np_plan_tls.busy != 0)) {
+        give_later(block);
+        return;
+    }
+    int saved = errno;
+    np_plan_tls.busy = 1;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    give_now(block);
+    if (np_unlikely(np_load(np_plan_tls.later) != NULL)) np_plan_give_late();
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    np_plan_tls.busy = 0;
     errno = saved;
 }
 

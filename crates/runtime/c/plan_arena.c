@@ -413,10 +413,8 @@ void np_arena_hand_over(uint32_t rule, uint32_t node) {
 }
 
 void np_arena_fork(int phase) {
-    if (phase == 0) np_plan_lock(&arenas_lock);
-    for (uint32_t i = 0; i < arena_count; i++) {
-        if (phase == 0) np_plan_lock(&arenas[i]->lock);
-        else np_plan_unlock(&arenas[i]->lock);
-    }
-    if (phase != 0) np_plan_unlock(&arenas_lock);
+    if (phase == 0) np_plan_lock_fork(&arenas_lock, phase);
+    for (uint32_t i = 0; i < arena_count; i++)
+        if (arenas[i] != NULL) np_plan_lock_fork(&arenas[i]->lock, phase); /* NULL: the fork is a signal handler's, which came in the middle of make_arena */
+    if (phase != 0) np_plan_lock_fork(&arenas_lock, phase);
 }

@@ -43,12 +43,14 @@ static NP_COLD void begin(void) {
 }
 
 NP_EXPORT __attribute__((noreturn)) void _exit(int status) {
+    np_plan_all_counted();
     np_confined_child_leaves();
     NP_REAL(_exit)(status);
     __builtin_trap();
 }
 
 NP_EXPORT __attribute__((noreturn)) void _Exit(int status) {
+    np_plan_all_counted();
     np_confined_child_leaves();
     NP_REAL(_Exit)(status);
     __builtin_trap();

@@ -21,6 +21,12 @@
     }                                                                        \
     if (fit_ != NP_EXEC_FITS && np_plan != NULL) np_plan_count(&np_plan->unplaced_programs, 1)
 
+/* Whether a confined child left its parent's memory. */
+static bool leaves(void) {
+    np_plan_all_counted();
+    return np_confined_child_leaves();
+}
+
 static int not_executed(bool left, int result) {
     np_confined_child_stays(left);
     return result;
@@ -28,28 +34,28 @@ static int not_executed(bool left, int result) {
 
 NP_EXPORT int execve(const char *path, char *const arguments[], char *const environment[]) {
     KEEP(environment, path);
-    bool left = np_confined_child_leaves();
+    bool left = leaves();
     return not_executed(left, NP_REAL(execve)(path, arguments, kept));
 }
 
 NP_EXPORT int execvpe(const char *file, char *const arguments[], char *const environment[]) {
     char room[1024];
     KEEP(environment, np_exec_find(file, room, sizeof room));
-    bool left = np_confined_child_leaves();
+    bool left = leaves();
     return not_executed(left, NP_REAL(execvpe)(file, arguments, kept));
 }
 
 NP_EXPORT int fexecve(int fd, char *const arguments[], char *const environment[]) {
     char path[32];
     KEEP(environment, np_exec_path_of_fd(fd, path));
-    bool left = np_confined_child_leaves();
+    bool left = leaves();
     return not_executed(left, NP_REAL(fexecve)(fd, arguments, kept));
 }
 
 NP_EXPORT int execveat(int fd, const char *path, char *const arguments[], char *const environment[], int flags) {
     char room[1024];
     KEEP(environment, np_exec_path_at(fd, path, room, sizeof room));
-    bool left = np_confined_child_leaves();
+    bool left = leaves();
     long result = np_sys(SYS_execveat, fd, (long)path, (long)arguments, (long)kept, flags, 0);
     errno = (int)-result;
     return not_executed(left, -1);

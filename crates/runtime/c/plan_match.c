@@ -61,7 +61,7 @@ static void free_views(struct view *list) {
 }
 
 static void drop_retired(void) {
-    np_plan_lock(&view_lock);
+    if (!np_plan_lock_soon(&view_lock)) return; /* another time */
     struct view *free = take_retired();
     np_plan_unlock(&view_lock);
     free_views(free);
@@ -127,12 +127,16 @@ static int gather(struct dl_phdr_info *info, size_t bytes, void *context) {
     return 0;
 }
 
-/* Takes the loader's lock, which this thread may hold already; never one of ours before it. */
+/* Takes the loader's lock, which this thread may hold already; never one of ours before it. Reached by mmap in a signal handler, too: where our lock is not to
+ * be had, what was known stays. */
 static NP_COLD struct view *look_again(void) {
     struct gathering to = {.view = np_pages_new(view_bytes()), .room = view_room()};
     if (to.view == NULL) return view;
     dl_iterate_phdr(gather, &to);
-    np_plan_lock(&view_lock);
+    if (!np_plan_lock_soon(&view_lock)) {
+        np_pages_free(to.view, view_bytes());
+        return __atomic_load_n(&view, __ATOMIC_SEQ_CST);
+    }
     struct view *now = view;
     if (now == NULL || to.adds != view_adds || to.subs != view_subs) {
         to.view->generation = now == NULL ? 1 : now->generation + 1;
@@ -154,8 +158,7 @@ static NP_COLD struct view *look_again(void) {
 
 /* A child whose lock another thread held at the fork would wait for ever at its next unknown caller. */
 void np_match_fork(int phase) {
-    if (phase == 0) np_plan_lock(&view_lock);
-    else np_plan_unlock(&view_lock);
+    np_plan_lock_fork(&view_lock, phase);
 }
 
 void np_match_modules_changed(void) {

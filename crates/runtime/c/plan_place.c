@@ -93,10 +93,14 @@ static uint32_t weight_of(const struct np_plan_rule *rule, uint32_t node) {
     return rule->policy == NP_PLAN_WEIGHTED ? rule->weights[node] : 1;
 }
 
-/* The whole range to one node, so that the nodes' shares come out right over many. */
-static int whole(const struct np_plan_rule *rule, uintptr_t address, uint64_t bytes, bool move) {
+void np_place_fork(int phase) {
+    np_plan_lock_fork(&turns_lock, phase);
+}
+
+/* The node whose turn it is to take these bytes; NP_PLAN_NODES: none. */
+static uint32_t take_turn(const struct np_plan_rule *rule, uint64_t bytes) {
     struct turns *turn = &turns[rule - np_plan_rules()];
-    np_plan_lock(&turns_lock);
+    if (!np_plan_lock_soon(&turns_lock)) return NP_PLAN_NODES; /* mmap in a signal handler: then it is not placed, and counted so */
     if (turn->all == 0 || turn->since >= turn->all / TURN_SHARE) {
         uint32_t next = NP_PLAN_NODES;
         for (uint64_t rest = rule->nodes; rest != 0; rest &= rest - 1) {
@@ -113,6 +117,12 @@ static int whole(const struct np_plan_rule *rule, uintptr_t address, uint64_t by
     turn->all += bytes;
     turn->since += bytes;
     np_plan_unlock(&turns_lock);
+    return node;
+}
+
+/* The whole range to one node, so that the nodes' shares come out right over many. */
+static int whole(const struct np_plan_rule *rule, uintptr_t address, uint64_t bytes, bool move) {
+    uint32_t node = take_turn(rule, bytes);
     np_plan_count(&np_plan->whole_objects, 1);
     return node < NP_PLAN_NODES ? ask(address, bytes, MODE_PREFERRED, 1ull << node, move) : EINVAL;
 }

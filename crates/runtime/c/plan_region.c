@@ -32,7 +32,9 @@
 uintptr_t np_region, np_region_bytes;
 bool np_region_is_limited;
 
+/* Last of all locks: whoever has it waits for no other, and allocates nothing. */
 static struct np_plan_lock lock;
+static bool is_wanted; /* what serves no block: whoever needed it could not have the lock, and its holder lets go of it */
 static struct np_span **table;
 static uintptr_t table_usable_end, table_end;
 static bool has_address_limit, is_charged;
@@ -146,15 +148,6 @@ static bool open_span(const struct np_span *span) {
     return !span->has_closed || NP_SYS3(SYS_mprotect, span->base, span->granules << NP_GRANULE_SHIFT, PROT_READ | PROT_WRITE) == 0;
 }
 
-bool np_region_shrink(void) {
-    if (np_region == 0 || np_is_confined) return false;
-    np_plan_lock(&lock);
-    bool has_room = has_address_limit && give_addresses();
-    if (is_charged) has_room |= close_free();
-    np_plan_unlock(&lock);
-    return has_room;
-}
-
 /* The table's entries for addresses that are not the region's any more. The lock is held. */
 static void give_table_back(void) {
     uintptr_t page = np_page_bytes(), from = ((uintptr_t)&table[np_region_bytes >> NP_GRANULE_SHIFT] + page - 1) & -page;
@@ -166,13 +159,32 @@ static void give_table_back(void) {
     if (table_usable_end > table_end) table_usable_end = table_end;
 }
 
+/* The lock is held. */
+static void give_way(void) {
+    np_store(is_wanted, false);
+    if (np_load(has_address_limit) && give_addresses()) give_table_back();
+    if (is_charged) close_free();
+}
+
+static void unlock(void) {
+    if (np_unlikely(np_load(is_wanted)) && !np_is_confined) give_way();
+    np_plan_unlock(&lock);
+}
+
+/* From a hook of mmap, so perhaps from a signal handler. Where the interrupted code has the lock, it gives way as soon as it goes on: too late for this call
+ * alone. True also where there was nothing left: of several threads that were refused at once the first one here takes it all, after the others' calls. */
+bool np_region_shrink(void) {
+    if (np_region == 0 || np_is_confined) return false;
+    np_store(is_wanted, true);
+    if (np_plan_lock_soon(&lock)) unlock();
+    return true;
+}
+
 void np_region_limit(void) {
     if (np_region == 0 || np_is_confined) return;
-    np_plan_lock(&lock);
-    has_address_limit = true;
+    np_store(has_address_limit, true);
     np_store(np_region_is_limited, true);
-    if (give_addresses()) give_table_back();
-    np_plan_unlock(&lock);
+    np_region_shrink();
 }
 
 void *np_region_bootstrap(size_t bytes) {
@@ -326,7 +338,7 @@ bool np_region_extend(struct np_span *span, uint64_t more) {
         span->granules += more;
         for (uint64_t i = 0; i < more; i++) __atomic_store_n(&table[end + i], span, __ATOMIC_RELEASE);
     }
-    np_plan_unlock(&lock);
+    unlock();
     return done;
 }
 
@@ -349,7 +361,7 @@ struct np_span *np_region_take(uint64_t granules, uint64_t alignment) {
         span->used = span->bumped = 0;
         span->arena_next = span->arena_previous = span->next = span->previous = NULL;
     }
-    np_plan_unlock(&lock);
+    unlock();
     return span;
 }
 
@@ -371,7 +383,7 @@ struct np_span *np_region_split(struct np_span *span) {
         list = last;
         __atomic_store_n(&table[index_of(last->base)], last, __ATOMIC_RELEASE);
     }
-    np_plan_unlock(&lock);
+    unlock();
     return list;
 }
 
@@ -425,11 +437,9 @@ void np_region_give(struct np_span *span) {
     if (before != NULL && before->kind == NP_SPAN_FREE) join(span, before);
     if (behind != NULL && behind->kind == NP_SPAN_FREE) join(span, behind);
     link_free(span);
-    np_plan_unlock(&lock);
+    unlock();
 }
 
-/* 0: before a fork; 1: after it, in parent and child alike. */
 void np_region_fork(int phase) {
-    if (phase == 0) np_plan_lock(&lock);
-    else np_plan_unlock(&lock);
+    np_plan_lock_fork(&lock, phase);
 }

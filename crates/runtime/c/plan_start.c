@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 
 struct np_plan *np_plan;
 struct np_plan_numbered *np_plan_numbered;
@@ -17,13 +18,63 @@ char np_plan_command[NP_PLAN_NAME];
 
 /* -- locks -- */
 
-void np_plan_lock_slow(struct np_plan_lock *lock) {
-    for (unsigned spins = 0; spins < 100; spins++) {
-        uint32_t free = 0;
-        if (__atomic_compare_exchange_n(&lock->word, &free, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) return;
+#define SPINS 100u
+#define YIELDS 1000u
+#define NAPS 1000u /* of a millisecond */
+
+/* The kernel's number of the thread; where it may not be asked, what no other thread's storage has. */
+NP_COLD uint32_t np_plan_new_tag(void) {
+    uint32_t tag = np_is_confined ? (uint32_t)((uintptr_t)&np_plan_tls >> 4) & ~1u : (uint32_t)NP_SYS0(SYS_gettid) << 1;
+    return np_plan_tls.tag = tag != 0 ? tag : 2;
+}
+
+static bool try_and_spin(struct np_plan_lock *lock) {
+    if (np_plan_tls.tag == 0) np_plan_new_tag();
+    for (unsigned spins = 0; spins < SPINS; spins++) {
+        if (np_plan_try(lock)) return true;
         np_pause();
     }
-    while (__atomic_exchange_n(&lock->word, 2, __ATOMIC_ACQUIRE) != 0) NP_SYS4(SYS_futex, &lock->word, FUTEX_WAIT_PRIVATE, 2, NULL);
+    return false;
+}
+
+void np_plan_lock_slow(struct np_plan_lock *lock) {
+    if (try_and_spin(lock)) return;
+    for (;;) {
+        uint32_t seen = 0;
+        if (__atomic_compare_exchange_n(&lock->word, &seen, np_plan_tls.tag | 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) return; /* others may wait still */
+        bool is_told = (seen & 1) || __atomic_compare_exchange_n(&lock->word, &seen, seen | 1, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+        if (is_told) NP_SYS4(SYS_futex, &lock->word, FUTEX_WAIT_PRIVATE, seen | 1, NULL);
+    }
+}
+
+static bool try_for_a_while(struct np_plan_lock *lock) {
+    if (np_plan_tls.forks != 0) return true;
+    if (np_plan_holds(lock)) return false;
+    if (try_and_spin(lock)) return true;
+    for (unsigned tries = 0; tries < YIELDS + NAPS; tries++) {
+        if (np_plan_try(lock)) return true;
+        struct timespec nap = {0, 1000000};
+        if (np_is_confined) np_pause();
+        else if (tries < YIELDS) NP_SYS0(SYS_sched_yield);
+        else NP_SYS2(SYS_nanosleep, &nap, NULL);
+    }
+    return false;
+}
+
+bool np_plan_lock_soon(struct np_plan_lock *lock) {
+    np_plan_tls.busy++;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    bool has_it = try_for_a_while(lock);
+    if (!has_it) np_plan_tls.busy--;
+    return has_it;
+}
+
+/* In a handler's fork the interrupted code keeps what it has: it goes on in the parent, and in the child, too, where the handler returns. */
+void np_plan_lock_fork(struct np_plan_lock *lock, int phase) {
+    if (phase == 0 && np_plan_holds(lock)) lock->forks++;
+    else if (phase == 0 && !np_plan_try(lock)) np_plan_lock_slow(lock);
+    else if (phase != 0 && lock->forks != 0) lock->forks--;
+    else if (phase != 0) np_plan_let_go(lock);
 }
 
 void np_plan_wake(struct np_plan_lock *lock) {

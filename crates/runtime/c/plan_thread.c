@@ -26,21 +26,50 @@ static void thread_began(uintptr_t start);
 /* What the tracker finds by name: it begins threads before we could, and says so. */
 NP_EXPORT struct np_planner_abi numapilot_planner = {
     .version = NP_PLANNER_ABI, .thread_began = thread_began, .ranges = np_own_ranges, .before_lookup = np_bind_loaded, .mapped = np_plan_mapped,
-    .gives_way = np_plan_gives_way
+    .gives_way = np_plan_gives_way, .ends = np_plan_all_counted
 };
 
 /* -- a thread's state -- */
 
+/* Two may tell at once, the thread and one that ends the process, or a signal handler and what it interrupted: each part is told by who enters it as told. */
+static void tell(struct np_told *count, uint64_t *counter) {
+    uint64_t all = np_load(count->all), told = np_load(count->told);
+    while (told < all && !__atomic_compare_exchange_n(&count->told, &told, all, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) continue;
+    if (told < all) np_plan_count(counter, all - told);
+}
+
 void np_plan_thread_counted(struct np_plan_thread *thread) {
+    struct np_plan_rule *rules = np_plan_rules();
     for (uint32_t i = 0; i < np_plan->rule_count && i < 256; i++) {
-        if (thread->refused[i] != 0) np_plan_count(&np_plan_rules()[i].passed, thread->refused[i]);
-        thread->refused[i] = 0;
-        if (thread->blocks[i] == 0) continue;
-        np_plan_count(&np_plan_rules()[i].placed, thread->blocks[i]);
-        np_plan_count(&np_plan_rules()[i].placed_bytes, thread->bytes[i]);
-        thread->blocks[i] = 0;
-        thread->bytes[i] = 0;
+        tell(&thread->refused[i], &rules[i].passed);
+        tell(&thread->blocks[i], &rules[i].placed);
+        tell(&thread->bytes[i], &rules[i].placed_bytes);
     }
+}
+
+/* A fork's child: its parent tells of what was counted before. */
+static void told_by_parent(struct np_plan_thread *thread) {
+    for (uint32_t i = 0; i < 256; i++) {
+        thread->refused[i].told = thread->refused[i].all;
+        thread->blocks[i].told = thread->blocks[i].all;
+        thread->bytes[i].told = thread->bytes[i].all;
+    }
+}
+
+static uint32_t own_pid; /* of the process as of its last fork with handlers */
+
+/* A child that passed no handler of ours tells nothing: either it runs in its parent's memory (vfork), and what is counted there is the parent's, or it has a
+ * copy (a bare system call), and does not know where its own begins. */
+static bool is_own_process(void) {
+    return np_is_confined ? !np_child_is_confined : own_pid == (uint32_t)NP_SYS0(SYS_getpid);
+}
+
+void np_plan_all_counted(void) {
+    if (np_plan == NULL || own_pid == 0 || !is_own_process()) return;
+    bool has_lock = np_plan_lock_soon(&threads_lock);
+    for (struct np_plan_thread *at = has_lock ? threads : NULL; at != NULL; at = at->next) np_plan_thread_counted(at);
+    if (has_lock) np_plan_unlock(&threads_lock);
+    else if (np_plan_tls.thread != NULL) np_plan_thread_counted(np_plan_tls.thread);
 }
 
 static NP_COLD struct np_plan_thread *make_thread(void) {
@@ -51,7 +80,10 @@ static NP_COLD struct np_plan_thread *make_thread(void) {
     thread->walker.tid = (uint32_t)NP_SYS0(SYS_gettid);
     thread->self = pthread_self();
     thread->order = thread->walker.pid == thread->walker.tid ? 0 : UINT64_MAX;
-    np_plan_lock(&threads_lock);
+    if (!np_plan_lock_soon(&threads_lock)) { /* mmap in a signal handler comes here, too */
+        np_pages_free(thread, sizeof *thread);
+        return NULL;
+    }
     thread->next = threads;
     threads = thread;
     np_plan_unlock(&threads_lock);
@@ -74,6 +106,7 @@ static void on_thread_exit(void *value) {
         return;
     }
     np_plan_tls.busy = 1;
+    np_plan_give_late();
     np_plan_thread_counted(thread);
     np_arena_flush(thread);
     np_plan_lock(&threads_lock);
@@ -448,31 +481,54 @@ static bool place_process(void) {
     return false;
 }
 
+static bool has_begun; /* else the fork is another library's constructor's, and ours runs in the child, too */
+
 void np_plan_process_began(void) {
     cpus_here(process_cpus);
     place_process();
+    has_begun = true;
+}
+
+/* All locks, each after those under which it is taken. */
+static void lock_for_fork(int phase) {
+    np_plan_tls.busy++;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    if (phase == 0) {
+        np_plan_lock_fork(&threads_lock, 0);
+        np_arena_fork(0);
+        np_region_fork(0);
+        np_place_fork(0);
+        np_match_fork(0);
+        np_plan_tls.forks++;
+    } else {
+        np_plan_tls.forks--;
+        np_match_fork(1);
+        np_place_fork(1);
+        np_region_fork(1);
+        np_arena_fork(1);
+        np_plan_lock_fork(&threads_lock, 1);
+    }
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    np_plan_tls.busy--;
 }
 
 static void before_fork(void) {
-    np_plan_lock(&threads_lock);
-    np_arena_fork(0);
-    np_region_fork(0);
-    np_match_fork(0);
+    lock_for_fork(0);
 }
 
 static void in_parent(void) {
-    np_match_fork(1);
-    np_region_fork(1);
-    np_arena_fork(1);
-    np_plan_unlock(&threads_lock);
+    lock_for_fork(1);
 }
 
 /* Only this thread is left. Blocks in the others' bins are lost to the child, as they are in other allocators. */
 static void in_child(void) {
     in_parent();
+    if (!has_begun) return;
     struct np_plan_thread *thread = np_plan_tls.thread;
     uint32_t busy = np_plan_tls.busy, had = 0;
+    if (busy == 0 && np_plan_tls.forks == 0) np_plan_tls.tag = 0; /* the parent's number may be that of a thread here once the parent is gone */
     np_plan_tls.busy = 1;
+    if (!np_is_confined) own_pid = (uint32_t)NP_SYS0(SYS_getpid);
     np_match_forked();
     threads = thread;
     threads_made = 0;
@@ -483,13 +539,11 @@ static void in_child(void) {
             thread->walker.pid = (uint32_t)NP_SYS0(SYS_getpid);
             thread->walker.tid = (uint32_t)NP_SYS0(SYS_gettid);
         }
+        told_by_parent(thread);
         thread->order = 0;
         had = thread->rule;
         thread->rule = 0;
         thread->node_left = 0;
-        memset(thread->blocks, 0, sizeof thread->blocks); /* the parent counts them */
-        memset(thread->bytes, 0, sizeof thread->bytes);
-        memset(thread->refused, 0, sizeof thread->refused);
     }
     if (!np_is_confined && !place_process() && had != 0) {
         char name[16] = {0};
@@ -500,16 +554,27 @@ static void in_child(void) {
     np_plan_tls.busy = busy;
 }
 
-static void at_exit(void) {
-    np_plan_lock(&threads_lock);
-    for (struct np_plan_thread *thread = threads; thread != NULL; thread = thread->next) np_plan_thread_counted(thread);
-    np_plan_unlock(&threads_lock);
+/* Of handlers before a fork the last registered one runs first, of those after it the first. Ours are the first, so that the locks are held for the fork alone:
+ * other libraries' handlers allocate, and take locks under which other threads do. */
+extern int __register_atfork(void (*before)(void), void (*parent)(void), void (*child)(void), void *library);
+
+static void register_handlers(void) {
+    static bool is_done;
+    if (!__atomic_exchange_n(&is_done, true, __ATOMIC_ACQ_REL)) NP_REAL(__register_atfork)(before_fork, in_parent, in_child, NULL);
+}
+
+/* pthread_atfork, which is a part of each library. */
+NP_EXPORT int __register_atfork(void (*before)(void), void (*parent)(void), void (*child)(void), void *library) {
+    register_handlers();
+    return NP_REAL(__register_atfork)(before, parent, child, library);
 }
 
 void np_plan_threads_init(void) {
     has_end_key = pthread_key_create(&end_key, on_thread_exit) == 0;
-    pthread_atfork(before_fork, in_parent, in_child);
-    atexit(at_exit);
+    register_handlers();
+    own_pid = (uint32_t)NP_SYS0(SYS_getpid);
+    atexit(np_plan_all_counted);
+    at_quick_exit(np_plan_all_counted);
     struct np_plan_thread *thread = np_plan_thread_here();
     if (thread != NULL) meet(thread);
 }

@@ -261,6 +261,7 @@ static bool is_own_process(void) {
 }
 
 NP_EXPORT __attribute__((noreturn)) void _exit(int status) {
+    np_planner_ends();
     if (is_own_process()) at_end(status);
     np_confined_child_leaves();
     NP_SYS1(SYS_exit_group, status);
@@ -268,6 +269,7 @@ NP_EXPORT __attribute__((noreturn)) void _exit(int status) {
 }
 
 NP_EXPORT __attribute__((noreturn)) void _Exit(int status) {
+    np_planner_ends();
     if (is_own_process()) at_end(status);
     np_confined_child_leaves();
     NP_SYS1(SYS_exit_group, status);
@@ -338,6 +340,7 @@ static bool before_exec(void) {
     struct np_slot *slot = is_own_process() ? np_self() : NULL;
     if (slot != NULL) np_counters(slot, true);
     before_launch();
+    np_planner_ends();
     np_limit_before_exec();
     return np_confined_child_leaves();
 }

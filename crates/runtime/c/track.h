@@ -102,6 +102,8 @@ void np_planner_before_lookup(void);
 void np_planner_mapped(void *address, size_t bytes, int protection, int flags, int fd, struct np_regs caller);
 /* The kernel has no memory for a mapping of the program's. True: a plan's planner has let go of some that it had reserved; try again. */
 bool np_planner_gives_way(void);
+/* The process is about to end, or to execute another program. */
+void np_planner_ends(void);
 
 /* A lock that is held for a few hundred instructions, never while anything else is waited for; given up on rather than waited for without end, because a
  * signal handler may have come in between. A forked child starts with it free. */

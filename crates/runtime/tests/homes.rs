@@ -204,3 +204,14 @@ fn shared_memory_that_another_process_touched_first_is_not_the_finders() {
     }
     assert_eq!(homes(&Homes::new().run(&["given"]), "homes"), ([0; 4], PAGES), "of whoever gave it its memory");
 }
+
+/// Pages that were written before counted as the giver's, too.
+#[test]
+fn memory_that_a_file_is_given_is_that_of_pages_which_had_none() {
+    let given = |how| {
+        let outcome = Homes::new().run(&[how]);
+        (outcome.first("given"), outcome.number("given", "runs"))
+    };
+    assert_eq!(given("given"), (PAGES, 1));
+    assert_eq!(given("partly"), (PAGES / 2, 2));
+}

@@ -550,6 +550,87 @@ fn a_limit_on_writable_memory_is_the_programs() {
     }
 }
 
+/// Such a handler comes while its thread has locks of the planner, and waited for that thread without end.
+#[test]
+fn signal_handlers_that_come_into_the_planner_do_not_wait_for_it() {
+    let program = compile("plan_handlers.c", "plan_handlers", &["-O1", "-fno-builtin", "-rdynamic"]);
+    for flags in [0, TWINS] {
+        let image = image_with(&format!("handlers-{flags}"), 0, 1 << 62, 1, flags);
+        let output = under(&image, &mut Command::new(&program));
+        assert!(output.status.success(), "flags {flags}: {}", output.status);
+    }
+}
+
+/// What the program at `path` prints where its addresses are limited to 4 GiB.
+fn limited(image: &Path, path: &Path) -> String {
+    let [preload, plan, program] = [planner(), image, path].map(Path::display);
+    let script = format!("ulimit -v 4194304; LD_PRELOAD={preload} NUMAPILOT_PLAN={plan} exec {program}");
+    let output = Command::new("sh").args(["-c", &script]).output().expect("sh");
+    assert!(output.status.success(), "{}: {}", path.display(), output.status);
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// As above, where memory is short: the planner looks for some to give back.
+#[test]
+fn signal_handlers_that_find_no_memory_do_not_wait_for_the_planner() {
+    let program = compile("plan_limited_handler.c", "plan_limited_handler", &["-O1", "-fno-builtin"]);
+    limited(&image("limited-handler", 0, 1 << 62, 1), &program);
+}
+
+/// The first of several threads took all that the planner had in reserve; the others were told that there is no memory.
+#[test]
+fn threads_that_find_no_memory_at_once_all_get_what_was_in_reserve() {
+    let program = compile("plan_rush.c", "plan_rush", &["-O1"]);
+    assert_eq!(limited(&image("rush", 1 << 20, 2 << 20, 1), &program), "0\n");
+}
+
+/// Other libraries' handlers ran while the planner had its locks for the fork: they waited for them, or for a thread that did.
+#[test]
+fn handlers_of_other_libraries_may_allocate_at_forks() {
+    let flags = ["-O1", "-fno-builtin", "-shared", "-fPIC", "-DLIBRARY", "-Wl,-z,initfirst"];
+    let library = compile("plan_forks.c", "libplan_forks.so", &flags);
+    let library = library.to_str().expect("UTF-8");
+    let program = compile("plan_forks.c", "plan_forks", &["-O1", "-fno-builtin", library]);
+    let image = image("forks", 0, 1 << 62, 1);
+    let output = under(&image, &mut Command::new(&program));
+    assert!(output.status.success(), "{}", output.status);
+}
+
+/// A child whose parent's other thread chose a node at the moment of the fork waited for that thread, which it does not have.
+#[test]
+fn children_of_threads_that_map_memory_do_not_wait_for_them() {
+    let program = compile("plan_turns.c", "plan_turns", &["-O1"]);
+    let image = image_of("turns", &[65536, 65536, 6, 0, 0, 2]);
+    let output = under(&image, &mut Command::new(&program));
+    assert!(output.status.success(), "{}", output.status);
+}
+
+/// What a thread had counted and not yet told was lost where its process became another program, and told twice by a child that passed no handlers.
+#[test]
+fn blocks_are_counted_once_however_a_process_ends() {
+    let program = compile("plan_counts.c", "plan_counts", &["-O1", "-fno-builtin"]);
+    for how in ["_exit", "quick", "exec", "failed", "vfork", "spawned", "fork", "raw", "threads"] {
+        let image = image(&format!("counts-{how}"), 1000, 1000, 1);
+        let output = under(&image, Command::new(&program).arg(how));
+        assert!(output.status.success(), "{how}: {}", output.status);
+        let made: u64 = String::from_utf8_lossy(&output.stdout).trim().parse().expect("a number");
+        assert_eq!(taken(&image), (made, 0), "{how}: {:?}", counters(&image));
+    }
+}
+
+/// The tracker stands before the planner, and leaves past it.
+#[test]
+fn blocks_are_counted_once_however_a_recorded_process_ends() {
+    let program = compile("plan_counts.c", "plan_counts_recorded", &["-O1", "-fno-builtin"]);
+    for how in ["_exit", "quick", "exec", "failed", "vfork", "spawned", "fork", "raw", "threads"] {
+        let image = image(&format!("counts-recorded-{how}"), 1000, 1000, 1);
+        let run = record_with(Arena::new(16, 1 << 20), &program, &[how], |command| give_both(command, &image));
+        run.assert_success();
+        let made: u64 = String::from_utf8_lossy(&run.output.stdout).trim().parse().expect("a number");
+        assert_eq!(taken(&image), (made, 0), "{how}: {:?}", counters(&image));
+    }
+}
+
 /// The C constants `NP_PLAN_HUGE` and `NP_PLAN_NO_HUGE`.
 const HUGE_PAGES: [u64; 2] = [2, 4];
 

@@ -26,6 +26,7 @@
 
 static struct np_arena *arena;
 static uint64_t weights[4], weights_written, weights_peer, samples, placed_pages[4], moved_pages, places, records, cpu_changes;
+static uint64_t given_runs, given_pages;
 static uint64_t counted[10], counted_home[4];
 
 static uint64_t up(uint64_t value) { return (value + 4095) / 4096 * 4096; }
@@ -138,6 +139,10 @@ static void take(uint32_t index, const uint64_t *w) {
         if (w[2] >> 48 == NP_PLACED_MOVED) moved_pages += w[2] & 0xffffffff;
         else placed_pages[w[2] >> 32 & 3] += w[2] & 0xffffffff;
         break;
+    case NP_REC_FILE:
+        given_runs += w[6] != 0;
+        given_pages += w[6] / 4096;
+        break;
     case NP_REC_THREAD_START: has_counters[index] = false; break;
     case NP_REC_THREAD_END:
         if (has_counters[index]) take_counters(last_counters[index], true);
@@ -207,6 +212,7 @@ int main(int argc, char **argv) {
            samples, weights[0], weights[1], weights[2], weights[3], weights_written, weights_peer);
     printf("placed %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " moved %" PRIu64 " places %" PRIu64 "\n",
            placed_pages[0], placed_pages[1], placed_pages[2], placed_pages[3], moved_pages, places);
+    printf("given %" PRIu64 " runs %" PRIu64 "\n", given_pages, given_runs);
     printf("cpus %" PRIu64 " records %" PRIu64 " lost %" PRIu64 " %" PRIu64 " %" PRIu64 "\n",
            cpu_changes, records, arena->lost_no_slot, arena->lost_full, arena->lost_stopped);
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);

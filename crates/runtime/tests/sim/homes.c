@@ -523,6 +523,16 @@ static void given(void) {
     print_homes("homes", block, BIG);
 }
 
+/* As above, to what of the file was not written before. The position in the file stays. */
+static void partly_given(void) {
+    static char quarter[BIG / 4];
+    int file = memory_file();
+    for (int part = 1; part < 4; part += 2)
+        if (pwrite(file, quarter, sizeof quarter, part * (BIG / 4)) != (long)sizeof quarter) exit(7);
+    if (lseek(file, 12345, SEEK_SET) != 12345 || posix_fallocate(file, 0, BIG) != 0) exit(7);
+    if (lseek(file, 0, SEEK_CUR) != 12345) exit(8);
+}
+
 int main(int argc, char **argv) {
     setvbuf(stdout, NULL, _IOLBF, 0);
     const char *name = argc > 1 ? argv[1] : "";
@@ -545,6 +555,7 @@ int main(int argc, char **argv) {
     else if (strcmp(name, "alone") == 0) alone();
     else if (strcmp(name, "common") == 0) common(argv[2]);
     else if (strcmp(name, "given") == 0) given();
+    else if (strcmp(name, "partly") == 0) partly_given();
     else return 2;
     return 0;
 }
