@@ -118,6 +118,8 @@ fn a_server_that_sleeps_most_of_the_time_has_the_findings_of_its_work() {
     let asked = answer.work_gain.expect("a gain of processor time");
     assert!(same(asked.value, work.value) && same(asked.low, work.low) && same(asked.high, work.high), "{asked:?}");
     assert!(same(answer.gain.value, fix.gain.value), "{answer:?}");
+    let worked_ns = [&answer.now, &answer.then].map(|run| run.processor_time_ns.expect("a processor time"));
+    assert!(same(worked_ns[0] / worked_ns[1] - 1.0, work.value), "{worked_ns:?} ns, {work:?}");
 }
 
 #[test]
