@@ -268,7 +268,7 @@ fn processes(analysis: &Analysis<'_>, machine: &Machine, usage: &Usage) -> Proce
     let mut of_command: BTreeMap<&str, usize> = BTreeMap::new();
     let mut seat = BTreeMap::new();
     for (process, facts) in (0..).zip(trace.processes()) {
-        let number = of_command.entry(facts.exe.rsplit('/').next().unwrap_or_default()).or_default();
+        let number = of_command.entry(facts.command()).or_default();
         let node = nodes.get(*number % nodes.len().max(1)).filter(|_| from.contains_key(&process));
         seat.extend(node.map(|&node| (process, node)));
         *number += 1;

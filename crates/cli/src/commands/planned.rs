@@ -235,7 +235,7 @@ fn calls_comment(site: SiteId, all: &Allocations<'_>) -> Option<String> {
 fn pinned_processes(fix: &Fix, evidence: &[String], trace: &Trace) -> Vec<ProcessRule> {
     let mut commands: Vec<String> = (fix.processes.iter())
         .filter_map(|(process, _)| trace.process(*process))
-        .map(|process| base(&process.exe).to_owned())
+        .map(|process| process.command().to_owned())
         .filter(|name| !name.is_empty())
         .collect();
     commands.sort();
