@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 
 use numapilot_flows::{Deed, Piece, Trace};
 
+use crate::ends::Ends;
 use crate::windows::Windows;
 
 /// What a step does.
@@ -53,9 +54,9 @@ pub(crate) struct Course {
     pub worked_ns: Vec<f64>,
     /// Whether all threads wait for each other at the end of each window.
     meets: bool,
-    /// By thread: whether the run lasts until it ends. Not so for threads that the end of their process cut off: it would cut them off earlier, too.
-    lasting: Vec<bool>,
-    /// The thread of these that ended last, where there is any.
+    /// By thread: when it ends, and whether the run lasts until then.
+    pub ends: Ends,
+    /// Of the threads for which the run lasts the one that ended last, where there is any.
     last: Option<u32>,
 }
 
@@ -80,14 +81,17 @@ pub(crate) struct Walked {
 impl Course {
     /// The course of a recording, cut into windows of time.
     pub fn of(trace: &Trace, windows: Windows) -> Course {
-        let dependences = trace.dependences();
+        let mut dependences = trace.dependences();
+        let ends = Ends::of(trace);
+        for (life, until_ns) in dependences.lives.iter_mut().zip(&ends.until_ns) {
+            life.end_ns = life.end_ns.min(*until_ns as f64);
+        }
         let threads = dependences.lives.len();
         let process_of = dependences.lives.iter().map(|life| life.process).collect();
-        let lasting = lasting(trace);
         let end_ns = |thread: u32| dependences.lives[thread as usize].end_ns;
         // Of several that end at once the first one made: it waits for the others.
         let last = (0..threads as u32)
-            .filter(|thread| lasting[*thread as usize])
+            .filter(|thread| ends.lasting[*thread as usize])
             .max_by(|a, b| end_ns(*a).total_cmp(&end_ns(*b)).then(b.cmp(a)));
         let mut course = Course {
             steps: Vec::new(),
@@ -99,7 +103,7 @@ impl Course {
             // Hardware samples show no waits. Threads that share data wait for each other somewhere, as in loops. Without any wait, a gain that is spread
             // over the threads would count for nothing.
             meets: trace.waits().is_empty(),
-            lasting,
+            ends,
             last,
         };
         let lives = dependences.lives.iter().zip(&dependences.orders);
@@ -261,7 +265,7 @@ impl Course {
             }
             delay.set(thread, self.process_of[thread], *now - step.to_ns);
         }
-        let ends = now.iter().zip(&self.lasting).filter(|(_, is_lasting)| **is_lasting);
+        let ends = now.iter().zip(&self.ends.lasting).filter(|(_, is_lasting)| **is_lasting);
         walked.end_ns = ends.map(|(now, _)| *now).fold(0.0, f64::max);
         let mut latest: f64 = 0.0;
         for done in &mut walked.done_ns {
@@ -282,15 +286,6 @@ impl Deciding {
             _ => {}
         }
     }
-}
-
-/// By thread: whether the run lasts until it ends ([`Course::lasting`]).
-fn lasting(trace: &Trace) -> Vec<bool> {
-    let (threads, run_end) = (trace.threads(), trace.end().0);
-    let latest = threads.iter().filter_map(|thread| thread.end).map(|end| end.0).max();
-    // A program ends with the end of the thread that ended it, if all was recorded.
-    let is_whole = latest.is_some_and(|latest| latest >= run_end - run_end / 100);
-    threads.iter().map(|thread| !is_whole || thread.end.is_some()).collect()
 }
 
 /// Mean delay of the running threads behind the recording, for each process and for all, ns.

@@ -152,7 +152,8 @@ impl Usage {
         usage.course.rest(&idle);
         let asleep = asleep::of(trace, pace::clock_khz(trace, machine));
         usage.asleep = asleep_share(&usage.course, &asleep, trace.end().0 as f64);
-        usage.paces = pace::paces(trace, machine, windows, &sampled, &idle, &asleep);
+        let until_ns = &usage.course.ends.until_ns;
+        usage.paces = pace::paces(trace, machine, windows, &sampled, &idle, &asleep, until_ns);
         if usage.charged {
             let own_ns: f64 = usage.paces.iter().map(|pace| pace.own_ns).sum();
             let waiting_ns: f64 = usage.paces.iter().map(|pace| pace.busy_ns - pace.own_ns).sum();
