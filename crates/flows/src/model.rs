@@ -172,6 +172,14 @@ pub struct Process {
     pub end: Option<TimeNs>,
 }
 
+impl Process {
+    /// Name of its command: that of the executable without its folder, as a plan's rules have it; empty where it is unknown.
+    #[must_use]
+    pub fn command(&self) -> &str {
+        self.exe.rsplit('/').next().unwrap_or_default()
+    }
+}
+
 /// A thread and its exact totals.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Thread {
@@ -357,4 +365,15 @@ pub struct Frame {
     pub column: u32,
     /// Whether it was inlined into the next frame.
     pub inlined: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_the_executable_without_its_folder() {
+        let command = |exe: &str| Process { exe: exe.into(), ..Process::default() }.command().to_owned();
+        assert_eq!(["/usr/bin/cat", "cat", "", "/tmp/"].map(command), ["cat", "cat", "", ""]);
+    }
 }

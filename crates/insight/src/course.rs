@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 
 use numapilot_flows::{Deed, Piece, Trace};
 
+use crate::ends::Ends;
 use crate::windows::Windows;
 
 /// What a step does.
@@ -53,6 +54,19 @@ pub(crate) struct Course {
     pub worked_ns: Vec<f64>,
     /// Whether all threads wait for each other at the end of each window.
     meets: bool,
+    /// By thread: when it ends, and whether the run lasts until then.
+    pub ends: Ends,
+    /// Of the threads for which the run lasts the one that ended last, where there is any.
+    last: Option<u32>,
+}
+
+/// What the threads that decide the run's end did on the way there, in nanoseconds of the recording.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Deciding {
+    /// They slept.
+    pub sleeps_ns: f64,
+    /// By thread: it waited for an unknown cause, or until a time-out.
+    pub waits_ns: BTreeMap<u32, f64>,
 }
 
 /// The result of a walk.
@@ -67,9 +81,18 @@ pub(crate) struct Walked {
 impl Course {
     /// The course of a recording, cut into windows of time.
     pub fn of(trace: &Trace, windows: Windows) -> Course {
-        let dependences = trace.dependences();
+        let mut dependences = trace.dependences();
+        let ends = Ends::of(trace);
+        for (life, until_ns) in dependences.lives.iter_mut().zip(&ends.until_ns) {
+            life.end_ns = life.end_ns.min(*until_ns as f64);
+        }
         let threads = dependences.lives.len();
         let process_of = dependences.lives.iter().map(|life| life.process).collect();
+        let end_ns = |thread: u32| dependences.lives[thread as usize].end_ns;
+        // Of several that end at once the first one made: it waits for the others.
+        let last = (0..threads as u32)
+            .filter(|thread| ends.lasting[*thread as usize])
+            .max_by(|a, b| end_ns(*a).total_cmp(&end_ns(*b)).then(b.cmp(a)));
         let mut course = Course {
             steps: Vec::new(),
             events: dependences.events.len(),
@@ -80,6 +103,8 @@ impl Course {
             // Hardware samples show no waits. Threads that share data wait for each other somewhere, as in loops. Without any wait, a gain that is spread
             // over the threads would count for nothing.
             meets: trace.waits().is_empty(),
+            ends,
+            last,
         };
         let lives = dependences.lives.iter().zip(&dependences.orders);
         let pieces: Vec<Vec<Piece>> = lives.map(|(life, order)| cut(&order.pieces(*life), windows)).collect();
@@ -168,6 +193,36 @@ impl Course {
         self.worked_ns.iter_mut().zip(waits).filter(|(_, waits)| **waits).for_each(|(ns, _)| *ns = 0.0);
     }
 
+    /// What decided the recorded run's end: from the end of the thread that ended last backwards, and from where it waited for others on along the one of
+    /// them that came last.
+    pub fn deciding(&self) -> Deciding {
+        let mut deciding = Deciding::default();
+        let Some(mut thread) = self.last else { return deciding };
+        // The thread's step behind the one that is looked for, and the event whose last arrival is looked for.
+        let mut later: Option<&Step> = None;
+        let mut awaited: Option<u32> = None;
+        for step in self.steps.iter().rev() {
+            match (awaited, step.kind) {
+                (Some(event), StepKind::Arrive(arrived)) if arrived == event => {
+                    (thread, later, awaited) = (step.thread, Some(step), None);
+                }
+                // Both are at the end of the wait that they are of.
+                (Some(_), _) | (None, StepKind::Rest | StepKind::Resume) => {}
+                (None, kind) if step.thread == thread => {
+                    if let Some(later) = later {
+                        deciding.add(later, step.to_ns);
+                    }
+                    match kind {
+                        StepKind::Await(event) => awaited = Some(event),
+                        _ => later = Some(step),
+                    }
+                }
+                (None, _) => {}
+            }
+        }
+        deciding
+    }
+
     /// Number of steps.
     pub fn len(&self) -> usize {
         self.steps.len()
@@ -210,13 +265,26 @@ impl Course {
             }
             delay.set(thread, self.process_of[thread], *now - step.to_ns);
         }
-        walked.end_ns = now.iter().copied().fold(0.0, f64::max);
+        let ends = now.iter().zip(&self.ends.lasting).filter(|(_, is_lasting)| **is_lasting);
+        walked.end_ns = ends.map(|(now, _)| *now).fold(0.0, f64::max);
         let mut latest: f64 = 0.0;
         for done in &mut walked.done_ns {
             latest = latest.max(*done);
             *done = latest;
         }
         walked
+    }
+}
+
+impl Deciding {
+    /// Adds a step that began at `from_ns`.
+    fn add(&mut self, step: &Step, from_ns: f64) {
+        let lasted_ns = (step.to_ns - from_ns).max(0.0);
+        match step.kind {
+            StepKind::Sleep(_) => self.sleeps_ns += lasted_ns,
+            StepKind::Follow => *self.waits_ns.entry(step.thread).or_default() += lasted_ns,
+            _ => {}
+        }
     }
 }
 
@@ -295,7 +363,44 @@ fn cut(pieces: &[Piece], windows: Windows) -> Vec<Piece> {
 mod tests {
     use std::path::PathBuf;
 
+    use numapilot_flows::{Tables, Thread, Wait};
+    use numapilot_trace::ids::{ThreadIndex, TimeNs};
+
     use super::*;
+
+    /// Main makes two threads at 10 and joins the first, which sleeps from 20 to 80 and ends at 90. The second sleeps until main ends the program at 100.
+    fn joined() -> Course {
+        let thread = |index: u32, start: u64, end: Option<u64>| Thread {
+            index: ThreadIndex(index),
+            parent: (index > 0).then_some(ThreadIndex(0)),
+            start: TimeNs(start),
+            end: end.map(TimeNs),
+            ..Thread::default()
+        };
+        let wait = |thread: u32, kind: &str, object: u64, began: u64, ended: u64| Wait {
+            thread: ThreadIndex(thread),
+            kind: kind.into(),
+            object,
+            began: TimeNs(began),
+            ended: TimeNs(ended),
+        };
+        let trace = Trace::from_tables(Tables {
+            threads: vec![thread(0, 0, Some(100)), thread(1, 10, Some(90)), thread(2, 10, None)],
+            waits: vec![wait(0, "join", 1, 10, 90), wait(1, "sleep", 0, 20, 80), wait(2, "sleep", 0, 12, 100)],
+            end: TimeNs(100),
+            ..Tables::default()
+        });
+        Course::of(&trace, Windows::of(trace.end().0))
+    }
+
+    #[test]
+    fn only_threads_on_the_way_to_the_end_decide_it() {
+        let course = joined();
+        assert_eq!(course.deciding(), Deciding { sleeps_ns: 60.0, waits_ns: BTreeMap::new() });
+        // With half of all work: 5 of main, 10 of the thread that it joins, whose sleep lasts as long, and 5 of main. Another one's sleep is cut off.
+        let halved: Vec<f64> = course.worked_ns.iter().map(|ns| ns / 2.0).collect();
+        assert_eq!((course.walk(&course.worked_ns).end_ns, course.walk(&halved).end_ns), (100.0, 80.0));
+    }
 
     fn courses() -> impl Iterator<Item = (&'static str, Trace, Course)> {
         let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../testdata/traces");

@@ -14,6 +14,7 @@ mod course;
 pub mod cube;
 mod decision;
 mod detail;
+mod ends;
 mod estimate;
 mod facts;
 mod fixes;

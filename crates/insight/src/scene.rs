@@ -178,8 +178,7 @@ impl<'a> Scene<'a> {
 
     /// Mean difference between idle remote and idle local latency over all pairs of nodes with CPUs and memory, ns.
     pub fn idle_saving_ns(&self) -> f64 {
-        let nodes = self.machine.nodes().iter();
-        let whole: Vec<_> = nodes.filter(|node| node.has_memory() && self.machine.has_online_cpus(node)).collect();
+        let whole: Vec<_> = self.machine.cpu_nodes().filter(|node| node.has_memory()).collect();
         let latency = |from, to| self.machine.idle_latency_or_guess_ns(from, to);
         let mut savings: Vec<f64> = Vec::new();
         for from in &whole {
@@ -264,15 +263,13 @@ fn processes(analysis: &Analysis<'_>, machine: &Machine, usage: &Usage) -> Proce
         let most = nodes.iter().copied().fold(0.0, f64::max);
         weight(nodes) > 0.02 * all && most < 0.9 * weight(nodes)
     };
-    let whole: Vec<u16> = (0..usage.nodes)
-        .filter(|&n| machine.has_online_cpus(&machine.nodes()[n]) && machine.nodes()[n].has_memory())
-        .map(|n| n as u16)
-        .collect();
+    // Those that a plan's rule for all nodes means. What is pinned to one without memory gets that of the nearest with some.
+    let nodes: Vec<u16> = machine.cpu_nodes().filter_map(|node| index_of(machine, Some(node.id))).collect();
     let mut of_command: BTreeMap<&str, usize> = BTreeMap::new();
     let mut seat = BTreeMap::new();
     for (process, facts) in (0..).zip(trace.processes()) {
-        let number = of_command.entry(facts.exe.rsplit('/').next().unwrap_or_default()).or_default();
-        let node = whole.get(*number % whole.len().max(1)).filter(|_| from.contains_key(&process));
+        let number = of_command.entry(facts.command()).or_default();
+        let node = nodes.get(*number % nodes.len().max(1)).filter(|_| from.contains_key(&process));
         seat.extend(node.map(|&node| (process, node)));
         *number += 1;
     }
@@ -284,7 +281,7 @@ fn processes(analysis: &Analysis<'_>, machine: &Machine, usage: &Usage) -> Proce
 impl Processes {
     /// Whether there are at least as many spread processes as nodes with CPUs.
     pub fn fill(&self, machine: &Machine) -> bool {
-        self.spread.len() >= machine.nodes().iter().filter(|node| machine.has_online_cpus(node)).count()
+        self.spread.len() >= machine.cpu_nodes().count()
     }
 }
 
@@ -366,9 +363,30 @@ impl Scene<'_> {
 
 #[cfg(test)]
 mod tests {
-    use numapilot_flows::{Filter, Trace};
+    use numapilot_flows::{AccessRef, Filter, Process, Tables, Thread, Trace};
+    use numapilot_machine::NodeId;
+    use numapilot_trace::ids::{ProcessIndex, ThreadIndex, TimeNs};
 
     use super::*;
+
+    /// A plan spreads processes over all nodes with CPUs. Nodes without memory were left out of the price of it.
+    #[test]
+    fn processes_are_seated_on_the_nodes_over_which_a_plan_spreads_them() {
+        let folder = numapilot_host::testing::tree("memory-less");
+        let machine = Machine::from_sysfs(folder.path()).expect("a machine");
+        let mut tables = Tables { end: TimeNs(1_000), ..Tables::default() };
+        for number in 0..4 {
+            let (index, process, node) = (ThreadIndex(number), ProcessIndex(number), Some(NodeId(0)));
+            tables.processes.push(Process { index: process, exe: "/usr/bin/server".into(), ..Process::default() });
+            tables.threads.push(Thread { index, process, ..Thread::default() });
+            tables.accesses.push(&AccessRef { thread: index, node, home: node, ..AccessRef::at(0x1000) });
+        }
+        let trace = Trace::from_tables(tables);
+        let analysis = Analysis::on(&trace, Some(&machine), Filter::default());
+        let usage = Usage::of(&analysis, &machine, &BTreeMap::new());
+        let seats: Vec<u16> = processes(&analysis, &machine, &usage).seat.into_values().collect();
+        assert_eq!(seats, [0, 1, 2, 0]);
+    }
 
     /// By how much the waits of all groups together miss those of the whole program, on a machine.
     fn waits_of_groups_over_all(trace: &Trace, model: &str) -> f64 {

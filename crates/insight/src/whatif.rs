@@ -218,6 +218,9 @@ pub fn asked(fix: &crate::Fix) -> Vec<String> {
 pub struct Outlook {
     /// Predicted run time, ns.
     pub run_time_ns: f64,
+    /// Predicted time that the threads work, all together, in ns: without waits and sleeps. `None` where nothing computes it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub processor_time_ns: Option<f64>,
     /// Memory traffic of the whole run.
     pub total: Traffic,
 }
@@ -533,5 +536,5 @@ fn outlook(machine: &Machine, priced: &Priced) -> Outlook {
         ipc: None,
     };
     let total = Traffic { accesses: priced.accesses.clone(), controllers, links, metrics };
-    Outlook { run_time_ns: priced.run_ns, total }
+    Outlook { run_time_ns: priced.run_ns, processor_time_ns: Some(priced.worked_ns), total }
 }

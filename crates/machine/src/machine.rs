@@ -268,6 +268,11 @@ impl Machine {
         node.cpus.iter().any(|id| self.cpu(*id).is_some_and(|cpu| cpu.online))
     }
 
+    /// Nodes on which threads can run now, with or without memory, by ascending number: those over which threads and processes are spread.
+    pub fn cpu_nodes(&self) -> impl Iterator<Item = &Node> {
+        self.nodes().iter().filter(|node| self.has_online_cpus(node))
+    }
+
     /// Number of CPUs online.
     pub fn online_cpu_count(&self) -> usize {
         self.cpus().iter().filter(|c| c.online).count()

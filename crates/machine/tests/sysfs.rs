@@ -100,6 +100,9 @@ fn offline_cpus_keep_their_node_but_get_no_threads() {
     let machine = Machine::from_sysfs(folder.path()).unwrap();
     assert!(machine.nodes()[1].has_cpus(), "though none of them is online");
     assert_eq!(runs(&machine), [true, false]);
+    let spread = |machine: &Machine| -> Vec<NodeId> { machine.cpu_nodes().map(|node| node.id).collect() };
+    assert_eq!(spread(&machine), [NodeId(0)]);
+    assert_eq!(spread(&tree("memory-less")), [NodeId(0), NodeId(1), NodeId(2)], "the second has no memory");
 }
 
 #[test]

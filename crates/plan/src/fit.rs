@@ -43,7 +43,7 @@ impl Plan {
     pub fn fit(&self, machine: &Machine, fit: Fit) -> Result<Fitted, PlanError> {
         let nodes = machine.nodes();
         let memory_nodes: Vec<u16> = nodes.iter().filter(|n| n.has_memory()).map(|n| n.id.0).collect();
-        let cpu_nodes: Vec<u16> = nodes.iter().filter(|n| machine.has_online_cpus(n)).map(|n| n.id.0).collect();
+        let cpu_nodes: Vec<u16> = machine.cpu_nodes().map(|n| n.id.0).collect();
         let memory = Have { nodes: &memory_nodes, with: "memory" };
         let cpus = Have { nodes: &cpu_nodes, with: "CPUs that are online" };
         let mut plan = self.clone();

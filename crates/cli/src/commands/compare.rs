@@ -129,15 +129,41 @@ fn prediction(text: &str) -> Result<(Prediction, Option<String>)> {
     if let Ok(percent) = number.parse::<f64>()
         && percent.is_finite()
     {
-        return Ok((Prediction { gain: percent / 100.0, interval: None }, None));
+        return Ok((Prediction { of: Metric::RunTime, gain: percent / 100.0, interval: None }, None));
     }
     let content = std::fs::read_to_string(text).with_context(|| format!("--prediction {text}"))?;
     let value: Value = serde_json::from_str(&content).with_context(|| format!("--prediction {text}: not JSON"))?;
-    let Some(gain) = value["gain"].as_f64() else {
+    let Some(predicted) = foretold(&value) else {
         bail!("--prediction {text}: it has no field \"gain\"; give a file that `numapilot whatif --json` wrote");
     };
+    Ok((predicted, value["machine"].as_str().map(str::to_owned)))
+}
+
+/// The gain that `whatif --json` predicts: of the processor time, where it says how much of that is gained, because sleeps decide how long the run is; else of
+/// the run time. `None` if it has no gain.
+fn foretold(value: &Value) -> Option<Prediction> {
+    let (of, gain, low, high) = match value.get("work_gain").filter(|work| !work.is_null()) {
+        Some(work) => (Metric::ProcessorTime, work.get("value"), work.get("low"), work.get("high")),
+        None => (Metric::RunTime, value.get("gain"), value.get("gain_low"), value.get("gain_high")),
+    };
     // An end that is no number (JSON has `null`) is open: the model did not converge. No run takes longer than for ever.
-    let end = |name: &str, open: f64| value.get(name).map(|end| end.as_f64().unwrap_or(open));
-    let interval = end("gain_low", -1.0).zip(end("gain_high", f64::INFINITY));
-    Ok((Prediction { gain, interval }, value["machine"].as_str().map(str::to_owned)))
+    let end = |end: Option<&Value>, open: f64| end.map(|end| end.as_f64().unwrap_or(open));
+    Some(Prediction { of, gain: gain?.as_f64()?, interval: end(low, -1.0).zip(end(high, f64::INFINITY)) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prediction_of_processor_time_is_taken_for_one() {
+        let run_time = json!({ "gain": 0.001, "gain_low": -0.01, "gain_high": 0.02 });
+        let predicted = |of, gain, interval| Some(Prediction { of, gain, interval });
+        assert_eq!(foretold(&run_time), predicted(Metric::RunTime, 0.001, Some((-0.01, 0.02))));
+        let mut sleeps = run_time;
+        sleeps["work_gain"] = json!({ "value": 0.2, "low": 0.1, "high": null });
+        assert_eq!(foretold(&sleeps), predicted(Metric::ProcessorTime, 0.2, Some((0.1, f64::INFINITY))));
+        assert_eq!(foretold(&json!({ "gain": 0.3 })), predicted(Metric::RunTime, 0.3, None));
+        assert_eq!(foretold(&json!({ "x": 1 })), None);
+    }
 }

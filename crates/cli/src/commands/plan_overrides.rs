@@ -16,7 +16,7 @@ use numapilot_plan::{NodeSet, glob_matches};
 use numapilot_symbols::{path_ends_with, spellings};
 use numapilot_trace::ids::{ObjectId, ProcessIndex, StackId, ThreadIndex};
 
-use super::plan_sites::{Allocations, base, is_allocated};
+use super::plan_sites::{Allocations, is_allocated};
 use super::plan_threads::creation_numbers;
 
 /// The placement overrides of a plan for one recording.
@@ -100,7 +100,7 @@ fn taken_by(rules: &[ObjectRule], trace: &Trace) -> Vec<Vec<ObjectId>> {
         let stacks = by_stack
             .entry(object.stack)
             .or_insert_with(|| rules.iter().map(|rule| allocations.takes(&rule.matches, object.stack)).collect());
-        let program = trace.process(object.process).map_or("", |process| base(&process.exe));
+        let program = trace.process(object.process).map_or("", |process| process.command());
         let takes = |(at, rule): &(usize, &ObjectRule)| {
             let matches = &rule.matches;
             let is_it = if matches.is_dynamic() {
@@ -225,7 +225,7 @@ fn assigned_threads(
     let nodes = nodes_of(&rule.placing, machine);
     let mut assigned = Vec::new();
     for (thread, order) in trace.threads().iter().zip(creation_numbers(trace)) {
-        let program = trace.process(thread.process).map_or("", |process| base(&process.exe));
+        let program = trace.process(thread.process).map_or("", |process| process.command());
         let is_named = |pattern: &Option<String>, name: &str| {
             pattern.as_ref().is_none_or(|pattern| spellings(name).iter().any(|name| glob_matches(pattern, name)))
         };
@@ -259,7 +259,7 @@ fn assigned_processes(
     for (index, process) in trace.processes().iter().enumerate() {
         let index = ProcessIndex(index as u32);
         if taken.contains(&index)
-            || rule.command.as_ref().is_some_and(|pattern| !glob_matches(pattern, base(&process.exe)))
+            || rule.command.as_ref().is_some_and(|pattern| !glob_matches(pattern, process.command()))
         {
             continue;
         }

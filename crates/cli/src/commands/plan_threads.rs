@@ -10,8 +10,6 @@ use numapilot_machine::NodeId;
 use numapilot_plan::{Layout, NodeSet, Placing, ThreadRule};
 use numapilot_trace::ids::{ProcessIndex, ThreadIndex};
 
-use super::plan_sites::base;
-
 /// Greatest number of rules that each name one thread; more threads are numbered, many in one rule.
 const NAMED_MOST: usize = 64;
 
@@ -53,7 +51,7 @@ pub fn pinned_threads(
 ) -> (Vec<ThreadRule>, usize) {
     let node_of: HashMap<ThreadIndex, NodeId> = pinned.iter().copied().collect();
     let wanted = |thread: &Thread| node_of.get(&thread.index).copied();
-    let program_of = |thread: &Thread| trace.process(thread.process).map_or("", |process| base(&process.exe));
+    let program_of = |thread: &Thread| trace.process(thread.process).map_or("", |process| process.command());
     let named = lasting(trace, &wanted, &program_of);
     let numbers = creation_numbers(trace);
     let mut by_number: BTreeMap<(&str, u64), Vec<Option<NodeId>>> = BTreeMap::new();

@@ -160,7 +160,7 @@ fn policy(kind: &FixKind, machine: Option<&Machine>) -> Option<Policy> {
         FixKind::LocalArenas => Policy::Local,
         FixKind::NearTier => {
             let machine = machine?;
-            let near = machine.nodes().iter().filter(|node| machine.has_online_cpus(node) && node.has_memory());
+            let near = machine.cpu_nodes().filter(|node| node.has_memory());
             Policy::Interleave(NodeSet::Listed(near.map(|node| node.id.0).collect()))
         }
         // A hand-over rule needs the name of the threads that take over, which findings do not have; the other fixes need the source.
@@ -235,7 +235,7 @@ fn calls_comment(site: SiteId, all: &Allocations<'_>) -> Option<String> {
 fn pinned_processes(fix: &Fix, evidence: &[String], trace: &Trace) -> Vec<ProcessRule> {
     let mut commands: Vec<String> = (fix.processes.iter())
         .filter_map(|(process, _)| trace.process(*process))
-        .map(|process| base(&process.exe).to_owned())
+        .map(|process| process.command().to_owned())
         .filter(|name| !name.is_empty())
         .collect();
     commands.sort();

@@ -3,6 +3,8 @@
 
 use numapilot_flows::Trace;
 
+use crate::ends::Ends;
+
 /// Program time in which no thread worked, ns: each was in a recorded wait, had ended, or had not begun. Of recordings on a simulated machine only, because
 /// others show no waits.
 pub(super) fn idle_ns(trace: &Trace) -> f64 {
@@ -11,8 +13,8 @@ pub(super) fn idle_ns(trace: &Trace) -> f64 {
         trace.waits().iter().map(|wait| (wait.thread.0, wait.began.0, wait.ended.0)).collect();
     waits.sort_unstable();
     let mut work: Vec<(u64, u64)> = Vec::with_capacity(waits.len() + trace.threads().len());
-    for thread in trace.threads() {
-        let end = thread.end.map_or(run_end, |end| end.0.min(run_end));
+    for (thread, until_ns) in trace.threads().iter().zip(Ends::of(trace).until_ns) {
+        let end = until_ns.min(run_end);
         let mut at = thread.start.0;
         let first = waits.partition_point(|wait| wait.0 < thread.index.0);
         for &(_, began, ended) in waits[first..].iter().take_while(|wait| wait.0 == thread.index.0) {
@@ -65,6 +67,15 @@ mod tests {
         // A thread whose end was not seen works to the end, unless it waits.
         assert_eq!(idle(vec![thread(0, 0, None)], vec![wait(0, 40, 95)]), 55.0);
         assert_eq!(idle(vec![thread(0, 90, None)], Vec::new()), 90.0);
+    }
+
+    /// A thread that takes a server's signals waits from the beginning until main ends the program: that wait never ends, and so is not recorded.
+    #[test]
+    fn a_thread_that_is_cut_off_in_its_wait_does_not_work() {
+        let threads = vec![thread(0, 0, Some(100)), thread(1, 10, None)];
+        assert_eq!(idle(threads.clone(), vec![wait(0, 20, 80)]), 60.0);
+        // Nor after its last wait that was recorded.
+        assert_eq!(idle(threads, vec![wait(0, 20, 80), wait(1, 12, 40)]), 60.0);
     }
 
     #[test]

@@ -69,7 +69,9 @@ pub struct ObjectChange {
 /// A predicted gain, as `numapilot whatif --json` prints it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Prediction {
-    /// Run time gained: before over after, minus one.
+    /// The time that it is of: the run time, or the processor time where sleeps decide how long the run is (`work_gain`).
+    pub of: Metric,
+    /// What is gained of it: before over after, minus one.
     pub gain: f64,
     /// Ends of its 95 % interval; `None` if none was given.
     pub interval: Option<(f64, f64)>,
@@ -80,6 +82,8 @@ pub struct Prediction {
 pub struct Judged {
     /// The prediction.
     pub predicted: Prediction,
+    /// The gain that was found of the time that it is of; `None` where that cannot be compared.
+    pub found: Option<Estimate>,
     /// Whether the two intervals meet, or are no farther apart than `untold`; `None` if no gain could be computed, neither side has an interval, or it
     /// is in doubt.
     pub agrees: Option<bool>,
@@ -105,7 +109,7 @@ pub fn compare(
     }
     let time_source = common_time_source(before.iter().chain(&after));
     let mut metrics = Vec::new();
-    let mut gain = None;
+    let (mut gain, mut found) = (None, None);
     for metric in Metric::ALL {
         if metric.is_time() && time_source.is_none() {
             continue;
@@ -116,6 +120,9 @@ pub fn compare(
         let (old, new) = (repeated(&old), repeated(&new));
         if metric == Metric::RunTime {
             gain = change::gain(&old, &new);
+        }
+        if prediction.is_some_and(|predicted| predicted.of == metric) {
+            found = change::gain(&old, &new);
         }
         let repeatability = repeatability(metric, &before, &after);
         metrics.push(MetricChange { metric, change: Change::of(old, new, repeatability) });
@@ -129,8 +136,10 @@ pub fn compare(
     };
     let mut notes = notes(&before, &after, &metrics, time_source);
     notes.extend(by_chance(&objects));
-    let time = metrics.iter().find(|line| line.metric == Metric::RunTime).map(|line| &line.change);
-    let prediction = prediction.map(|predicted| judged(predicted, gain, time));
+    let prediction = prediction.map(|predicted| {
+        let time = metrics.iter().find(|line| line.metric == predicted.of).map(|line| &line.change);
+        judged(predicted, found, time)
+    });
     Ok(Comparison { before, after, time_source, metrics, gain, prediction, remedy, objects, notes })
 }
 
@@ -154,12 +163,12 @@ fn common_time_source<'r>(mut runs: impl Iterator<Item = &'r RunSummary>) -> Opt
     runs.all(|run| run.time.is_some_and(|time| time.source == first)).then_some(first)
 }
 
-/// A prediction beside the gain that was found; `time`: the run times.
-fn judged(predicted: Prediction, gain: Option<Estimate>, time: Option<&Change>) -> Judged {
-    // Of the new run time, as gains are.
+/// A prediction beside the gain that was found; `time`: the times that both are of.
+fn judged(predicted: Prediction, found: Option<Estimate>, time: Option<&Change>) -> Judged {
+    // Of the new time, as gains are.
     let share = |change: &Change, ns: f64| if ns > 0.0 { ns / change.after.value } else { 0.0 };
     let untold = time.and_then(|change| Some(share(change, change.untold?)));
-    let agrees = gain.and_then(|gain| agrees(predicted, gain, untold.unwrap_or(0.0)));
+    let agrees = found.and_then(|found| agrees(predicted, found, untold.unwrap_or(0.0)));
     // Where most of what equal runs may differ by was never measured, nothing that lies within it is an agreement.
     let is_open = time.is_some_and(|change| {
         change.untold.is_some_and(|untold| change.open.is_infinite() || change.open > untold - change.open)
@@ -167,6 +176,7 @@ fn judged(predicted: Prediction, gain: Option<Estimate>, time: Option<&Change>) 
     let in_doubt = is_open && agrees == Some(true);
     Judged {
         predicted,
+        found,
         agrees: agrees.filter(|_| !in_doubt),
         untold: untold.filter(|untold| untold.is_finite()),
         in_doubt,
@@ -406,7 +416,8 @@ mod tests {
         let judged = |before: &[f64], after: &[f64], gain: f64, interval| {
             let of = |ns: f64| RunSummary { time: Some(lasting(ns)), ..run("t") };
             let side = |times: &[f64]| times.iter().map(|ns| of(*ns)).collect::<Vec<_>>();
-            compare(side(before), side(after), Some(Prediction { gain, interval })).unwrap().prediction.unwrap()
+            let predicted = Prediction { of: Metric::RunTime, gain, interval };
+            compare(side(before), side(after), Some(predicted)).unwrap().prediction.unwrap()
         };
         // Found: 25 %. Of one recording each, runs of one second may differ by 5 %, and 1 ms: 51 ms of 800.
         let one = judged(&[1e9], &[0.8e9], 0.2, Some((0.18, 0.22)));
@@ -495,7 +506,7 @@ mod tests {
     #[test]
     fn a_prediction_is_not_confirmed_by_one_recording_each_of_a_program_that_waits() {
         let judged = |after: f64, gain: f64| {
-            let predicted = Prediction { gain, interval: Some((gain - 0.02, gain + 0.02)) };
+            let predicted = Prediction { of: Metric::RunTime, gain, interval: Some((gain - 0.02, gain + 0.02)) };
             let found = compare(vec![waiting("b", 1.41e9)], vec![waiting("a", after)], Some(predicted)).unwrap();
             found.prediction.unwrap()
         };
@@ -506,6 +517,33 @@ mod tests {
         }
         // Twenty times as fast is beyond all that may be waiting.
         assert_eq!((judged(1.03e9, 20.0).agrees, judged(1.03e9, 20.0).in_doubt), (Some(false), false));
+    }
+
+    /// "+20 %" of the processor time is no statement on a run time that sleeps decide.
+    #[test]
+    fn a_prediction_of_processor_time_is_compared_with_processor_times() {
+        let judged = |of: Metric, before: &[f64], after: &[f64]| {
+            let working = |processor_ns: f64| {
+                let time = RunTime { idle_ns: Some(0.9e9), processor_ns: Some(processor_ns), ..lasting(1e9) };
+                RunSummary { time: Some(time), ..run("t") }
+            };
+            let side = |times: &[f64]| times.iter().map(|ns| working(*ns)).collect::<Vec<_>>();
+            let predicted = Prediction { of, gain: 0.2, interval: Some((0.15, 0.25)) };
+            compare(side(before), side(after), Some(predicted)).unwrap().prediction.unwrap()
+        };
+        let (before, after) = ([0.12e9, 0.121e9, 0.119e9], [0.1e9, 0.1001e9, 0.0999e9]);
+        let work = judged(Metric::ProcessorTime, &before, &after);
+        assert!(work.found.is_some_and(|found| (found.value - 0.2).abs() < 1e-9), "{work:?}");
+        assert_eq!((work.agrees, work.in_doubt), (Some(true), false));
+        // All runs last a second: the same figure for the run time is wrong.
+        let run_time = judged(Metric::RunTime, &before, &after);
+        assert!(run_time.found.is_some_and(|found| found.value == 0.0), "{run_time:?}");
+        assert_eq!(run_time.agrees, Some(false));
+        // Waiting leaves the run times of one recording each in doubt, and not what the threads worked: 5 %, and a millisecond for each of the 1.2 at work.
+        let one = judged(Metric::ProcessorTime, &before[..1], &after[..1]);
+        assert_eq!((one.agrees, one.in_doubt), (Some(true), false));
+        assert!(one.untold.is_some_and(|untold| (untold - 0.072).abs() < 1e-6), "{one:?}");
+        assert_eq!(judged(Metric::ProcessorTime, &before[..1], &before[..1]).agrees, Some(false));
     }
 
     #[test]

@@ -167,7 +167,7 @@ impl FixCandidate {
     /// What it puts on one node, or on those with CPUs together, does not fit there: bytes that are live at one moment, and all memory that there is. `None` if
     /// it fits, even if nothing else is there.
     pub fn too_large_for(&self, machine: &Machine) -> Option<(u64, u64)> {
-        let nodes = machine.nodes().iter().filter(|node| machine.has_online_cpus(node) && node.has_memory());
+        let nodes = machine.cpu_nodes().filter(|node| node.has_memory());
         let with_cpus: Vec<u64> = nodes.map(|node| node.memory_bytes).collect();
         let room = match &self.kind {
             FixKind::AllocateOnNode(node) => machine.node(*node)?.memory_bytes,
@@ -195,7 +195,7 @@ impl FixCandidate {
             }
             FixKind::MigrateAtHandOver => {
                 // Each instance's takers move it by themselves; as many at a time as there are nodes on which threads run.
-                let takers = machine.nodes().iter().filter(|node| machine.has_online_cpus(node)).count().max(1);
+                let takers = machine.cpu_nodes().count().max(1);
                 let at_once = (self.instances.max(1) as f64).min(takers as f64);
                 self.moves_ns() / at_once
             }
@@ -251,7 +251,7 @@ fn copies_of(bytes: u64, machine: &Machine) -> u64 {
 
 /// Copies of a replicated page beside the original: one on each other node that has memory and CPUs that are online.
 pub(crate) fn copies(machine: &Machine) -> usize {
-    machine.nodes().iter().filter(|node| machine.has_online_cpus(node) && node.has_memory()).count().saturating_sub(1)
+    machine.cpu_nodes().filter(|node| node.has_memory()).count().saturating_sub(1)
 }
 
 #[cfg(test)]

@@ -91,8 +91,8 @@ pub struct Fix {
     pub processes: Vec<(ProcessIndex, NodeId)>,
     /// How much faster the recorded run would be, as a share of its new run time: 1 is twice as fast. Predicted.
     pub gain: Estimate,
-    /// Where one thread sleeps for half of the run or more, as in servers that wait for input: how much less processor time the same work would take, as a
-    /// share of the new one. Sleeps then decide how long the run is, and less work hardly shortens it. Predicted.
+    /// Where the threads that decide the run's end sleep for half of it or more, as in servers that wait for input: how much less processor time the same
+    /// work would take, as a share of the new one. Sleeps then decide how long the run is, and less work hardly shortens it. Predicted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub work_gain: Option<Estimate>,
     /// Where the interval of [`Fix::decisive`] comes from.

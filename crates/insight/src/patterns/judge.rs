@@ -208,8 +208,8 @@ fn found(
 /// That sleeps decide how long the run is, so that gains are of processor time, in whole sentences. `share`: of the run, 0 to 1.
 pub(crate) fn paced(share: f64) -> String {
     format!(
-        "One thread sleeps, or waits until a time-out, in {:.0} % of the run time, as servers do that wait for input. Less work would hardly shorten the \
-         run itself, so it is stated how much less processor time the same work would take.",
+        "The threads that decide when the run ends sleep, or wait until a time-out, in {:.0} % of the run time, as servers do that wait for input. Less work \
+         would hardly shorten the run itself, so it is stated how much less processor time the same work would take.",
         share * 100.0
     )
 }

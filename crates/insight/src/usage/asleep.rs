@@ -24,8 +24,6 @@ pub(crate) struct Asleep {
     outside: Vec<Stretch>,
     /// By reading of its counters: nanoseconds since the one before in waits that ended with their time-outs.
     pub(super) timed_out_ns: Vec<f64>,
-    /// Nanoseconds of its sleeps and time-outs, which last as long on any machine and with any placement.
-    pub(super) fixed_ns: f64,
 }
 
 impl Asleep {
@@ -58,16 +56,14 @@ pub(crate) fn of(trace: &Trace, khz: f64) -> Vec<Asleep> {
     let mut all = Vec::with_capacity(threads.len());
     for ((thread, waits), readings) in threads.iter().zip(&waits).zip(&readings) {
         let timed_out_ns = timed_out(waits, readings, khz);
-        let (outside, sleeps_ns) = outside(waits, thread.start.0 as f64);
-        let fixed_ns = sleeps_ns + timed_out_ns.iter().sum::<f64>();
-        all.push(Asleep { outside, timed_out_ns, fixed_ns });
+        all.push(Asleep { outside: outside(waits, thread.start.0 as f64), timed_out_ns });
     }
     all
 }
 
-/// Waits for what is outside the program, in order of time, and nanoseconds of those that are sleeps.
-fn outside(waits: &[&Wait], start_ns: f64) -> (Vec<Stretch>, f64) {
-    let (mut all, mut sleeps_ns, mut at_ns): (Vec<Stretch>, f64, f64) = (Vec::new(), 0.0, start_ns);
+/// Waits for what is outside the program, in order of time.
+fn outside(waits: &[&Wait], start_ns: f64) -> Vec<Stretch> {
+    let (mut all, mut at_ns) = (Vec::new(), start_ns);
     for wait in waits {
         let (from_ns, to_ns) = ((wait.began.0 as f64).max(at_ns), wait.ended.0 as f64);
         if to_ns <= from_ns {
@@ -76,10 +72,9 @@ fn outside(waits: &[&Wait], start_ns: f64) -> (Vec<Stretch>, f64) {
         at_ns = to_ns;
         if is_outside(&wait.kind) {
             all.push(Stretch { from_ns, to_ns });
-            sleeps_ns += if &*wait.kind == "sleep" { to_ns - from_ns } else { 0.0 };
         }
     }
-    (all, sleeps_ns)
+    all
 }
 
 fn is_outside(kind: &str) -> bool {
@@ -141,8 +136,8 @@ mod tests {
         assert_eq!(spans(0.0, 1000.0), [(100.0, 250.0), (300.0, 400.0)]);
         assert_eq!(spans(200.0, 310.0), [(200.0, 250.0), (300.0, 310.0)]);
         assert!(spans(250.0, 300.0).is_empty());
-        // A barrier has no time-out, whatever the counter says. Input comes when it comes: only the sleep lasts as long in any case.
-        assert_eq!((asleep.timed_out_ns.as_slice(), asleep.fixed_ns), (&[0.0][..], 150.0));
+        // A barrier has no time-out, whatever the counter says.
+        assert_eq!(asleep.timed_out_ns, [0.0]);
     }
 
     #[test]
@@ -152,7 +147,7 @@ mod tests {
         let some = asleep(waits(), &[(450, 100), (1000, 100)]);
         assert_eq!(some.timed_out_ns, [150.0 - 2.0 * ROUNDED_NS, 400.0 - ROUNDED_NS]);
         let none = asleep(waits(), &[(450, 250), (1000, 650)]);
-        assert_eq!((none.timed_out_ns.as_slice(), none.fixed_ns), (&[0.0, 0.0][..], 0.0));
+        assert_eq!(none.timed_out_ns, [0.0, 0.0]);
         // Waits after the last reading are in no time that the counters tell of.
         assert_eq!(asleep(waits(), &[(90, 0)]).timed_out_ns, [0.0]);
     }

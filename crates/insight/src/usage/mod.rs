@@ -26,7 +26,8 @@ pub(crate) const PARTS: usize = 5;
 /// Index that stands for "no node".
 pub(crate) const NONE: u16 = u16::MAX;
 
-/// Share of the run, 0 to 1, that one thread sleeps, from which sleeps are taken for what decides how long the run is: then less work makes it hardly shorter.
+/// Share of the run, 0 to 1, that the threads which decide its end sleep, from which sleeps are taken for what decides how long it is: then less work makes it
+/// hardly shorter.
 const PACED: f64 = 0.5;
 
 /// [`Cell::flags`]: the accesses write.
@@ -88,7 +89,7 @@ pub(crate) struct Usage {
     pub own_work: Option<OwnWork>,
     /// Whether threads take the next piece of work when they are free.
     pub takes_work: bool,
-    /// Share of the run, 0 to 1, in sleeps and time-outs of the thread that has most of them.
+    /// Share of the run, 0 to 1, in sleeps and time-outs of the threads that decide its end.
     asleep: f64,
     /// Accesses that one sample stands for, on average.
     pub sample_weight: f64,
@@ -150,9 +151,9 @@ impl Usage {
         let idle = pace::idle(trace, windows);
         usage.course.rest(&idle);
         let asleep = asleep::of(trace, pace::clock_khz(trace, machine));
-        let longest_ns = asleep.iter().map(|asleep| asleep.fixed_ns).fold(0.0, f64::max);
-        usage.asleep = (longest_ns / trace.end().0.max(1) as f64).min(1.0);
-        usage.paces = pace::paces(trace, machine, windows, &sampled, &idle, &asleep);
+        usage.asleep = asleep_share(&usage.course, &asleep, trace.end().0 as f64);
+        let until_ns = &usage.course.ends.until_ns;
+        usage.paces = pace::paces(trace, machine, windows, &sampled, &idle, &asleep, until_ns);
         if usage.charged {
             let own_ns: f64 = usage.paces.iter().map(|pace| pace.own_ns).sum();
             let waiting_ns: f64 = usage.paces.iter().map(|pace| pace.busy_ns - pace.own_ns).sum();
@@ -162,7 +163,7 @@ impl Usage {
         usage
     }
 
-    /// The share of the run that the thread with most sleeps spends in them and in time-outs, where these decide how long the run is; else `None`.
+    /// The share of the run that the threads which decide its end spend in sleeps and time-outs, where these decide how long the run is; else `None`.
     pub fn paced(&self) -> Option<f64> {
         (self.asleep >= PACED).then_some(self.asleep)
     }
@@ -213,6 +214,18 @@ impl Usage {
             part: part_of(access),
         }
     }
+}
+
+/// The share of the run, 0 to 1, that sleeps and time-outs of the threads that decide its end take. A thread that sleeps beside others decides nothing.
+fn asleep_share(course: &Course, asleep: &[asleep::Asleep], run_ns: f64) -> f64 {
+    let deciding = course.deciding();
+    // Which waits timed out is not known, only for how long the thread waited so.
+    let timed_out_ns = |(thread, waits_ns): (&u32, &f64)| {
+        let of_thread: f64 = asleep.get(*thread as usize).map_or(0.0, |asleep| asleep.timed_out_ns.iter().sum());
+        of_thread.min(*waits_ns)
+    };
+    let fixed_ns = deciding.sleeps_ns + deciding.waits_ns.iter().map(timed_out_ns).sum::<f64>();
+    (fixed_ns / run_ns.max(1.0)).min(1.0)
 }
 
 /// The index of a node in the machine's list; `None` if it is not there.

@@ -84,7 +84,7 @@ pub(crate) fn idle(trace: &Trace, windows: Windows) -> Vec<bool> {
 }
 
 /// The paces of all threads in all windows: `[window * threads + thread]`. In the same order, `sampled`: sums of sample weights; `idle`: who waits. By thread,
-/// `asleep`.
+/// `asleep`, and the end `until_ns`.
 pub(crate) fn paces(
     trace: &Trace,
     machine: &Machine,
@@ -92,6 +92,7 @@ pub(crate) fn paces(
     sampled: &[f64],
     idle: &[bool],
     asleep: &[Asleep],
+    until_ns: &[u64],
 ) -> Vec<Pace> {
     let threads = trace.threads().len();
     let mut readings: Vec<Vec<&CountersAt>> = vec![Vec::new(); threads];
@@ -119,7 +120,7 @@ pub(crate) fn paces(
                 }
                 None => {
                     let start = thread.start.0 as f64;
-                    let end = thread.end.map_or(trace.end().0 as f64, |end| end.0 as f64);
+                    let end = until_ns[index] as f64;
                     let busy_ns = (end.min(to) - start.max(from)).max(0.0);
                     let (accesses, idle_ns) = (sampled[at], latencies[at]);
                     pace(&Sums { accesses, busy_ns, memory_ns: idle_ns, idle_ns, ..Sums::default() })

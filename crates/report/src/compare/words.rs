@@ -2,10 +2,11 @@
 
 use numapilot_insight::Estimate;
 use numapilot_insight::compare::{
-    Change, ChangeVerdict, Comparison, Judged, MatchKind, Metric, ObjectChange, ObjectSummary, Remedy, TimeSource,
+    Change, ChangeVerdict, Comparison, Judged, MatchKind, Metric, ObjectChange, ObjectSummary, Prediction, Remedy,
+    TimeSource,
 };
 
-use crate::findings::gain_span;
+use crate::findings::{gain_span, saved, work_span};
 use crate::simulation::signed_percent;
 use crate::units;
 
@@ -111,25 +112,39 @@ pub fn headline(comparison: &Comparison) -> String {
 /// A sentence that compares the prediction with the result; `None` without a prediction.
 pub fn prediction(comparison: &Comparison) -> Option<String> {
     let judged = comparison.prediction?;
-    let value = judged.predicted.gain;
-    let span = |(low, high)| gain_span(&Estimate { value, low, high });
-    let predicted = judged.predicted.interval.map_or_else(|| signed_percent(value), span);
-    let Some(gain) = comparison.gain else {
-        return Some(format!("predicted {predicted}; run times cannot be compared"));
+    let Prediction { of, gain: value, interval } = judged.predicted;
+    let is_of_work = of == Metric::ProcessorTime;
+    let (low, high) = interval.unwrap_or((value, value));
+    let estimate = Estimate { value, low, high };
+    let predicted = match interval {
+        _ if is_of_work => work_span(&estimate),
+        Some(_) => gain_span(&estimate),
+        None => signed_percent(value),
+    };
+    let Some(found) = judged.found else {
+        let times = if is_of_work { "processor times" } else { "run times" };
+        return Some(format!("predicted {predicted}; {times} cannot be compared"));
     };
     let verdict = match judged.agrees {
         None if judged.in_doubt => ": in doubt, one recording of each side cannot tell whether they agree".to_owned(),
         None => " (neither with an interval)".to_owned(),
-        Some(true) => format!(": {}", agreement(comparison, &judged, gain)),
-        Some(false) => format!(": they do not agree, {} was gained", if gain.value < value { "less" } else { "more" }),
+        Some(true) => format!(": {}", agreement(comparison, &judged, found)),
+        Some(false) => format!(": they do not agree, {} was gained", if found.value < value { "less" } else { "more" }),
     };
-    Some(format!("predicted {predicted}, found {}{verdict}", signed(gain)))
+    let shown = if is_of_work { work_found(&found) } else { signed(found) };
+    Some(format!("predicted {predicted}, found {shown}{verdict}"))
+}
+
+/// The gain of processor time that was found, in the words of a prediction of it: `13 % less`, `13 ± 2.0 % less`.
+fn work_found(work: &Estimate) -> String {
+    let (share, word) = saved(work);
+    format!("{} {word}", signed(share).trim_start_matches('+'))
 }
 
 /// What it says that the intervals meet: nothing of the prediction where the recordings alone show no change.
 fn agreement(comparison: &Comparison, judged: &Judged, found: Estimate) -> String {
     let (low, high) = judged.predicted.interval.unwrap_or((judged.predicted.gain, judged.predicted.gain));
-    let time = comparison.metrics.iter().find(|line| line.metric == Metric::RunTime);
+    let time = comparison.metrics.iter().find(|line| line.metric == judged.predicted.of);
     let is_evident =
         time.is_none_or(|line| matches!(line.change.verdict, ChangeVerdict::Better | ChangeVerdict::Worse));
     if !is_evident {
@@ -198,7 +213,7 @@ pub fn busiest(change: &ObjectChange) -> String {
 
 #[cfg(test)]
 mod tests {
-    use numapilot_insight::compare::{MetricChange, Prediction, Repeatability, Repeated, repeated};
+    use numapilot_insight::compare::{MetricChange, Repeatability, Repeated, repeated};
 
     use super::*;
 
@@ -214,9 +229,9 @@ mod tests {
             before: Vec::new(),
             after: Vec::new(),
             time_source: Some(TimeSource::Modelled),
-            metrics: vec![MetricChange { metric: Metric::RunTime, change }],
-            gain,
-            prediction: Some(Judged { predicted, agrees: Some(agrees), untold, in_doubt: false }),
+            metrics: vec![MetricChange { metric: predicted.of, change }],
+            gain: gain.filter(|_| predicted.of == Metric::RunTime),
+            prediction: Some(Judged { predicted, found: gain, agrees: Some(agrees), untold, in_doubt: false }),
             remedy: None,
             objects: Vec::new(),
             notes: Vec::new(),
@@ -228,7 +243,8 @@ mod tests {
     fn what_one_recording_each_cannot_tell_is_said_first() {
         let open = Repeatability::OF_RUN_TIMES.with_open(1.39e9);
         let gain = Change::of(times(&[1.03e9]), times(&[1.41e9]), open).relative;
-        let judged = Judged { predicted: of(0.4, 0.3, 0.5), agrees: None, untold: Some(1.4), in_doubt: true };
+        let predicted = of(0.4, 0.3, 0.5);
+        let judged = Judged { predicted, found: gain, agrees: None, untold: Some(1.4), in_doubt: true };
         let found = Comparison {
             before: Vec::new(),
             after: Vec::new(),
@@ -261,7 +277,7 @@ mod tests {
     }
 
     fn of(gain: f64, low: f64, high: f64) -> Prediction {
-        Prediction { gain, interval: Some((low, high)) }
+        Prediction { of: Metric::RunTime, gain, interval: Some((low, high)) }
     }
 
     #[test]
@@ -277,6 +293,18 @@ mod tests {
         assert!(open.ends_with("but these recordings alone are no evidence of a change"), "{open}");
         let neither = said(&slow, &noisy, of(0.01, -0.02, 0.05), true, None);
         assert!(neither.ends_with(": they agree, neither is evidence of a change"), "{neither}");
+    }
+
+    #[test]
+    fn a_prediction_of_processor_time_says_so_and_what_was_found_of_it() {
+        let work = |gain, low, high| Prediction { of: Metric::ProcessorTime, ..of(gain, low, high) };
+        let (before, after) = ([1e9, 1.001e9, 0.999e9], [0.8e9, 0.801e9, 0.799e9]);
+        let told = said(&before, &after, work(0.25, 0.2, 0.3), true, None);
+        let expected =
+            "predicted 20 % less processor time for the same work (17 to 23), found 20 ± 0.3 % less: they agree";
+        assert_eq!(told, expected);
+        let more = said(&[1e9], &[1.25e9], work(0.25, 0.2, 0.3), false, None);
+        assert!(more.ends_with(", found 25 % more: they do not agree, less was gained"), "{more}");
     }
 
     #[test]

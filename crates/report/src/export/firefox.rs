@@ -466,7 +466,6 @@ impl<'a> Builder<'a> {
 
     fn finish(self, thread: &Thread, is_main: bool) -> ThreadTables {
         let process = self.export.trace().process(thread.process);
-        let exe = process.map_or("", |process| &*process.exe);
         ThreadTables {
             process_type: "default",
             process_startup_time: process.map_or(0.0, |process| ms(process.start.0)),
@@ -474,7 +473,7 @@ impl<'a> Builder<'a> {
             register_time: ms(thread.start.0),
             unregister_time: thread.end.map(|end| ms(end.0)),
             paused_ranges: [],
-            process_name: exe.rsplit('/').next().unwrap_or(exe).to_owned(),
+            process_name: process.map_or("", |process| process.command()).to_owned(),
             name: self.export.thread_name(thread.index),
             is_main_thread: is_main,
             show_markers_in_timeline: is_main,

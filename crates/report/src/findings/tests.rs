@@ -114,6 +114,8 @@ fn what_a_sleeping_program_gains_is_processor_time() {
     assert_eq!(words(0.25, 0.1, 1.0), "20 % less processor time for the same work (9 to 50), predicted");
     assert_eq!(words(0.05, -0.01, 0.1), "4.8 % less processor time for the same work (-1.0 to 9.1), predicted");
     assert_eq!(words(-0.2, -0.5, -0.1), "25 % more processor time for the same work (11 to 100), predicted");
+    // An end that the model left open: all of the time is saved at most.
+    assert_eq!(words(0.25, 0.0, f64::INFINITY), "20 % less processor time for the same work (0 to 100), predicted");
     assert_eq!(effect_words(&gain, None, &Uncertainty::default()), gain_words(&gain));
 }
 

@@ -178,16 +178,25 @@ pub fn effect_words(gain: &Estimate, work: Option<&Estimate>, uncertainty: &Unce
 
 /// `12 % less processor time for the same work (8.0 to 15)`, from the old time over the new one, less one.
 pub(crate) fn work_span(work: &Estimate) -> String {
-    // Of the old time: all of it is saved at most.
-    let saved = |gain: f64| if gain > -1.0 { gain / (1.0 + gain) } else { f64::NEG_INFINITY };
-    let saved = Estimate { value: saved(work.value), low: saved(work.low), high: saved(work.high) };
-    let (word, shown) = if saved.value >= 0.0 {
-        ("less", saved)
-    } else {
-        ("more", Estimate { value: -saved.value, low: -saved.high, high: -saved.low })
-    };
+    let (shown, word) = saved(work);
     let [value, low, high] = [shown.value, shown.low, shown.high].map(|share| signed(share, shown.value));
     format!("{value} % {word} processor time for the same work ({low} to {high})")
+}
+
+/// From the old time over the new one, less one: the share of the old time that is saved or added, never below 0, and `less` or `more`.
+pub(crate) fn saved(work: &Estimate) -> (Estimate, &'static str) {
+    // All of the old time is saved at most, of which no gain is too much: where the model did not converge, an end of its interval may be infinite.
+    let saved = |gain: f64| match gain {
+        gain if gain <= -1.0 => f64::NEG_INFINITY,
+        gain if gain.is_infinite() => 1.0,
+        gain => gain / (1.0 + gain),
+    };
+    let saved = Estimate { value: saved(work.value), low: saved(work.low), high: saved(work.high) };
+    if saved.value >= 0.0 {
+        (saved, "less")
+    } else {
+        (Estimate { value: -saved.value, low: -saved.high, high: -saved.low }, "more")
+    }
 }
 
 /// That the model did not converge, and by how much the gain is off at least: a clause; `None` where it converged.

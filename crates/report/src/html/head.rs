@@ -119,9 +119,7 @@ pub fn head(page: &Page<'_>, cube: &Cube, figures: &Figures, tables: &Tables<'_>
         "strings": tables.strings(),
         "definitions": METRICS,
     });
-    let program =
-        page.heading.command.first().map_or("program", |command| command.rsplit('/').next().unwrap_or(command));
-    Head { value: compact(value), program: program.to_owned(), summary }
+    Head { value: compact(value), program: page.heading.program().to_owned(), summary }
 }
 
 /// The heap with its first sites. Without its threads: the page's tables of threads are of accesses.

@@ -127,7 +127,7 @@ fn outlook(run: &Report) -> Outlook {
         links: total.links.clone(),
         metrics: total.metrics.clone(),
     };
-    Outlook { run_time_ns: run.run_time_ns, total }
+    Outlook { run_time_ns: run.run_time_ns, processor_time_ns: None, total }
 }
 
 /// Whether it would be faster, as far as the interval tells.
@@ -164,6 +164,10 @@ pub fn prediction(found: &Prediction, look: Look) -> String {
     let part = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), units::part_percent);
     let mut row = |name: &str, of: &dyn Fn(&Outlook) -> String| table.row([name.to_owned(), of(now), of(then)]);
     row("run time", &|run| units::time_ns(run.run_time_ns as u64));
+    if found.work_gain.is_some() {
+        let worked = |run: &Outlook| run.processor_time_ns.map(|ns| units::time_ns(ns as u64));
+        row("processor time", &|run| worked(run).unwrap_or_else(|| "-".to_owned()));
+    }
     row("local access ratio", &|run| part(run.total.metrics.local_access_ratio));
     row("latency of a memory access", &|run| {
         run.total.metrics.memory_latency_ns.map_or_else(|| "-".to_owned(), |ns| format!("{ns:.0} ns"))
@@ -316,6 +320,45 @@ mod tests {
         assert!(text.ends_with("which leave out no variant of the machine and the program."), "{text}");
         let text = words(&Calibration { not_used: Some("It is not known.".to_owned()), ..told });
         assert_eq!(text, "Not calibrated by measured latencies. It is not known.");
+    }
+
+    /// "12 % less processor time" stood above run times that are equal to the millisecond.
+    #[test]
+    fn what_a_sleeping_program_gains_is_in_the_table() {
+        let outlook = |processor_time_ns: f64| {
+            let metrics = numapilot_traffic::Metrics {
+                local_access_ratio: None,
+                memory_latency_ns: None,
+                memory_latency_cycles: None,
+                controller_imbalance: None,
+                interconnect_usage: None,
+                interconnect_imbalance: None,
+                l3_mpki: None,
+                ipc: None,
+            };
+            let total = Traffic { accesses: Vec::new(), controllers: Vec::new(), links: Vec::new(), metrics };
+            Outlook { run_time_ns: 1e9, processor_time_ns: Some(processor_time_ns), total }
+        };
+        let found = |work_gain: Option<Estimate>| Prediction {
+            program: "server".to_owned(),
+            machine: "m".to_owned(),
+            set: Vec::new(),
+            now: outlook(25e6),
+            then: outlook(20e6),
+            gain: Estimate::exact(0.0),
+            work_gain,
+            uncertainty: None,
+            measured: Vec::new(),
+            more_bytes: 0,
+            notes: Vec::new(),
+        };
+        let rows = |found: &Prediction| -> Vec<String> {
+            let text = prediction(found, Look::default());
+            let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+            text.lines().map(words).filter(|line| line.starts_with("processor time")).collect()
+        };
+        assert_eq!(rows(&found(Some(Estimate::exact(0.25)))), ["processor time 25.0 ms 20.0 ms"]);
+        assert!(rows(&found(None)).is_empty(), "the run time says it");
     }
 
     #[test]

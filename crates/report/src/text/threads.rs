@@ -20,7 +20,7 @@ use crate::units;
 pub(super) fn name_of(trace: &Trace, index: ThreadIndex) -> String {
     let Some(thread) = trace.thread(index) else { return String::new() };
     let (name, start) = (&*thread.name, &*thread.start_function);
-    let exe = trace.process(thread.process).map_or("", |process| process.exe.rsplit('/').next().unwrap_or(""));
+    let exe = trace.process(thread.process).map_or("", |process| process.command());
     // The kernel keeps 15 bytes of a name.
     let is_program = !name.is_empty() && (exe == name || (name.len() >= 15 && exe.starts_with(name)));
     match (name.is_empty() || is_program, start.is_empty()) {

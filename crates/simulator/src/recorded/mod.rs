@@ -114,7 +114,7 @@ impl Recording<'_> {
         // The origin is completed below, when everything is known.
         let mut builder = Builder::new(&name, Origin::Synthetic { file: String::new() });
         for process in self.trace.processes() {
-            builder.process(process.exe.rsplit('/').next().unwrap_or(""));
+            builder.process(process.command());
         }
         let space = Space::new(self.trace, self.placements, &mut builder);
         let Dependences { lives, orders, events } = self.trace.dependences();
