@@ -94,10 +94,12 @@ STREAMCLUSTER = (
 )
 # Sums may be reordered, and so be done in vectors; nothing else of -ffast-math.
 VECTORS = "-O3 -g -fassociative-math -fno-signed-zeros -fno-trapping-math -fno-math-errno"
+# Alike: the copy of the Makefile that could be read is of a port to machines without SSE2, so that its -DSIMD=0 does not tell the default.
 FACEREC_BUILDS = [
     Choice("-O3", POSSIBLE, "Makefile of ALPBench's Face_Rec, with -DSIMD=0", build="-O3 -g"),
     Choice("-O3, vectors", POSSIBLE, "the same with SSE2, which ALPBench (IISWC 2005) offers beside it", build=VECTORS),
 ]
+# Threads and not processes, which pedsort has too: MemProf tells of objects of each thread.
 PSEARCHY = (
     [
         Choice(

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 import tomllib
 import unittest
 from xml.etree import ElementTree
@@ -418,6 +419,14 @@ class Kept(unittest.TestCase):
                 self.assertIn(f"--native {folder}/builds/O3-g-funroll-loops/native/streamcluster -- {folder}/builds/O3-g-funroll-loops/instrumented/", call)
 
 
+def is_ended(process):
+    try:
+        with open(f"/proc/{process}/stat", encoding="utf-8") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] in ("Z", "X")
+    except FileNotFoundError:
+        return True
+
+
 class Time(unittest.TestCase):
     """Runs that end before everything is done."""
 
@@ -440,24 +449,25 @@ class Time(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             noted = os.path.join(folder, "child")
             with self.assertRaises(runner.OutOfTime):
-                runner.run(["sh", "-c", f"sleep 60 & echo $! > {noted}; wait"], seconds=0.5)
+                runner.run(["sh", "-c", f"sleep 600 & echo $! > {noted}; wait"], seconds=2)
             with open(noted, encoding="utf-8") as file:
                 child = file.read().strip()
-            ended = not os.path.exists(f"/proc/{child}")
-            if not ended:
-                with open(f"/proc/{child}/stat", encoding="utf-8") as file:
-                    ended = file.read().rsplit(")", 1)[1].split()[0] == "Z"
-            self.assertTrue(ended, "nothing is left running")
+            for _ in range(100):
+                if is_ended(child):
+                    return
+                time.sleep(0.1)
+            self.fail(f"{child} still runs")
 
     def test_the_exit_status_tells_whether_there_is_more_to_do(self):
-        slow = "case $1 in record) sleep 60;; esac\n"
-        for extra, minutes, status in ((slow, "0.01", 3), ("", "1", 0), ("case $1 in whatif) exit 9;; esac\n", "1", 1)):
+        slow = "case $1 in record) sleep 600;; esac\n"
+        for extra, minutes, status in ((slow, "0.05", 3), ("", "1", 0), ("case $1 in whatif) exit 9;; esac\n", "1", 1)):
             with tempfile.TemporaryDirectory() as folder:
                 lab = made_up(folder, ["cg"], extra)
                 command = [sys.executable, os.path.join(FOLDER, "run"), lab.numapilot, lab.workloads, folder, "--predict", "--minutes", minutes, "--only", "cg"]
                 done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
                 self.assertEqual(done.returncode, status, done.stderr)
-                self.assertIn("[1 of 1] recording cg --variant parallel --no-verify", done.stderr)
+                # On a busy machine the time may be over before anything is begun.
+                self.assertTrue(status == 3 or "[1 of 1] recording cg --variant parallel --no-verify" in done.stderr, done.stderr)
                 self.assertEqual("1 left to do" in done.stderr, status == 3, done.stderr)
                 self.assertEqual("0 of 1 configurations are predicted" in done.stdout, status != 0, done.stdout)
                 self.assertEqual(os.path.exists(os.path.join(folder, "traces", "cg-parallel-no-verify.numatrace")), status != 3)
