@@ -255,7 +255,7 @@ class Authors(unittest.TestCase):
     def test_choices_of_different_kinds_multiply(self):
         made = authors.configurations("facerec", "carrefour")
         self.assertEqual([one.weight for one in made], [1 / 6] * 6)
-        self.assertIn(("probes 2000, -O3, vectors", ("--probes", "2000"), authors.VECTORS), [(one.name, one.arguments, one.build) for one in made])
+        self.assertIn(("probes 2000, -O3", ("--probes", "2000"), authors.NO_VECTORS), [(one.name, one.arguments, one.build) for one in made])
         self.assertEqual(authors.configurations("cg", "carrefour"), [authors.ONLY])
 
 
