@@ -110,7 +110,7 @@ check: lint setup-test
 bench: setup-bench workloads query
 	@tools/bench $(NUMAPILOT) $(BUILD) $(if $(COMPARE),--compare '$(COMPARE)') $(BENCH)
 
-# Options in EXPERIMENTS: --quick, --for SECONDS, --drawn, names of programs.
+# Options in EXPERIMENTS: --quick, --for SECONDS, --drawn, --predict, --minutes N, names of programs.
 experiments: setup-experiments workloads
 	@experiments/run $(NUMAPILOT) $(BUILD)/instrumented $(BUILD)/experiments $(EXPERIMENTS)
 

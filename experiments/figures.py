@@ -49,31 +49,39 @@ def share_below(quantiles, gain):
     return 1.0
 
 
-def mixture(answers):
-    """Median and 90 % interval of several predictions of which one is right and each may be: (low, median, high). Of one, what it says."""
+def shares_of(answers, weights):
+    """Weights that add up to 1; equal ones without any."""
+    weights = weights or [1.0] * len(answers)
+    return [weight / sum(weights) for weight in weights]
+
+
+def mixture(answers, weights=None):
+    """Median and 90 % interval of several predictions of which one is right: (low, median, high). `weights`: how likely each is to be the one (without:
+    equally). The mixture's distribution is the weighted sum of theirs, each of which is known at QUANTILES and linear between. Of one, what it says."""
     if len(answers) == 1:
         told = answers[0]["uncertainty"]
         return told["likely"][0], told["median"], told["likely"][1]
-    of_each = [quantiles_of(answer) for answer in answers]
+    of_each = list(zip(shares_of(answers, weights), map(quantiles_of, answers)))
 
     def gain_at(share):
-        low, high = min(one[0] for one in of_each), max(one[-1] for one in of_each)
+        low, high = min(one[0] for _, one in of_each), max(one[-1] for _, one in of_each)
         for _ in range(60):
             middle = (low + high) / 2
-            is_below = sum(share_below(one, middle) for one in of_each) / len(of_each) < share
+            is_below = sum(weight * share_below(one, middle) for weight, one in of_each) < share
             low, high = (middle, high) if is_below else (low, middle)
         return high
 
     return gain_at(0.05), gain_at(0.5), gain_at(0.95)
 
 
-def share_of_inputs(answers):
+def share_between(answers, weights=None):
     """Share of a mixture's variance that is between its parts."""
+    shares = shares_of(answers, weights)
     medians = [answer["uncertainty"]["median"] for answer in answers]
     widths = [answer["uncertainty"]["likely"][1] - answer["uncertainty"]["likely"][0] for answer in answers]
-    mean = sum(medians) / len(medians)
-    between = sum((median - mean) ** 2 for median in medians) / len(medians)
-    within = sum((width / LIKELY_DEVIATIONS) ** 2 for width in widths) / len(widths)
+    mean = sum(share * median for share, median in zip(shares, medians))
+    between = sum(share * (median - mean) ** 2 for share, median in zip(shares, medians))
+    within = sum(share * (width / LIKELY_DEVIATIONS) ** 2 for share, width in zip(shares, widths))
     return between / (between + within) if between > 0 else 0.0
 
 

@@ -13,7 +13,7 @@ SIGNS = ("gain", "loss", "unchanged", "no loss")
 STANDS_FOR = {"carrefour": ("carrefour", "carrefour-as-coded")}
 
 EVERYTHING = "everything interleaved"
-INPUT = "the program's input, which is not published"
+CONFIGURATION = "what the authors ran, which is not published"
 
 
 @dataclass
@@ -164,8 +164,8 @@ class Predicted:
     sign_agrees: bool
     source: str
     comes_from: str
-    # Medians of each input: the simulations', a quarter of it, four times as much; empty where there is one only.
-    of_inputs: tuple = ()
+    # What the authors may have run, the most likely first.
+    parts: tuple = ()
 
     @property
     def inside(self):
@@ -173,34 +173,64 @@ class Predicted:
         return None if isinstance(self.published, str) else self.low <= self.published <= self.high
 
     @property
+    def width(self):
+        return self.high - self.low
+
+    @property
     def error(self):
         return None if isinstance(self.published, str) else self.median - self.published
+
+
+@dataclass
+class Part:
+    """The prediction of one configuration that the authors may have run."""
+
+    name: str
+    weight: float
+    median: float
+    low: float
+    high: float
+
+
+def statements(published):
+    """Every published gain that `whatif` can be asked for: its entry, what was done, what is asked, the gain."""
+    for kind in ("figure", "sign", "fix"):
+        for entry in published[kind]:
+            for (asks, value), what in zip(plan.asked(kind, entry), (entry.get("fix", EVERYTHING), EVERYTHING)):
+                yield entry, what, asks, value
+
+
+def waiting(study, published):
+    """In words: what of the programs that were asked for is not predicted yet, because some configurations are not."""
+    said = []
+    for entry, what, asks, _ in statements(published):
+        known = sum(ask in study.predicted for ask in asks)
+        if entry["program"] in study.asked and known < len(asks):
+            said.append(f"`{entry['program']}`, {what}, {asks[0].machine}: {known} of {len(asks)} configurations are predicted")
+    return said
 
 
 def predictions(study, published):
     """Every published gain that `whatif` can be asked for, beside its prediction."""
     within, rows = published["unchanged"]["within"], []
-    for kind in ("figure", "sign", "fix"):
-        for entry in published[kind]:
-            for (asks, value), what in zip(plan.asked(kind, entry), (entry.get("fix", EVERYTHING), EVERYTHING)):
-                # Without the prediction of every input, the interval would hold less than is not known.
-                if any(ask not in study.predicted for ask in asks):
-                    continue
-                answers = [study.predicted[ask] for ask in asks]
-                low, median, high = figures.mixture(answers)
-                of_inputs = tuple(answer["uncertainty"]["median"] for answer in answers) if len(answers) > 1 else ()
-                agrees = sign_agrees(value, median, within)
-                common = {"source": entry["source"], "comes_from": comes_from(answers), "of_inputs": of_inputs}
-                rows.append(Predicted(entry["program"], what, asks[0].machine, value, median, low, high, agrees, **common))
+    for entry, what, asks, value in statements(published):
+        # Without the prediction of every configuration, the interval would hold less than is not known.
+        if any(ask not in study.predicted for ask in asks):
+            continue
+        answers, weights = [study.predicted[ask] for ask in asks], [ask.weight for ask in asks]
+        low, median, high = figures.mixture(answers, weights)
+        parts = tuple(Part(ask.configuration, ask.weight, told["median"], *told["likely"]) for ask, told in zip(asks, (one["uncertainty"] for one in answers)))
+        common = {"source": entry["source"], "comes_from": comes_from(answers, weights), "parts": parts}
+        rows.append(Predicted(entry["program"], what, asks[0].machine, value, median, low, high, sign_agrees(value, median, within), **common))
     return rows
 
 
-def comes_from(answers):
-    """In words: the two greatest sources of an interval's width. Of several inputs, sources are those of the first, with what the inputs leave them."""
-    of_inputs = figures.share_of_inputs(answers)
-    shares = [(source["words"], source["share"] * (1 - of_inputs)) for source in answers[0]["uncertainty"]["sources"]]
+def comes_from(answers, weights):
+    """In words: the two greatest sources of an interval's width. Of several configurations, sources are those of the first, with what is left to them."""
+    between = figures.share_between(answers, weights)
+    shares = [(source["words"], source["share"] * (1 - between)) for source in answers[0]["uncertainty"]["sources"]]
     if len(answers) > 1:
-        shares.append((INPUT, of_inputs))
+        shares.append((CONFIGURATION, between))
     shares.sort(key=lambda one: -one[1])
     return "; ".join(f"{words} {100 * share:.0f} %" for words, share in shares[:2])
 

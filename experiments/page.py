@@ -1,5 +1,6 @@
 """The page of results, in Markdown. Pure: everything it says comes from the study, the published figures and their comparison."""
 
+import authors
 import figures
 import judge
 import plan
@@ -12,8 +13,8 @@ Some rows cannot all be inside, whatever is predicted; `cargo test -p numapilot-
 * `streamcluster`, everything interleaved: Carrefour has +100 %, MemProf +33 %, on machines that differ by 0.2 GHz. No figure of a machine that is open makes
   that difference; the program's own work does. Sixteen threads that meet at barriers and read lines, first all from one node, gain +140 % in the
   model if a line of 16 dimensions takes each of them 64 cycles besides, as PARSEC's loop and ours do where one dependent addition of four cycles is made per
-  dimension; +100 % at 154 cycles, and +33 % at 300. A build without optimisation may take as long, and points that in part stay in caches do the same; which
-  input and which options MemProf used is not published. Both of its fixes (+37, +33) are missed by the same cause, and equally.
+  dimension; +100 % at 154 cycles, and +33 % at 300. A build without optimisation may take as long (no documentation of PARSEC has one, so it is not among
+  what the authors may have run), and points that in part stay in caches do the same; which input and which options MemProf used is not published.
 * `facerec`: of the run time, MemProf's two fixes save 29 % (copies) and 13 % (everything interleaved), so interleaving saves 0.45 of what copies do;
   Carrefour's two figures give at most 0.69. A serial part, or another number of images, shortens both alike and leaves that ratio. In the model it is
   0.75 where every thread keeps its images, and 0.41 to 0.51 where whichever thread is free takes the next one. Our program does the latter;
@@ -30,8 +31,8 @@ CAVEATS = """\
 * Recordings last 0.1 to 10 s of program time. A policy that decides every second needs longer, so each program's main part is repeated; its initialisation is
   not. Repeated parts access the same pages again, and what the original does once and late is missing. So a placement, once found, stays right for longer
   than in programs that go on to other pages. `is` is not repeated: its ten rankings, at class C, are all that it does.
-* Simulations and predictions of a program are of the same recording (predictions of gains with a figure: of two more), and of the same
-  cores: own work and overlap as the model file and native runs say.
+* Simulations and predictions of a sign are of the same recording of a program (predictions of gains with a figure: of what the authors may have run),
+  and of the same cores: own work and overlap as the model file and native runs say.
 * Who does which piece of work is as recorded, where congestion slowed nobody down. In programs that give work to whichever thread is free (`pca`, `bfs`),
   threads near the memory would do more of it on a real machine.
 * Machine parameters are facts of the machines (clocks, bandwidths, idle latencies; `models/`). Neither the model nor a policy was fitted to these results,
@@ -49,6 +50,8 @@ CAVEATS = """\
 `make experiments` sets up, builds, records, simulates and compares; `make experiments EXPERIMENTS=--quick` repeats for 5 s in place of 15, and
 `EXPERIMENTS="--quick pca is"` does only those programs; `EXPERIMENTS="--quick --drawn is"` also simulates the published policies on 19 machines drawn from
 the ranges of the model, for an interval (19 times as long). What was interrupted goes on where it was; recordings and results are kept in `build/experiments`.
+`experiments/run NUMAPILOT WORKLOADS OUT --predict --minutes 30` only predicts published gains, and ends after half an hour, with status 3 if there is more to
+do: the same command goes on there.
 """
 
 
@@ -84,22 +87,68 @@ def predictions_part(rows):
         published = row.published if isinstance(row.published, str) else f"{percent(row.published, digits=1)} %"
         inside = {None: "", True: "yes", False: "**no**"}[row.inside]
         interval = f"{percent(row.low, digits=1)} to {percent(row.high, digits=1)}"
-        of_inputs = " / ".join(percent(median, digits=1) for median in row.of_inputs)
-        cells = [f"`{row.program}`", row.what, row.machine, published, percent(row.median, digits=1), of_inputs, interval, inside]
+        cells = [f"`{row.program}`", row.what, row.machine, published, percent(row.median, digits=1), interval, percent(row.width, False, 1), inside]
         shown.append([*cells, "yes" if row.sign_agrees else "**no**", row.source, row.comes_from])
-    head = ["program", "fix", "machine", "published", "median, %", "of each input", "90 % interval", "inside", "sign agrees", "source", "the width comes from"]
+    head = ["program", "fix", "machine", "published", "median, %", "90 % interval", "width", "inside", "sign agrees", "source", "the width comes from"]
     known = [row for row in rows if row.inside is not None]
     lines = [table(head, shown)]
     if known:
         inside = sum(row.inside for row in known)
         error = sum(abs(row.error) for row in known) / len(known)
-        width = sum(row.high - row.low for row in known) / len(known)
+        width = sum(row.width for row in known) / len(known)
         signs = sum(row.sign_agrees for row in rows)
         lines.append(
-            f"{inside} of {len(known)} published gains lie inside their 90 % interval; the medians' mean absolute error is\n"
-            f"{100 * error:.1f} points, the intervals' mean width {100 * width:.1f} points (a wide net catches all); {signs} of {len(rows)} signs are right.\n"
+            f"{inside} of {len(known)} published gains ({100 * inside / len(known):.0f} %) lie inside their 90 % interval; the medians' mean absolute\n"
+            f"error is {100 * error:.1f} points, the intervals' mean width {100 * width:.1f} points (a wide net catches all); {signs} of {len(rows)} signs\n"
+            "are right.\n"
         )
     return lines
+
+
+def configurations_part(rows):
+    """What the predictions of figures are made of. Not which of the parts hold the published gain: nothing may be chosen by that."""
+    shown = []
+    for row in rows:
+        for part in row.parts if len(row.parts) > 1 else ():
+            interval = f"{percent(part.low, digits=1)} to {percent(part.high, digits=1)}"
+            cells = [f"`{row.program}`", row.what, row.machine, part.name, f"{percent(part.weight, False)} %"]
+            shown.append([*cells, percent(part.median, digits=1), interval])
+    if not shown:
+        return []
+    programs = {row.program for row in rows if len(row.parts) > 1}
+    # Papers that ran the same have one line.
+    said = {(program, one): None for (program, _), kinds in authors.MIXTURES.items() if program in programs for choices in kinds for one in choices}
+    reasons = [[f"`{program}`", one.name, str(one.weight), " ".join([*one.arguments, one.build]).strip(), one.why] for program, one in said]
+    return [
+        f"These are mixtures of what the authors may have run, as decided on {authors.DECIDED} by rules, from papers and programs' documentation, before any\n"
+        "of it was predicted; the published gains and the predictions of an earlier method were known then. Rules and sources: `experiments/authors.py`,\n"
+        f"mixture {authors.digest()}.\n",
+        table(["program", "choice", "weight among its kind", "options and build of ours", "reason"], reasons),
+        "Each by itself, with its weight:\n",
+        table(["program", "fix", "machine", "configuration", "weight", "median, %", "90 % interval"], shown),
+    ]
+
+
+PREDICTED = """\
+## Published gains, predicted
+
+What `whatif` says of recordings of the programs as they were (whole runs without the checks that only our programs make, anchored by runs
+without call-outs: `record --native`), on the machine that is named: median and 90 % interval of the ensemble, which carries what is not known
+of machines and programs ([patterns](patterns.md#interval)). **Predicted**; a policy that decides while programs run is not among these.
+What the authors ran is mostly not published: a gain with a figure is predicted for each configuration that they may have run, and the interval is
+that of all of them together, each with its weight. A sign is predicted for the program as it is simulated.
+"""
+
+
+def predicted_part(study, published):
+    """Everything about predictions of published gains."""
+    rows, waiting = judge.predictions(study, published), judge.waiting(study, published)
+    if not rows and not waiting:
+        return []
+    parts = [PREDICTED, *(predictions_part(rows) if rows else []), *configurations_part(rows)]
+    if waiting:
+        parts.append("Not predicted yet, and in none of the figures above:\n\n" + "\n".join(f"* {line}." for line in waiting) + "\n")
+    return [*parts, CAUSES]
 
 
 def gains_table(runs, policies):
@@ -202,17 +251,7 @@ def page(study, published, failures, binary_hash, pictures):
     if fixes:
         heading = f"## MemProf's case studies\n\nMachine `{plan.MEMPROF_MACHINE}`; main parts repeated {study.repeat} times.\n"
         parts += [heading, *picture("case-studies"), comparisons(fixes)]
-    if predicted := judge.predictions(study, published):
-        parts += [
-            "## Published gains, predicted\n",
-            "What `whatif` says of recordings of the programs as they were (whole runs without the checks that only our programs make, anchored by runs\n"
-            "without call-outs: `record --native`), on the machine that is named: median and 90 % interval of the ensemble, which carries what is not known\n"
-            "of machines and programs ([patterns](patterns.md#interval)). **Predicted**; a policy that decides while programs run is not among these.\n"
-            "What the published runs worked on is not published: a gain with a figure is predicted for the input of the simulations, for a quarter of it\n"
-            f"and for {plan.INPUT_FACTOR} times as much (medians in this order); median and interval are of the three together, each of which may be right.\n",
-            *predictions_part(predicted),
-            CAUSES,
-        ]
+    parts += predicted_part(study, published)
     if rows or fixes:
         missed = [f"* {line}" for line in judge.missed(study, published)]
         within, far = published["unchanged"]["within"], published["missed"]

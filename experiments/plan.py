@@ -3,6 +3,7 @@
 import os
 from dataclasses import dataclass
 
+import authors
 from figures import Run
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -33,19 +34,6 @@ PROGRAMS = {
 # compared with it.
 WHOLE = ("--no-verify",)
 SIZES = {("facerec", MACHINE): ("--size", "medium"), ("is", MACHINE): ("--keys-log2", "27", "--range-log2", "23")}
-# What the published runs worked on is not published. Predictions of published gains are therefore of three inputs, which count alike: that of the simulations,
-# a quarter of it and four times as much. How far off it may be is an estimate: PARSEC's inputs of streamcluster for simulators are four times apart (0.5, 2
-# and 8 MiB of points), its native one has twelve times the largest of these in a chunk. By program and machine, because two papers ran FaceRec on different
-# numbers of images: the option that says how much there is to do, and what that is in the simulations' input. Signs are of one input.
-INPUT_FACTOR = 4
-INPUTS = {
-    ("streamcluster", MACHINE): ("--chunk", 131072),
-    ("streamcluster", MEMPROF_MACHINE): ("--chunk", 131072),
-    ("facerec", MACHINE): ("--probes", 8000),
-    ("facerec", MEMPROF_MACHINE): ("--probes", 1000),
-    ("psearchy", MEMPROF_MACHINE): ("--documents", 1200),
-    ("webserver", MEMPROF_MACHINE): ("--requests", 40),
-}
 # Programs whose threads take the next piece of work when they are free (in their sources: a shared counter or list, or requests that come). Whether the
 # originals do is not known of all of them; predictions' intervals hold both.
 DYNAMIC = ("facerec", "psearchy", "pca", "bfs", "swaptions", "webserver")
@@ -70,30 +58,41 @@ class Job:
     arguments: tuple = ()
     # The machine of the recording.
     recorded_on: str = MACHINE
+    # OPTIMISE of the program's build; empty: as workloads/Makefile has it.
+    build: str = ""
 
 
 @dataclass(frozen=True)
 class Ask:
-    """One `numapilot whatif`: of a recording of a program and variant, with these arguments, on a machine."""
+    """One `numapilot whatif`: of a recording of a program and variant, with these arguments, on a machine. `build`: as of Job."""
 
     program: str
     variant: str
     machine: str
     sets: tuple
     arguments: tuple = WHOLE
+    build: str = ""
+    # Of what the authors may have run: which of them this is, and its share.
+    configuration: str = authors.ONLY.name
+    weight: float = 1.0
 
     @property
     def label(self):
-        of_input = "-".join(word.lstrip("-") for word in self.arguments)
+        of_input = "-".join(word.lstrip("-") for word in self.arguments) + of_build(self.build)
         return "/".join([self.machine, self.program, of_input, " ".join(self.sets).replace("*", "all")])
 
 
 INTERLEAVE = ("*=interleave",)
 
 
+def of_build(build):
+    """How names of files tell a program's build; nothing for the usual one."""
+    return "".join(build.split())
+
+
 def asked(kind, entry):
-    """What published statements of a kind can be predicted: what is asked (of each input that may have been), what it gains. A policy that decides while
-    programs run cannot."""
+    """What published statements of a kind can be predicted: what is asked (of each configuration that may have been), what it gains. A policy that decides
+    while programs run cannot."""
     if kind == "fix":
         return [(asks_of(kind, entry, tuple(entry["set"])), entry["gain"]), (asks_of(kind, entry, INTERLEAVE), entry["interleave"])]
     if entry["policy"] != "interleave" or entry.get("metric", "gain") != "gain":
@@ -102,30 +101,22 @@ def asked(kind, entry):
 
 
 def arguments_of(program, machine):
-    """Of a program whose runs are compared with published ones: predictions and simulations are of the same recording."""
+    """Of a program whose runs are compared with published ones: simulations and predictions of signs are of the same recording."""
     return WHOLE + SIZES.get((program, machine), ())
-
-
-def inputs_of(program, machine):
-    """Arguments of each input that a published run may have had; first of the one that is simulated."""
-    usual = arguments_of(program, machine)
-    if (program, machine) not in INPUTS:
-        return [usual]
-    option, amount = INPUTS[program, machine]
-    return [usual, *((*usual, option, str(other)) for other in (amount // INPUT_FACTOR, amount * INPUT_FACTOR))]
 
 
 def asks_of(kind, entry, sets):
     program, machine = entry["program"], MEMPROF_MACHINE if kind == "fix" else MACHINE
-    # A sign is of one input: the simulations'.
-    inputs = inputs_of(program, machine)[: 1 if kind == "sign" else None]
-    return [Ask(program, PROGRAMS[program], machine, sets, arguments) for arguments in inputs]
+    usual = arguments_of(program, machine)
+    # A sign is of one configuration: the simulations'.
+    made = [authors.ONLY] if kind == "sign" else authors.configurations(program, entry["source"])
+    return [Ask(program, PROGRAMS[program], machine, sets, usual + one.arguments, one.build, one.name, one.weight) for one in made]
 
 
 def asks(programs, published):
     """Everything that is predicted."""
     entries = [(kind, entry) for kind in ("figure", "sign", "fix") for entry in published[kind] if entry["program"] in programs]
-    return [ask for kind, entry in entries for of_inputs, _ in asked(kind, entry) for ask in of_inputs]
+    return [ask for kind, entry in entries for of_figure, _ in asked(kind, entry) for ask in of_figure]
 
 
 def synthetic_names():
@@ -172,8 +163,10 @@ def drawn_jobs(programs, published, seconds, models):
 class Study:
     """All results, by what they answer. `results`: the answers of `simulate --json` by label; `predicted`: those of `whatif --json`."""
 
-    def __init__(self, results, policies, seconds, repeat, predicted=None):
+    def __init__(self, results, policies, seconds, repeat, predicted=None, asked=()):
         self.predicted = predicted or {}
+        # Programs of which predictions were to be made.
+        self.asked = asked
         self.policies, self.seconds, self.repeat = policies, seconds, repeat
         runs = {label: {run["policy"]: Run(run) for run in answer["runs"]} for label, answer in results.items()}
         self.programs = {name: runs[f"program/{name}"] for name in PROGRAMS if f"program/{name}" in runs}

@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -18,28 +19,73 @@ import variants
 RATE_HZ = "500000"
 # Simulations at once; each takes one core and up to a few hundred MB.
 AT_ONCE = 2
+# What is stopped gets so many seconds to end by itself, as `record` does when it is interrupted.
+GRACE_S = 20
 
 
 class Failed(Exception):
     """A command that failed; says which, and what it said."""
 
 
-def run(command, cwd=None):
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=cwd, check=False)
-    if done.returncode != 0:
-        raise Failed(f"{' '.join(command)}: failed with {done.returncode}: {done.stderr.strip()[-2000:]}")
-    return done.stdout
+class OutOfTime(Exception):
+    """What was to be done is left for the next run."""
+
+
+def run(command, cwd=None, seconds=None):
+    """What a command prints. With `seconds`: it is stopped after these, with all that it started, whatever it has done by then."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=cwd, start_new_session=True) as process:
+        try:
+            printed, said = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            stop(process)
+            raise OutOfTime(" ".join(command)) from None
+        except BaseException:
+            stop(process)
+            raise
+    if process.returncode != 0:
+        raise Failed(f"{' '.join(command)}: failed with {process.returncode}: {said.strip()[-2000:]}")
+    return printed
+
+
+def stop(process):
+    """Ends a command and all that it started: first so that they can tidy up (Ctrl-C would not do, as what runs in the background ignores it)."""
+    for how in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, how)
+            process.communicate(timeout=GRACE_S)
+        except (ProcessLookupError, subprocess.TimeoutExpired):
+            pass
 
 
 class Lab:
     """One binary, one folder of instrumented programs (the same without call-outs in a folder `native` beside it), one folder of results."""
 
-    def __init__(self, numapilot, workloads, out):
+    def __init__(self, numapilot, workloads, out, minutes=None):
+        # What is stopped then may take its time to end.
+        self.until = None if minutes is None else time.monotonic() + 60 * minutes - min(GRACE_S, 30 * minutes)
+        # What there was no time for.
+        self.pending = []
+        # Programs (with their builds) that are up to date; what is being done, of how much.
+        self.built, self.place = set(), ""
         self.numapilot, self.workloads, self.out = map(os.path.abspath, (numapilot, workloads, out))
         if not os.access(self.numapilot, os.X_OK):
             sys.exit(f"experiments: {numapilot}: no such program; `make build` makes it")
         self.binary_hash = files.hash_of(self.numapilot)
         self.said = threading.Lock()
+
+    def left(self):
+        """Seconds that are left; None: no end was set."""
+        return None if self.until is None else self.until - time.monotonic()
+
+    @property
+    def is_over(self):
+        return self.until is not None and self.left() <= 0
+
+    def run(self, command, cwd=None):
+        """What a command prints, within the time that is left."""
+        if self.is_over:
+            raise OutOfTime(" ".join(command))
+        return run(command, cwd, self.left())
 
     def policies(self):
         """Ours and the published ones, and the optimum if this binary knows it."""
@@ -60,28 +106,66 @@ class Lab:
 
     def trace(self, job, machine=plan.MACHINE):
         of_machine = "" if machine == plan.MACHINE else f"-{machine}"
-        name = "-".join([job.program, job.variant, *(word.lstrip("-") for word in job.arguments)])
+        name = "-".join([job.program, job.variant, *(word.lstrip("-") for word in job.arguments)]) + plan.of_build(job.build)
         return os.path.join(self.out, "traces", f"{name}{of_machine}.numatrace")
 
-    def record(self, job, machine=plan.MACHINE):
-        """Once; the program verifies itself unless told not to. Recordings run one at a time, as they use all cores."""
-        trace = self.trace(job, machine)
-        if os.path.exists(os.path.join(trace, "meta.json")):
-            return
-        program = os.path.join(self.workloads, job.program)
+    def programs(self, job):
+        """The instrumented program and the same without call-outs, as the job's build has them: those that were given, or made here."""
+        folders = self.workloads, os.path.join(os.path.dirname(self.workloads), "native")
+        if job.build:
+            folders = [os.path.join(self.out, "builds", plan.of_build(job.build).lstrip("-"), kind) for kind in ("instrumented", "native")]
+            self.build(job, folders)
+        program, native = (os.path.join(folder, job.program) for folder in folders)
         if not os.access(program, os.X_OK):
             raise Failed(f"{program}: no such program; `make workloads` makes it")
-        os.makedirs(os.path.dirname(trace), exist_ok=True)
+        return program, native if job.arguments and os.access(native, os.X_OK) else None
+
+    def build(self, job, folders):
+        """Brings both programs of a job up to date, once. When the time is over they are taken as they are, so that results that are kept are found."""
+        made = [os.path.join(folder, job.program) for folder in folders]
+        if (job.build, job.program) in self.built or self.is_over and all(map(os.path.exists, made)):
+            return
+        compilers = [f"CC={self.numapilot} cc", f"CXX={self.numapilot} c++"]
+        for folder, program, with_call_outs in zip(folders, made, (compilers, [])):
+            self.run(["make", "-C", os.path.join(plan.ROOT, "workloads"), f"OUT={folder}", f"OPTIMISE={job.build}", *with_call_outs, program])
+        self.built.add((job.build, job.program))
+
+    def record(self, job, machine=plan.MACHINE):
+        """Unless what is kept is of this binary, program and command; the program verifies itself unless told not to. What the recording depends on.
+        Recordings run one at a time, as they use all cores."""
+        trace = self.trace(job, machine)
+        program, native = self.programs(job)
+        command = ["--variant", job.variant, *job.arguments]
+        options = ["--machine", machine, "--rate", RATE_HZ]
+        hashes = {"binary": self.binary_hash, "program": files.hash_of(program), "native": native and files.hash_of(native)}
+        key = {**hashes, "options": options, "command": command}
+        if self.kept(f"{trace}.json", key) and os.path.exists(os.path.join(trace, "meta.json")):
+            return key
         unfinished = trace.replace(".numatrace", "-unfinished.numatrace")
         shutil.rmtree(unfinished, ignore_errors=True)
-        options = ["--quiet", "--machine", machine, "--rate", RATE_HZ, "-o", unfinished]
-        native = os.path.join(os.path.dirname(self.workloads), "native", job.program)
-        if job.arguments and os.access(native, os.X_OK):
-            options += ["--native", native]
+        os.makedirs(os.path.dirname(trace), exist_ok=True)
+        name = " ".join(filter(None, [job.program, *command, job.build]))
+        if self.is_over:
+            raise OutOfTime(name)
+        self.say(f"{self.place}recording {name} on {machine}")
         begun = time.monotonic()
-        run([self.numapilot, "record", *options, "--", program, "--variant", job.variant, *job.arguments], cwd=self.out)
+        with_native = ["--native", native] if native else []
+        self.timed(name, [self.numapilot, "record", "--quiet", "-o", unfinished, *options, *with_native, "--", program, *command], self.out)
+        shutil.rmtree(trace, ignore_errors=True)
         os.replace(unfinished, trace)
-        self.say(f"recorded {job.program}, {job.variant}, on {machine}: {time.monotonic() - begun:.0f} s")
+        files.write(f"{trace}.json", json.dumps({"key": key, "answer": True}))
+        self.say(f"recorded {name} on {machine}: {time.monotonic() - begun:.0f} s")
+        return key
+
+    def timed(self, name, command, cwd=None):
+        """As `run`; tells what was stopped."""
+        left = self.left()
+        try:
+            return self.run(command, cwd)
+        except OutOfTime:
+            if left > 0:
+                self.say(f"stopped after {left:.0f} s: {name}. It is begun again next time; if that is all that was done, give more minutes")
+            raise
 
     def loop(self, program):
         """Predictions of a recording of the program beside what recordings with each change find."""
@@ -96,7 +180,7 @@ class Lab:
         os.makedirs(folder)
 
         def ask(*words):
-            return run([self.numapilot, *words], cwd=folder)
+            return self.run([self.numapilot, *words], cwd=folder)
 
         def record(name, *options):
             command = [os.path.join(self.workloads, program), "--variant", variant, *plan.WHOLE]
@@ -117,6 +201,9 @@ class Lab:
             begun = time.monotonic()
             try:
                 rows += self.loop(program)
+            except OutOfTime:
+                self.pending.append(f"closed loop of {program}")
+                continue
             except (Failed, OSError, ValueError, KeyError) as error:
                 failures.append(f"{program}: {error}")
             self.say(f"closed loop of {program}: {time.monotonic() - begun:.0f} s")
@@ -140,45 +227,50 @@ class Lab:
 
     def predict(self, ask):
         """The answer of one `whatif`."""
-        self.record(ask, ask.machine)
+        recorded = self.record(ask, ask.machine)
         trace = self.trace(ask, ask.machine)
         sets = [part for one in ask.sets for part in ("--set", one)]
         dynamic = ["--dynamic-work"] if ask.program in plan.DYNAMIC else []
-        return self.answer(f"predicted/{ask.label}", trace, ["whatif", trace, "--json", *dynamic, *sets], priced)
+        return self.answer(f"predicted/{ask.label}", trace, ["whatif", trace, "--json", *dynamic, *sets], priced, recorded)
 
     def predictions(self, asks):
         """Answers by what was asked, and what failed."""
         answers, failures = {}, []
-        for ask in asks:
+        for number, ask in enumerate(asks, 1):
+            self.place = f"[{number} of {len(asks)}] "
             try:
                 answers[ask] = self.predict(ask)
+            except OutOfTime:
+                self.pending.append(f"predicted/{ask.label}")
             except Failed as error:
                 failures.append(str(error))
+        self.place = ""
         for failure in failures:
             self.say(f"experiments: {failure}")
         return answers, failures
 
-    def simulate(self, job):
+    def simulate(self, job, recorded=None):
         """The answer of one simulation, without its series over time."""
         source = job.description or self.trace(job, job.recorded_on)
-        return self.answer(f"simulated/{job.label}", source, ["simulate", source, *job.options, "--json", "--quiet"], trimmed)
+        return self.answer(f"simulated/{job.label}", source, ["simulate", source, *job.options, "--json", "--quiet"], trimmed, recorded)
 
-    def answer(self, name, source, arguments, reduced):
-        """What is kept of what a command says about `source`; from the last run if neither that nor the command nor the binary has changed since."""
+    def answer(self, name, source, arguments, reduced, recorded=None):
+        """What is kept of what a command says about `source`; from the last run if neither that nor the command nor the binary has changed since.
+        `recorded`: what the recording depended on."""
         path = os.path.join(self.out, f"{name}.json")
         input_ = os.path.join(source, "meta.json") if os.path.isdir(source) else source
-        key = {"binary": self.binary_hash, "arguments": arguments, "input": files.hash_of(input_)}
+        key = {"binary": self.binary_hash, "arguments": arguments, "input": files.hash_of(input_), "recorded": recorded}
         answer = self.kept(path, key)
         if answer is not None:
             return answer
         begun = time.monotonic()
-        printed = run([self.numapilot, *arguments])
+        printed = self.timed(name, [self.numapilot, *arguments])
         try:
             answer = reduced(json.loads(printed))
         except (ValueError, KeyError) as error:
             raise Failed(f"{name}: not an answer of `numapilot {arguments[0]} --json`: {error!r}") from error
         files.write(path, json.dumps({"key": key, "answer": answer}))
-        self.say(f"{name}: {time.monotonic() - begun:.0f} s")
+        self.say(f"{self.place}{name}: {time.monotonic() - begun:.0f} s")
         return answer
 
     def results(self, jobs):
@@ -187,16 +279,18 @@ class Lab:
         ready = []
         for job in jobs:
             try:
-                if job.program:
-                    self.record(job, job.recorded_on)
-                ready.append(job)
+                ready.append((job, self.record(job, job.recorded_on) if job.program else None))
+            except OutOfTime:
+                self.pending.append(f"simulated/{job.label}")
             except Failed as error:
                 failures.append(str(error))
         with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
-            futures = {pool.submit(self.simulate, job): job for job in ready}
+            futures = {pool.submit(self.simulate, *one): one[0] for one in ready}
             for future in concurrent.futures.as_completed(futures):
                 try:
                     answers[futures[future].label] = future.result()
+                except OutOfTime:
+                    self.pending.append(f"simulated/{futures[future].label}")
                 except Failed as error:
                     failures.append(str(error))
                 self.say(f"{len(answers)} of {len(jobs)}")
