@@ -28,6 +28,7 @@ use numapilot_machine::MachineSource;
 use numapilot_runtime::Unpacked;
 use numapilot_text::units;
 use numapilot_trace::output;
+use numapilot_trace::output::Room;
 use numapilot_trace::wire;
 
 use crate::address_space;
@@ -100,11 +101,11 @@ pub fn record(mut options: RecordOptions<'_>) -> Result<Recording, SourceError> 
     let guard = Guard::install()?;
     let live = Live::for_program(selection.engine, &options)?;
     let (answers, refused) = fault_answers(selection.engine, arena);
-    output::prepare(&options.output, options.existing)?;
+    let mut room = Some(output::prepare(&options.output, options.existing)?);
     let opening = prepared.opening(live.as_ref());
-    let files = TraceFiles::create(&options.output, &opening).inspect_err(|_| output::discard(&options.output))?;
+    let files = TraceFiles::create(&options.output, &opening)?;
     let tracker = selection.has_tracker.then_some(library.tracker.as_path());
-    let program = prepared.spawn(tracker, &library, &guard).inspect_err(|_| output::discard(&options.output))?;
+    let program = prepared.spawn(tracker, &library, &guard)?;
     let totals = Totals::default();
     let mut watch = Watch {
         listener,
@@ -122,7 +123,7 @@ pub fn record(mut options: RecordOptions<'_>) -> Result<Recording, SourceError> 
     let accounting = Accounting::new(&prepared.simulated.config);
     let clock = wire::Clock { khz: prepared.stamps.host_khz, origin_cycles: start.order };
     let answering = answers.map(|answers| Answering::start(answers, arena));
-    let drained = drain_until_end(&mut watch, &options, files, (arena, tracker), accounting, clock);
+    let drained = drain_until_end(&mut watch, &options, (files, &mut room), (arena, tracker), accounting, clock);
     let unanswered = answering.and_then(Answering::finish);
     Ok(prepared.conclude(&mut watch, drained?, refused.into_iter().chain(unanswered)))
 }
@@ -314,7 +315,7 @@ struct Drained {
 fn drain_until_end(
     watch: &mut Watch<'_, '_>,
     options: &RecordOptions<'_>,
-    mut files: TraceFiles,
+    (mut files, room): (TraceFiles, &mut Option<Room>),
     (arena, tracker): (&Arc<Arena>, Option<&Path>),
     accounting: Accounting,
     clock: wire::Clock,
@@ -334,25 +335,36 @@ fn drain_until_end(
             // Without a drainer nothing is recorded; the program runs on, and is waited for.
             Err(source) => return Err(give_up(watch, options, source)),
         };
+        let end = || {
+            done.store(true, Ordering::Release);
+            arena.wake();
+        };
         let reader = match (live, reader) {
             (Some(live), Some(reader)) => match live.start(scope, reader) {
                 Ok(handle) => Some(handle),
-                Err(source) => return Err(give_up(watch, options, source)),
+                Err(source) => {
+                    let error = give_up(watch, options, source);
+                    // The scope waits for the drainer, which waits for this.
+                    end();
+                    return Err(error);
+                }
             },
             _ => None,
         };
+        // From here on there is a recording, whatever becomes of it.
+        room.take().into_iter().for_each(Room::keep);
         watch.until_end(options);
         let panicked = || SourceError::System {
             what: "a draining thread failed",
             source: std::io::Error::other("it panicked"),
             remedy: "the records written before that are complete; please report this",
         };
-        done.store(true, Ordering::Release);
-        arena.wake();
-        let (files, failure) = drainer.join().map_err(|_| panicked())?;
-        // After the tracker's last word, so that every thread has been announced.
+        end();
+        let drained = drainer.join().map_err(|_| panicked());
+        // After the tracker's last word, so that every thread has been announced; and in any case, as the scope waits for it.
         let outcome =
             reader.zip(live).map(|(reader, live)| live.finish(reader)).transpose().map_err(|()| panicked())?;
+        let (files, failure) = drained?;
         Ok(Drained { files, failure: failure.map(|failure| failure.to_string()), live: outcome })
     })
 }
