@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::PoisonError;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -49,6 +50,7 @@ use crate::java;
 use crate::live::Live;
 use crate::live::LiveOutcome;
 use crate::machine_files;
+use crate::namespaces::Foreign;
 use crate::options::Follow;
 use crate::options::Progress;
 use crate::options::ProgressState;
@@ -270,7 +272,7 @@ impl<'a, 'm> Prepared<'a, 'm> {
         let failure = drained.failure.or_else(|| drained.live.and_then(|outcome| outcome.failure));
         let result = match failure {
             Some(failure) => Err(failure),
-            None => match drained.files.add_generated(wall_time) {
+            None => match drained.files.add_generated(wall_time, &watch.foreign()) {
                 Err(error) => Err(error.to_string()),
                 Ok(told) => {
                     recording.notes.extend(told);
@@ -511,6 +513,11 @@ struct Watch<'a, 'p> {
 }
 
 impl Watch<'_, '_> {
+    /// Processes of other namespaces of process numbers that were recorded.
+    fn foreign(&self) -> Foreign {
+        self.totals.foreign.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Waits for the end of the recording: passes signals on, enforces limits, reports the progress.
     fn until_end(&mut self, options: &RecordOptions<'_>) {
         let mut next_update = self.began;

@@ -43,6 +43,7 @@ use crate::engine::Refusal;
 use crate::error::SourceError;
 use crate::generated;
 use crate::host::Host;
+use crate::namespaces::Foreign;
 use crate::options::Progress;
 use crate::options::ProgressState;
 use crate::options::RecordOptions;
@@ -453,7 +454,12 @@ fn result(
 
 fn finish(writer: SharedWriter, outcome: &LiveOutcome, recording: &mut Recording, start: &HostInstant) {
     let generated =
-        if outcome.failure.is_none() { generated::add(&writer, recording.wall_time) } else { Ok(Vec::new()) };
+        // The kernel tells all numbers as they are here.
+        if outcome.failure.is_none() {
+            generated::add(&writer, recording.wall_time, &Foreign::new())
+        } else {
+            Ok(Vec::new())
+        };
     let mut failure = outcome.failure.clone();
     match generated {
         Ok(told) => recording.notes.extend(told),
