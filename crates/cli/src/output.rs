@@ -4,13 +4,16 @@ use std::io::IsTerminal;
 use std::io::Write;
 use std::path::Path;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::Context;
 use anyhow::Result;
 use anyhow::bail;
+use indicatif::ProgressBar;
 use numapilot_report::text::Look;
 use numapilot_report::text::clean;
 use numapilot_text::destination::PendingFile;
+use numapilot_trace::workers;
 
 use crate::args::Colour;
 use crate::args::LookArgs;
@@ -37,6 +40,14 @@ pub(crate) use tell;
 /// See `tell!`.
 pub fn tell_plainly(text: &str) {
     drop(writeln!(std::io::stderr(), "{}", text.lines().map(clean).collect::<Vec<_>>().join("\n")));
+}
+
+/// Lets a progress line move by itself, where it is shown. Not where the system refuses the thread that this takes: the library would panic.
+pub fn animate(bar: &ProgressBar) {
+    const STACK_BYTES: usize = 2 << 20;
+    if !bar.is_hidden() && workers::startable(1, STACK_BYTES) == 1 {
+        bar.enable_steady_tick(Duration::from_millis(100));
+    }
 }
 
 /// Prints to standard output. (A closed pipe ends the process by SIGPIPE, quietly.)

@@ -52,6 +52,7 @@ mod python_lines;
 // What is made of recordings.
 mod compare;
 mod exports;
+mod few_threads;
 mod heap;
 mod html;
 mod predict;

@@ -50,6 +50,21 @@ fn has_latency(number: u64) -> bool {
 const PERIOD: u64 = 10_000;
 
 #[test]
+fn an_import_that_is_killed_leaves_the_older_trace() {
+    let folder = scratch();
+    let trace = folder.path().join("t.numatrace");
+    let (trace, input) = (trace.to_str().expect("UTF-8"), testdata("perf-streams/pebs.data"));
+    let import = ["import", "--force", "-o", trace, input.to_str().expect("UTF-8")];
+    run(&import).succeeded();
+    let before = run(&["report", trace]).succeeded().stdout;
+    // The kernel ends who writes more to a file than one block of 512 or 1,024 bytes.
+    let mut limited = std::process::Command::new("sh");
+    let ran = finish(limited.args(["-c", "ulimit -f 1; exec \"$@\"", "sh", BINARY]).args(import));
+    assert_ne!(ran.code, 0, "{}", ran.stderr);
+    assert_eq!(run(&["report", trace]).succeeded().stdout, before);
+}
+
+#[test]
 fn synthesised_streams_of_every_kind_give_the_accesses_they_were_made_of() {
     let folder = scratch();
     for (name, unknown_fills, latencies) in [

@@ -4,8 +4,9 @@
 //! by time and encodes them. Memory: some million accesses, the live objects and one row per object.
 
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::ScopedJoinHandle;
 
 use foldhash::{HashMap, HashMapExt};
 use numapilot_symbols::{GeneratedCode, GeneratedFunction, GeneratedLine, Unresolved};
@@ -18,7 +19,9 @@ use numapilot_trace::meta::{
 use numapilot_trace::record::Record;
 use numapilot_trace::stream::RecordSource;
 use numapilot_trace::tables::{AccessColumns, AccessRow, Durability, FolderLock, Table, TraceWriter};
+use numapilot_trace::workers;
 
+use crate::encoder::{Encoder, Output, locked};
 use crate::error::{FlowError, StreamError};
 use crate::instrumentation::{self, Instrumentation};
 use crate::join::{Conventions, Generated, Joined, JoinedAccess, Joiner};
@@ -35,8 +38,6 @@ const BATCH_ROWS: usize = 1 << 16;
 const WAITING_BATCHES: usize = 2;
 /// Records of the raw form in a batch: enough that handing over costs nothing, few enough to stay in the caches.
 const MERGED_RECORDS: usize = 1 << 11;
-/// Accesses in a row group.
-const GROUP_ROWS: usize = numapilot_trace::tables::schema::ROWS_PER_GROUP;
 
 const HOMES_OF_OTHERS_NOTE: &str = "processes share memory, and each thread counts by home node what its own process knows of that, and not what \
                                     another touched first: totals by node are estimated from samples, whose homes are right; times in the recording charge for \
@@ -112,10 +113,10 @@ fn finalise_under(lock: FolderLock, dir: &Path, progress: Progress<'_>) -> Resul
 
 /// Feeds the records of all rings, in order, which a thread of its own decodes and merges; the damage that it found.
 fn feed_merged(raw: &RawTrace, feed: &mut Feed<'_>, dir: &Path) -> Result<Vec<Problem>, FlowError> {
-    std::thread::scope(|scope| {
+    let by_thread = std::thread::scope(|scope| {
         let (sender, receiver) = sync_channel::<Vec<Record>>(WAITING_BATCHES);
         let (give_back, empties) = channel::<Vec<Record>>();
-        let merger = scope.spawn(move || merge_all(raw, &sender, &empties));
+        let merger = workers::start(scope, move || merge_all(raw, &sender, &empties))?;
         for mut batch in receiver {
             if !batch.drain(..).all(|record| feed.push(record)) {
                 break;
@@ -123,8 +124,20 @@ fn feed_merged(raw: &RawTrace, feed: &mut Feed<'_>, dir: &Path) -> Result<Vec<Pr
             // The other thread fills it again, or has ended.
             let _ = give_back.send(batch);
         }
-        merger.join().map_err(|_| FlowError::Worker(dir.to_path_buf()))?
-    })
+        Some(merger.join().unwrap_or_else(|_| Err(FlowError::Worker(dir.to_path_buf()))))
+    });
+    by_thread.unwrap_or_else(|| merge_here(raw, feed))
+}
+
+/// Does what [`feed_merged`] does where the system refuses a thread.
+fn merge_here(raw: &RawTrace, feed: &mut Feed<'_>) -> Result<Vec<Problem>, FlowError> {
+    let mut merge = raw.merge();
+    for record in &mut merge {
+        if !feed.push(record?) {
+            break;
+        }
+    }
+    Ok(merge.problems().to_vec())
 }
 
 /// Decodes and merges all records, and sends them in batches. Returns the damage found.
@@ -157,11 +170,11 @@ pub fn finalise_stream<S: RecordSource>(dir: &Path, source: &mut S) -> Result<Su
     let start = source.start().map_err(StreamError::Source)?;
     let opened = Opened { start: &start, generated: generated(&source.generated()) };
     let made = make((FolderLock::take(dir), Durability::Written), dir, opened, &mut |_, _| {}, |feed| {
-        std::thread::scope(|scope| {
+        let by_thread = std::thread::scope(|scope| {
             let (sender, receiver) = sync_channel::<Vec<Record>>(WAITING_BATCHES);
             let (give_back, empties) = channel::<Vec<Record>>();
             let from = &mut *source;
-            let reader = scope.spawn(move || read_all(from, sender, &empties));
+            let reader = workers::start(scope, move || read_all(from, sender, &empties))?;
             for mut batch in receiver {
                 if !batch.iter().all(|record| feed.record(record)) {
                     break;
@@ -170,8 +183,9 @@ pub fn finalise_stream<S: RecordSource>(dir: &Path, source: &mut S) -> Result<Su
                 // The reader fills it again, or has ended.
                 let _ = give_back.send(batch);
             }
-            reader.join().map_err(|_| StreamError::Flow(FlowError::Worker(dir.to_path_buf())))?
-        })
+            Some(reader.join().unwrap_or_else(|_| Err(StreamError::Flow(FlowError::Worker(dir.to_path_buf())))))
+        });
+        by_thread.unwrap_or_else(|| read_here(source, feed))
     })?;
     let end = source.end();
     let session = SessionFacts { start: &start, end: Some(&end), problems: Vec::new(), missing_chunks: 0 };
@@ -188,6 +202,18 @@ fn read_all<S: RecordSource>(
         let has_more = source.read(&mut batch).map_err(StreamError::Source)?;
         // If the join's thread has ended, it failed, and returns its own error.
         if sender.send(batch).is_err() || !has_more {
+            return Ok(());
+        }
+    }
+}
+
+/// Reads all records and feeds them to the join, where the system refuses a thread.
+fn read_here<S: RecordSource>(source: &mut S, feed: &mut Feed<'_>) -> Result<(), StreamError<S::Error>> {
+    let mut batch = Vec::new();
+    loop {
+        batch.clear();
+        let has_more = source.read(&mut batch).map_err(StreamError::Source)?;
+        if !batch.iter().all(|record| feed.record(record)) || !has_more {
             return Ok(());
         }
     }
@@ -246,15 +272,22 @@ fn make<E: From<FlowError>>(
 ) -> Result<Made, E> {
     let writer = TraceWriter::create(lock, durability).map_err(FlowError::from)?;
     let table = writer.open::<AccessColumns>().map_err(FlowError::from)?;
-    let (sender, receiver) = sync_channel::<AccessColumns>(4);
-    let (give_back, empties) = channel::<AccessColumns>();
-    let (joined, written) = std::thread::scope(|scope| {
-        let encoder = scope.spawn(move || write_accesses(table, &receiver, &give_back));
-        let mut feed = Feed::new(opened, sender, empties, progress);
+    let encoder = Mutex::new(Encoder::new(table));
+    let (joined, ended) = std::thread::scope(|scope| {
+        let (sender, receiver) = sync_channel::<AccessColumns>(4);
+        let (give_back, empties) = channel::<AccessColumns>();
+        let encoder = &encoder;
+        let thread = workers::start(scope, move || locked(encoder).take_all(&receiver, &give_back));
+        let output = match thread {
+            Some(_) => Output::Thread(sender, empties),
+            None => Output::Here(encoder),
+        };
+        let mut feed = Feed::new(opened, output, progress);
         let joined = work(&mut feed).map(|()| feed.finish());
-        (joined, encoder.join())
+        (joined, thread.map_or(Ok(()), ScopedJoinHandle::join))
     });
-    let (table, samples, weight) = written.map_err(|_| FlowError::Worker(dir.to_path_buf()))??;
+    ended.map_err(|_| FlowError::Worker(dir.to_path_buf()))?;
+    let (table, samples, weight) = encoder.into_inner().unwrap_or_else(PoisonError::into_inner).finish()?;
     let joined = joined?;
     let mut made = Made { writer, joined, samples, weight };
     made.writer.close(table).map_err(FlowError::from)?;
@@ -315,8 +348,7 @@ impl Made {
 struct Feed<'a> {
     joiner: Joiner<ElfLayouts>,
     batch: AccessColumns,
-    sender: SyncSender<AccessColumns>,
-    empties: Receiver<AccessColumns>,
+    output: Output<'a>,
     progress: Progress<'a>,
     records: u64,
     /// Records with the same order stamp, which are held until a later stamp comes.
@@ -324,12 +356,7 @@ struct Feed<'a> {
 }
 
 impl<'a> Feed<'a> {
-    fn new(
-        opened: Opened<'_>,
-        sender: SyncSender<AccessColumns>,
-        empties: Receiver<AccessColumns>,
-        progress: Progress<'a>,
-    ) -> Feed<'a> {
+    fn new(opened: Opened<'_>, output: Output<'a>, progress: Progress<'a>) -> Feed<'a> {
         let Opened { start, generated } = opened;
         let conventions = match start.engine.known() {
             Some(engine @ (Engine::Instrument | Engine::Emulate)) => Conventions {
@@ -349,7 +376,7 @@ impl<'a> Feed<'a> {
         let joiner = Joiner::new(ElfLayouts::default(), conventions, start.start_order, generated);
         let mut batch = AccessColumns::default();
         batch.reserve(BATCH_ROWS);
-        Feed { joiner, batch, sender, empties, progress, records: 0, tied: Vec::new() }
+        Feed { joiner, batch, output, progress, records: 0, tied: Vec::new() }
     }
 
     /// Adds a record, which is held until no other with its stamp can come. Returns false as [`Feed::record`] does.
@@ -372,7 +399,7 @@ impl<'a> Feed<'a> {
         more
     }
 
-    /// Feeds a record to the join. Returns false if the writer has failed; its error is reported when its thread is joined.
+    /// Feeds a record to the join. Returns false if the writer has failed, which reports its error in the end.
     #[inline]
     fn record(&mut self, record: &Record) -> bool {
         self.records += 1;
@@ -383,14 +410,27 @@ impl<'a> Feed<'a> {
 
     fn hand_on(&mut self) -> bool {
         (self.progress)("join", self.records);
-        let mut next = self.empties.try_recv().unwrap_or_default();
-        next.reserve(BATCH_ROWS);
-        self.sender.send(std::mem::replace(&mut self.batch, next)).is_ok()
+        match &self.output {
+            Output::Thread(sender, empties) => {
+                let mut next = empties.try_recv().unwrap_or_default();
+                next.reserve(BATCH_ROWS);
+                sender.send(std::mem::replace(&mut self.batch, next)).is_ok()
+            }
+            Output::Here(encoder) => locked(encoder).take(&mut self.batch),
+        }
     }
 
     fn finish(mut self) -> Joined {
         self.settle();
-        let _ = self.sender.send(self.batch);
+        match self.output {
+            // Nothing more comes: the thread writes what it holds.
+            Output::Thread(sender, _) => {
+                let _ = sender.send(self.batch);
+            }
+            Output::Here(encoder) => {
+                locked(encoder).take(&mut self.batch);
+            }
+        }
         self.joiner.finish()
     }
 }
@@ -417,33 +457,6 @@ fn push_row(batch: &mut AccessColumns, joined: &JoinedAccess) {
         stack: access.stack.0,
         weight: access.weight,
     });
-}
-
-type Written = (numapilot_trace::tables::TableWriter<AccessColumns>, u64, u64);
-
-/// Writes accesses in row groups, in order of time. Threads' clocks differ by little at any moment, so it is enough to hold one row
-/// group back. A later straggler is out of order in the file; readers sort.
-fn write_accesses(
-    mut table: numapilot_trace::tables::TableWriter<AccessColumns>,
-    receiver: &Receiver<AccessColumns>,
-    empties: &Sender<AccessColumns>,
-) -> Result<Written, FlowError> {
-    let mut sorter = rows::TimeSorter::default();
-    let (mut samples, mut weight) = (0u64, 0u64);
-    for mut batch in receiver {
-        samples += batch.len() as u64;
-        weight += batch.weight.iter().map(|&weight| u64::from(weight)).sum::<u64>();
-        sorter.take(&mut batch);
-        // The other thread fills it again, or has ended.
-        let _ = empties.send(batch);
-        if sorter.len() >= 2 * GROUP_ROWS {
-            sorter.first(GROUP_ROWS, |columns, rows| table.append_rows(columns, rows))?;
-        }
-    }
-    while sorter.len() > 0 {
-        sorter.first(GROUP_ROWS, |columns, rows| table.append_rows(columns, rows))?;
-    }
-    Ok((table, samples, weight))
 }
 
 fn count_problems(losses: &mut Losses, session: &SessionFacts<'_>) {

@@ -7,6 +7,7 @@ mod access;
 pub mod cores;
 mod cursor;
 mod dependences;
+mod encoder;
 mod error;
 mod filter;
 mod finalise;

@@ -15,6 +15,7 @@ use numapilot_trace::tables::{
     AccessColumns, CounterColumns, FrameColumns, HomeCounterColumns, MarkColumns, ObjectColumns, PlacementColumns,
     ProcessColumns, StackColumns, SyncColumns, Table, TableError, TableReader, ThreadColumns, TraceReader,
 };
+use numapilot_trace::workers;
 
 use crate::access::Accesses;
 use crate::error::FlowError;
@@ -31,8 +32,10 @@ use crate::trace::{Losses, Tables, Trace};
 const STACKS_MAX: u32 = 1 << 26;
 const LOCATIONS_MAX: u32 = 1 << 26;
 const NODES_MAX: u16 = 4096;
-/// Most threads that read accesses: each holds a row group, some 100 MB.
+/// Most threads that read accesses.
 const READERS_MAX: usize = 4;
+/// Most memory that the row groups take which these threads hold, in bytes: some 90 MB each as the writer makes them, 16 times as much in other files.
+const HELD_BYTES_MAX: u64 = 256 << 20;
 
 impl Trace {
     /// Opens `NAME.numatrace`; the extension may be omitted. If the tables are missing because the recorder was killed, this first makes them from `raw/`,
@@ -110,10 +113,18 @@ fn read_accesses(dir: &Path, reader: &TraceReader) -> Result<Accesses, FlowError
     if rows >= u64::from(u32::MAX) {
         return Err(FlowError::TooLarge { path: dir.to_path_buf(), rows });
     }
-    read_groups(dir, table, available_parallelism().map_or(1, usize::from).min(READERS_MAX))
+    let readers = readers(available_parallelism().map_or(1, usize::from), table.largest_group_bytes());
+    read_groups(dir, table, readers)
 }
 
-/// Reads the row groups of accesses by this many threads, and puts them together in the file's order.
+/// As many threads as may read accesses: each holds a row group.
+fn readers(cpus: usize, largest_group_bytes: u64) -> usize {
+    let held = HELD_BYTES_MAX / largest_group_bytes.max(1);
+    cpus.min(READERS_MAX).min(usize::try_from(held).unwrap_or(READERS_MAX))
+}
+
+/// Reads the row groups of accesses by this many threads, and puts them together in the file's order. This thread reads what is the share of threads that
+/// the system refuses.
 fn read_groups(dir: &Path, mut table: TableReader<AccessColumns>, readers: usize) -> Result<Accesses, FlowError> {
     let mut accesses = Accesses::default();
     let groups = table.groups();
@@ -124,21 +135,29 @@ fn read_groups(dir: &Path, mut table: TableReader<AccessColumns>, readers: usize
         }
         return Ok(accesses);
     }
-    let path = table.path();
     std::thread::scope(|scope| {
-        let mut workers = Vec::with_capacity(readers);
+        let mut threads = Vec::with_capacity(readers);
         let mut receivers = Vec::with_capacity(readers);
         for first in 0..readers {
             // Nothing waits in the channel, so that a thread is one row group ahead at most.
             let (sender, receiver) = sync_channel(0);
-            workers.push(scope.spawn(move || send_groups(path, (first, readers, groups), &sender)));
+            let table = table.another();
+            let Some(thread) = workers::start(scope, move || send_groups(table, (first, readers, groups), &sender))
+            else {
+                break;
+            };
+            threads.push(thread);
             receivers.push(receiver);
         }
         let mut result = Ok(accesses);
         for number in 0..groups {
             let Ok(accesses) = &mut result else { break };
-            match receivers[number % readers].recv() {
-                Ok(Ok(group)) => accesses.append(&group),
+            let group = match receivers.get(number % readers) {
+                Some(receiver) => receiver.recv().map(|group| group.map(Some)),
+                None => Ok(table.group(number)),
+            };
+            match group {
+                Ok(Ok(group)) => group.iter().for_each(|group| accesses.append(group)),
                 Ok(Err(error)) => result = Err(FlowError::from(error)),
                 // The thread has ended without a word: it panicked.
                 Err(_) => result = Err(FlowError::Worker(dir.to_path_buf())),
@@ -146,8 +165,8 @@ fn read_groups(dir: &Path, mut table: TableReader<AccessColumns>, readers: usize
         }
         // Threads that have something left end when nobody takes it.
         drop(receivers);
-        for worker in workers {
-            if worker.join().is_err() {
+        for thread in threads {
+            if thread.join().is_err() {
                 result = Err(FlowError::Worker(dir.to_path_buf()));
             }
         }
@@ -157,20 +176,13 @@ fn read_groups(dir: &Path, mut table: TableReader<AccessColumns>, readers: usize
 
 /// Reads every `step`th row group of `groups` from `first` on.
 fn send_groups(
-    path: &Path,
+    mut table: TableReader<AccessColumns>,
     (first, step, groups): (usize, usize, usize),
     sender: &SyncSender<Result<AccessColumns, TableError>>,
 ) {
-    let mut table = match TableReader::<AccessColumns>::open(path) {
-        Ok(table) => table,
-        Err(error) => {
-            // If nobody takes it, another thread's error is returned.
-            let _ = sender.send(Err(error));
-            return;
-        }
-    };
     for number in (first..groups).step_by(step) {
         let Some(group) = table.group(number).transpose() else { return };
+        // If nobody takes it, another thread's error is returned.
         if sender.send(group).is_err() {
             return;
         }
@@ -471,12 +483,47 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_gone_when_the_threads_open_it_is_an_error() {
+    fn a_file_that_is_replaced_while_it_is_read_is_read_to_its_end() {
         let folder = tempfile::tempdir().unwrap();
         let path = table(folder.path());
         let opened = TableReader::<AccessColumns>::open(&path).unwrap();
+        let other = tempfile::tempdir().unwrap();
+        let mut columns = AccessColumns::default();
+        columns.push(AccessRow { time_ns: 99, ..AccessRow::default() });
+        let mut another = TableWriter::<AccessColumns>::create(&other.path().join("accesses.parquet")).unwrap();
+        (0..7).for_each(|_| another.append(&columns).unwrap());
+        another.finish(numapilot_trace::tables::Durability::Written).unwrap();
         std::fs::remove_file(&path).unwrap();
-        let error = read_groups(folder.path(), opened, 3).unwrap_err();
-        assert!(matches!(error, FlowError::Table(_)), "{error}");
+        std::fs::copy(other.path().join("accesses.parquet"), &path).unwrap();
+        let accesses = read_groups(folder.path(), opened, 3).unwrap();
+        assert!(accesses.iter().map(|access| access.time.0).eq(1..26));
+    }
+
+    #[test]
+    fn a_damaged_row_group_is_an_error_whoever_reads_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = table(folder.path());
+        let opened = TableReader::<AccessColumns>::open(&path).unwrap();
+        let file = std::fs::File::options().write(true).open(&path).unwrap();
+        // What comes behind the first bytes is gone.
+        file.set_len(8).unwrap();
+        for readers in [1, 3] {
+            let error = read_groups(folder.path(), opened.another(), readers).unwrap_err();
+            assert!(matches!(error, FlowError::Table(_)), "{readers} readers: {error}");
+        }
+    }
+
+    #[test]
+    fn as_many_threads_read_as_their_row_groups_fit() {
+        let folder = tempfile::tempdir().unwrap();
+        let opened = TableReader::<AccessColumns>::open(&table(folder.path())).unwrap();
+        let row = opened.largest_group_bytes() / 9;
+        assert!((50..150).contains(&row), "{row} bytes per access");
+        assert_eq!(readers(2, 9 * row), 2);
+        assert_eq!(readers(64, 9 * row), READERS_MAX);
+        let as_written = (numapilot_trace::tables::schema::ROWS_PER_GROUP as u64) * row;
+        assert!((2..=READERS_MAX).contains(&readers(64, as_written)));
+        assert!(readers(64, 16 * as_written) < 2, "1.5 GB each");
+        assert_eq!(readers(64, 0), READERS_MAX);
     }
 }

@@ -5,12 +5,14 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use numapilot_symbols::{
     Declaration, Declarations, ElfSymbolizer, ModuleLayout, Resolved, SiteFrame, SiteName, SiteNamer, Symbolizer,
     Unresolved,
 };
 use numapilot_trace::ids::StackId;
+use numapilot_trace::workers;
 
 use crate::join::{Binary, Joined, Layouts, SiteKey, segments};
 use crate::model::{Frame, Location, LocationId, ObjectKind, Site, SiteId};
@@ -113,29 +115,28 @@ fn resolve_locations(joined: &Joined) -> Vec<Resolved> {
     let mut jobs: Vec<(u32, Vec<u32>)> = (0..).zip(by_binary).filter(|(_, addresses)| !addresses.is_empty()).collect();
     jobs.sort_by_key(|(_, addresses)| std::cmp::Reverse(addresses.len()));
     let cpus = std::thread::available_parallelism().map_or(1, usize::from).min(WORKERS_MAX);
-    let workers = if joined.locations.len() < PARALLEL_FROM { 1 } else { cpus.min(jobs.len()).max(1) };
-    let mut shares: Vec<Vec<(u32, Vec<u32>)>> = vec![Vec::new(); workers];
-    let mut loads = vec![0; workers];
+    let threads = if joined.locations.len() < PARALLEL_FROM { 1 } else { cpus.min(jobs.len()).max(1) };
+    let mut shares: Vec<Vec<(u32, Vec<u32>)>> = vec![Vec::new(); threads];
+    let mut loads = vec![0; threads];
     for job in jobs {
-        let least = (0..workers).min_by_key(|&worker| loads[worker]).unwrap_or(0);
+        let least = (0..threads).min_by_key(|&thread| loads[thread]).unwrap_or(0);
         loads[least] += job.1.len();
         shares[least].push(job);
     }
     let mut resolved: Vec<Resolved> = vec![Err(Unresolved::NoFile); joined.locations.len()];
-    std::thread::scope(|scope| {
-        let run = |share: Vec<(u32, Vec<u32>)>| move || resolve_share(joined, &share);
-        let mut shares = shares.into_iter();
-        let own = shares.next().unwrap_or_default();
-        let others: Vec<_> = shares.map(|share| scope.spawn(run(share))).collect();
-        let mut results = run(own)();
-        for other in others {
-            // A worker that panicked leaves its addresses unresolved.
-            results.extend(other.join().unwrap_or_default());
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut results = Vec::new();
+        // One share for each thread, and more for those that there are where the system refuses some.
+        while let Some(share) = shares.get(next.fetch_add(1, Ordering::Relaxed)) {
+            results.extend(resolve_share(joined, share));
         }
-        for (index, result) in results {
-            resolved[index as usize] = result;
-        }
-    });
+        results
+    };
+    // A thread that panicked leaves its addresses unresolved.
+    for (index, result) in workers::together(threads, work).into_iter().flat_map(Result::unwrap_or_default) {
+        resolved[index as usize] = result;
+    }
     resolved
 }
 

@@ -6,6 +6,7 @@
 use numapilot_machine::{Machine, NodeId};
 use numapilot_trace::ids::{ObjectId, ProcessIndex, StackId, ThreadIndex, TimeNs};
 use numapilot_trace::meta::{Evidence, Meta};
+use numapilot_trace::workers;
 
 use crate::access::{AccessRef, Accesses, Order};
 use crate::instrumentation::Instrumentation;
@@ -359,11 +360,7 @@ fn orders(accesses: &Accesses) -> (Order, Order) {
     if accesses.len() < PARALLEL_FROM {
         return (accesses.thread_order(), accesses.object_order());
     }
-    std::thread::scope(|scope| {
-        let by_object = scope.spawn(|| accesses.object_order());
-        let by_thread = accesses.thread_order();
-        (by_thread, by_object.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-    })
+    workers::both(|| accesses.thread_order(), || accesses.object_order())
 }
 
 fn nodes_seen(tables: &Tables) -> Vec<NodeId> {

@@ -25,7 +25,7 @@ use numapilot_perf::file::{FileError, Part, Walker};
 use numapilot_perf::{Record, SideBand};
 use numapilot_sampled::{Entry, Output, Queue, Samples, TaskSource, Tasks};
 use numapilot_trace::chunk::{ChunkError, SessionEnd, SessionStart};
-use numapilot_trace::output::{Existing, discard, prepare};
+use numapilot_trace::output::{Existing, Pending};
 use numapilot_trace::record;
 use numapilot_trace::stream::RecordSource;
 use numapilot_trace::wire::Clock;
@@ -65,10 +65,11 @@ pub struct Imported {
     pub notes: Vec<String>,
 }
 
-/// An import under way: the records for `numapilot_flows::finalise_stream`. Dropped before [`Importer::finish`], it removes the trace.
+/// An import under way: the records for `numapilot_flows::finalise_stream`, which writes to [`Importer::folder`]. Dropped before [`Importer::finish`], it
+/// removes the trace, and an older one stays.
 pub struct Importer {
     reading: Box<dyn Reading>,
-    output: Option<PathBuf>,
+    output: Pending,
     machine: Option<Machine>,
     core_khz_max: Option<u64>,
 }
@@ -86,27 +87,25 @@ impl Importer {
     pub fn open(options: &ImportOptions) -> Result<Importer, ImportError> {
         let mut reading = reading(&options.input)?;
         if let Some(named) = &options.machine {
-            // Before an older trace makes room for this one.
             check_machine(&reading.start()?, named)?;
         }
-        prepare(&options.output, options.existing)?;
-        let (output, machine) = (Some(options.output.clone()), options.machine.clone());
-        Ok(Importer { reading, output, machine, core_khz_max: options.core_khz_max })
+        let output = Pending::create(&options.output, options.existing)?;
+        Ok(Importer { reading, output, machine: options.machine.clone(), core_khz_max: options.core_khz_max })
     }
 
-    /// Completes the trace.
+    /// Where the trace is written until it is complete.
     #[must_use]
-    pub fn finish(mut self) -> Imported {
-        self.output = None;
-        self.reading.imported()
+    pub fn folder(&self) -> &Path {
+        self.output.folder()
     }
-}
 
-impl Drop for Importer {
-    fn drop(&mut self) {
-        if let Some(output) = self.output.take() {
-            discard(&output);
-        }
+    /// Puts the trace, which is complete, in its place.
+    ///
+    /// # Errors
+    /// The file system refuses, or something that is no trace has come there meanwhile.
+    pub fn finish(self) -> Result<Imported, ImportError> {
+        self.output.complete()?;
+        Ok(self.reading.imported())
     }
 }
 

@@ -38,8 +38,9 @@ fn imported_file(input: &Path, folder: &Path) -> (Imported, Trace) {
         core_khz_max: None,
     };
     let mut importer = Importer::open(&options).unwrap();
-    numapilot_flows::finalise_stream(&output, &mut importer).unwrap();
-    (importer.finish(), Trace::open(&output).unwrap())
+    let folder = importer.folder().to_owned();
+    numapilot_flows::finalise_stream(&folder, &mut importer).unwrap();
+    (importer.finish().unwrap(), Trace::open(&output).unwrap())
 }
 
 /// An event whose samples have address, data source and period.

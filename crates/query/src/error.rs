@@ -54,6 +54,22 @@ pub enum QueryError {
         /// The engine's message.
         why: String,
     },
+    /// The system lets this process have too few threads.
+    #[error(
+        "the query engine needs {needed} threads more, and the system allows {allowed}: raise `ulimit -u`, or the limit of processes of the cgroup or container"
+    )]
+    Threads {
+        /// Fewest threads that it needs.
+        needed: usize,
+        /// Threads that can be started.
+        allowed: usize,
+    },
+    /// A file was replaced or changed between its check and the end of the query.
+    #[error(
+        "{} was replaced while the query read it, so that the result would be partly of the old trace and partly of the new one: run the query again",
+        .0.display()
+    )]
+    Replaced(PathBuf),
     /// Any other error of the engine.
     #[error("the query failed: {0}")]
     Engine(String),

@@ -19,6 +19,7 @@ use numapilot_query::source::{Recording, Source};
 use numapilot_query::{elsewhere, ready, views};
 use numapilot_text::destination::{Destination, open_stream};
 use numapilot_trace::meta::Evidence;
+use numapilot_trace::workers;
 use tokio::signal::unix::{SignalKind, signal};
 
 use args::Arguments;
@@ -28,12 +29,16 @@ static HALF_WRITTEN: Mutex<Option<PathBuf>> = Mutex::new(None);
 
 /// Deeply nested queries need a large stack while they are planned, especially in debug builds.
 const STACK_BYTES: usize = 64 << 20;
+/// Threads that the engine needs beside its workers: without one that reads files it waits for ever.
+const READING_THREADS: usize = 1;
+/// What helps where the system refuses threads.
+const MORE_THREADS: &str = "raise `ulimit -u`, or the limit of processes of the cgroup or container";
 
 fn main() -> ExitCode {
     restore_sigpipe();
     let arguments = Arguments::parse();
     if let Err(error) = end_when_interrupted() {
-        return failed(&format!("signals: {error}"));
+        return failed(&format!("cannot wait for signals on a thread: {error}; {MORE_THREADS}"));
     }
     let worker = std::thread::Builder::new().stack_size(STACK_BYTES).spawn(move || run(&arguments));
     let done = worker.map(std::thread::JoinHandle::join);
@@ -41,7 +46,7 @@ fn main() -> ExitCode {
         Ok(Ok(Ok(code))) => code,
         Ok(Ok(Err(error))) => failed(&error.to_string()),
         Ok(Err(_)) => failed("internal error in the query engine (see above); please report it with the query"),
-        Err(error) => failed(&format!("cannot start a thread: {error}")),
+        Err(error) => failed(&format!("cannot start a thread: {error}; {MORE_THREADS}")),
     }
 }
 
@@ -95,6 +100,11 @@ fn run(arguments: &Arguments) -> Result<ExitCode, QueryError> {
     }
     let (sql, parameters) = question(arguments, &source)?;
     let threads = arguments.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    let allowed = workers::startable(threads.saturating_add(READING_THREADS), STACK_BYTES);
+    if allowed < 1 + READING_THREADS {
+        return Err(QueryError::Threads { needed: 1 + READING_THREADS, allowed });
+    }
+    let threads = threads.min(allowed - READING_THREADS);
     let limits = Limits { memory_mib: arguments.memory.unwrap_or_else(half_of_memory_mib), threads };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(threads)
@@ -163,7 +173,8 @@ async fn answer(
     sql: &str,
     parameters: &Parameters,
 ) -> Result<(), QueryError> {
-    let query = Query::new(Arc::new(source), limits).await?;
+    let source = Arc::new(source);
+    let query = Query::new(Arc::clone(&source), limits).await?;
     if arguments.explain {
         return say(&query.explain(sql, parameters).await?);
     }
@@ -194,8 +205,12 @@ async fn answer(
         };
         let mut sink = output::sink(format, &stream.schema(), arguments.rows, out).map_err(failed)?;
         while let Some(batch) = stream.next().await {
-            sink.take(&batch.map_err(|error| query.error(&error, sql))?).map_err(failed)?;
+            // A file that is another one by now is why the engine cannot read it.
+            let batch =
+                batch.map_err(|error| source.check_unchanged().err().unwrap_or_else(|| query.error(&error, sql)))?;
+            sink.take(&batch).map_err(failed)?;
         }
+        source.check_unchanged()?;
         sink.finish().map_err(failed)?;
     }
     if let (Some(file), Some(Destination::File(path))) = (file, &destination) {

@@ -1,7 +1,10 @@
 //! The traces on disk: one trace, or a fleet, which is a folder of traces in `host=HOST/run=RUN/`, as Hive, Spark and DuckDB partition tables.
 
 use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use numapilot_trace::meta::META_FILE;
 use numapilot_trace::name;
@@ -36,7 +39,12 @@ pub struct Source {
     pub recordings: Vec<Recording>,
     /// Runs without a `meta.json`: not finished, or their recorder was killed. They are left out.
     pub unfinished: Vec<PathBuf>,
+    /// Files that the query reads, as they were when they were checked.
+    read: Mutex<Vec<(PathBuf, Version)>>,
 }
+
+/// Tells a file from another of its name, and from what is written to it later: device, inode, size, and the time of its last change.
+type Version = (u64, u64, u64, i64, i64);
 
 impl Source {
     /// Opens a trace or a fleet.
@@ -45,17 +53,19 @@ impl Source {
     /// If the folder is neither, or a `meta.json` cannot be read.
     pub fn open(folder: &Path) -> Result<Source, QueryError> {
         let folder = name::find(folder);
-        let folder = folder.canonicalize().map_err(io("open", &folder))?;
+        let folder = folder.canonicalize().map_err(failed("open", &folder))?;
         if folder.join(META_FILE).exists() || folder.join("raw").is_dir() {
             let reader = TraceReader::open(&folder)?;
             let recording = Recording { host: String::new(), run: String::new(), folder: folder.clone(), reader };
-            return Ok(Source { folder, is_fleet: false, recordings: vec![recording], unfinished: Vec::new() });
+            let mut source = Source::empty(folder, false);
+            source.recordings.push(recording);
+            return Ok(source);
         }
         let hosts = partitions(&folder, PARTITIONS[0])?;
         if hosts.is_empty() {
             return Err(QueryError::NotATrace(folder));
         }
-        let mut source = Source { folder, is_fleet: true, recordings: Vec::new(), unfinished: Vec::new() };
+        let mut source = Source::empty(folder, true);
         for (host, path) in hosts {
             for (run, folder) in partitions(&path, PARTITIONS[1])? {
                 if !folder.join(META_FILE).exists() {
@@ -71,13 +81,47 @@ impl Source {
             false => Ok(source),
         }
     }
+
+    fn empty(folder: PathBuf, is_fleet: bool) -> Source {
+        Source { folder, is_fleet, recordings: Vec::new(), unfinished: Vec::new(), read: Mutex::default() }
+    }
+
+    /// Notes that the query reads this file, which was checked. The engine opens it later, and again and again, by its path.
+    ///
+    /// # Errors
+    /// If the system does not describe the file.
+    pub fn reads(&self, path: &Path, file: &fs::File) -> io::Result<()> {
+        let version = version(&file.metadata()?);
+        self.noted().push((path.to_owned(), version));
+        Ok(())
+    }
+
+    /// Fails if a file that the query reads is another one by now (`numapilot record` and `import` replace traces).
+    ///
+    /// # Errors
+    /// [`QueryError::Replaced`].
+    pub fn check_unchanged(&self) -> Result<(), QueryError> {
+        let is_same = |path: &Path, was: Version| fs::metadata(path).is_ok_and(|now| version(&now) == was);
+        match self.noted().iter().find(|(path, was)| !is_same(path, *was)) {
+            Some((path, _)) => Err(QueryError::Replaced(path.clone())),
+            None => Ok(()),
+        }
+    }
+
+    fn noted(&self) -> MutexGuard<'_, Vec<(PathBuf, Version)>> {
+        self.read.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn version(file: &fs::Metadata) -> Version {
+    (file.dev(), file.ino(), file.size(), file.mtime(), file.mtime_nsec())
 }
 
 /// Folders `KEY=VALUE` in a folder, by value.
 fn partitions(folder: &Path, key: &str) -> Result<Vec<(String, PathBuf)>, QueryError> {
     let mut found = Vec::new();
-    for entry in fs::read_dir(folder).map_err(io("read", folder))? {
-        let entry = entry.map_err(io("read", folder))?;
+    for entry in fs::read_dir(folder).map_err(failed("read", folder))? {
+        let entry = entry.map_err(failed("read", folder))?;
         let name = entry.file_name();
         let value = name.to_str().and_then(|name| name.strip_prefix(key)).and_then(|rest| rest.strip_prefix('='));
         if let Some(value) = value.filter(|_| entry.path().is_dir()) {
@@ -109,7 +153,7 @@ fn unescaped(value: &str) -> String {
     String::from_utf8(out).unwrap_or_else(|_| value.to_owned())
 }
 
-fn io(action: &'static str, path: &Path) -> impl Fn(std::io::Error) -> QueryError {
+fn failed(action: &'static str, path: &Path) -> impl Fn(io::Error) -> QueryError {
     let path = path.to_path_buf();
     move |source| QueryError::Io { action, path: path.clone(), source }
 }
@@ -117,6 +161,23 @@ fn io(action: &'static str, path: &Path) -> impl Fn(std::io::Error) -> QueryErro
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_that_is_replaced_while_it_is_read_is_noticed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("accesses.parquet");
+        let source = Source::empty(folder.path().to_owned(), false);
+        source.check_unchanged().unwrap();
+        fs::write(&path, "old").unwrap();
+        source.reads(&path, &fs::File::open(&path).unwrap()).unwrap();
+        source.check_unchanged().unwrap();
+        fs::write(folder.path().join("other"), "new").unwrap();
+        fs::rename(folder.path().join("other"), &path).unwrap();
+        let error = source.check_unchanged().unwrap_err().to_string();
+        assert!(error.contains("accesses.parquet was replaced") && error.contains("again"), "{error}");
+        fs::remove_file(&path).unwrap();
+        assert!(matches!(source.check_unchanged(), Err(QueryError::Replaced(_))));
+    }
 
     #[test]
     fn escapes_in_folder_names_are_undone() {

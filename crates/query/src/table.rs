@@ -4,6 +4,7 @@
 //! number in its file; in a fleet every table has `host` and `run`, from the folders' names. Conditions on these two choose files.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch, StringArray};
@@ -23,6 +24,7 @@ use datafusion::parquet::arrow::RowNumber;
 use datafusion::physical_plan::{ExecutionPlan, empty::EmptyExec};
 use numapilot_trace::tables::schema::{Column, ColumnType};
 use numapilot_trace::tables::{AccessColumns, Table};
+use numapilot_trace::workers;
 
 use crate::source::{PARTITIONS, Recording, Source};
 
@@ -115,7 +117,8 @@ impl TraceTable {
             return Ok(None);
         };
         let checked = recording.reader.checked(self.name);
-        let (path, _) = checked.map_err(|error| DataFusionError::External(Box::new(error)))?;
+        let (path, file, _) = checked.map_err(|error| DataFusionError::External(Box::new(error)))?;
+        self.source.reads(&path, &file).map_err(|error| DataFusionError::External(Box::new(error)))?;
         let location =
             StorePath::from_absolute_path(&path).map_err(|error| DataFusionError::External(Box::new(error)))?;
         let object =
@@ -130,17 +133,20 @@ impl TraceTable {
 
     /// The recordings' files, in their order, checked by this many threads: each is read whole.
     fn files(&self, recordings: &[&Recording], threads: usize) -> Vec<Result<Option<PartitionedFile>>> {
-        let share = recordings.len().div_ceil(threads.max(1)).max(1);
-        let check = |some: &[&Recording]| some.iter().map(|recording| self.file(recording)).collect::<Vec<_>>();
-        let Some((own, others)) = recordings.split_at_checked(share) else { return check(recordings) };
-        std::thread::scope(|scope| {
-            let workers: Vec<_> = others.chunks(share).map(|some| scope.spawn(move || check(some))).collect();
-            let mut files = check(own);
-            for worker in workers {
-                files.extend(worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        let next = AtomicUsize::new(0);
+        let work = || {
+            let mut done = Vec::new();
+            loop {
+                let at = next.fetch_add(1, Ordering::Relaxed);
+                let Some(recording) = recordings.get(at) else { return done };
+                done.push((at, self.file(recording)));
             }
-            files
-        })
+        };
+        let of_threads = workers::together(threads.min(recordings.len()), work).into_iter();
+        let mut files: Vec<_> =
+            of_threads.flat_map(|done| done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect();
+        files.sort_by_key(|(at, _)| *at);
+        files.into_iter().map(|(_, file)| file).collect()
     }
 }
 

@@ -8,12 +8,13 @@ use numapilot_flows::{NameError, Named, Trace};
 use numapilot_host::PageNumber;
 use numapilot_machine::{Machine, NodeId};
 use numapilot_placement::policy_by_name;
+use numapilot_trace::workers;
 
 use crate::arrange::{Arrangement, PageRange, arrange};
 use crate::error::SimulatorError;
 use crate::options::{Layout, Options};
 use crate::program::{PAGE_BYTES, Program};
-use crate::recorded::{self, RecordedOptions};
+use crate::recorded::{Opened, RecordedOptions};
 use crate::report::Report;
 use crate::simulation::Simulation;
 
@@ -145,23 +146,21 @@ impl Question {
     /// # Errors
     /// If the recording cannot be simulated on that machine, or an override is not possible there.
     pub fn ask(&self, on_step: &(dyn Fn(f64) + Sync)) -> Result<Answer, SimulatorError> {
+        let opened = Opened::open(&self.trace)?;
         let done = AtomicUsize::new(0);
         let step = || on_step((done.fetch_add(1, Ordering::Relaxed) + 1) as f64 / f64::from(PARTS + 1));
-        let (whole, parts) = std::thread::scope(|scope| {
-            let others = scope.spawn(|| -> Result<Vec<f64>, SimulatorError> {
-                let part = |part| self.ask_of(Some((part, PARTS))).map(|answer| answer.gain()).inspect(|_| step());
-                (0..PARTS).map(part).collect()
-            });
-            (self.ask_of(None).inspect(|_| step()), others.join())
-        });
+        let parts = || -> Result<Vec<f64>, SimulatorError> {
+            let part = |part| self.ask_of(&opened, Some((part, PARTS))).map(|answer| answer.gain()).inspect(|_| step());
+            (0..PARTS).map(part).collect()
+        };
+        let (whole, gains_without) = workers::both(|| self.ask_of(&opened, None).inspect(|_| step()), parts);
         let whole = whole?;
-        let gains_without = parts.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-        Ok(Answer { gains_without, ..whole })
+        Ok(Answer { gains_without: gains_without?, ..whole })
     }
 
     /// The answer without one part of the samples; `None`: with all samples.
-    fn ask_of(&self, leave_out: Option<(u32, u32)>) -> Result<Answer, SimulatorError> {
-        let recorded = recorded::load(&self.trace, &RecordedOptions { leave_out, ..RecordedOptions::default() })?;
+    fn ask_of(&self, opened: &Opened, leave_out: Option<(u32, u32)>) -> Result<Answer, SimulatorError> {
+        let recorded = opened.program(&RecordedOptions { leave_out, ..RecordedOptions::default() })?;
         let machine = self.machine.as_ref().unwrap_or(&recorded.machine);
         let now = as_recorded(&recorded.program, machine, self.seed)?;
         let mut program = recorded.program;

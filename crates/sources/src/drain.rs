@@ -10,6 +10,8 @@
 mod ending;
 mod owner;
 
+use std::sync::Mutex;
+use std::sync::PoisonError;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::AtomicU64;
@@ -24,6 +26,7 @@ use numapilot_trace::wire::layout as wire;
 
 use crate::arena::Arena;
 use crate::arena::Slot;
+use crate::namespaces::Foreign;
 use crate::namespaces::Namespaces;
 pub use ending::Accounting;
 use ending::EndCertainty;
@@ -89,6 +92,8 @@ pub struct Totals {
     pub threads: AtomicU64,
     /// Greatest clock stamp so far, in cycles.
     pub clock_cycles: AtomicU64,
+    /// Processes of other namespaces of process numbers.
+    pub foreign: Mutex<Foreign>,
 }
 
 fn add(counter: &AtomicU64, amount: u64) {
@@ -357,6 +362,11 @@ impl<'a, S: Sink> Drainer<'a, S> {
         let owner = Owner::of(slot, &mut self.namespaces);
         if slot.state() != wire::SLOT_CLAIMED {
             self.rings[index as usize].owner = Some(owner);
+            let mut foreign = self.totals.foreign.lock().unwrap_or_else(PoisonError::into_inner);
+            let ours = foreign.entry(Pid(slot.pid())).or_default();
+            if let Owner::Known(pid, _) = owner {
+                *ours = Some(pid);
+            }
         }
         owner
     }

@@ -11,11 +11,13 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use numapilot_host::{Pid, TaskStat, now_ticks};
+use numapilot_host::{Pid, TaskStat, now_ticks, numbers_by_namespace};
 use numapilot_kernel::maps;
 use numapilot_sampled::SharedWriter;
 use numapilot_symbols::{GeneratedFile, read_jitdump, read_perf_map};
 use numapilot_trace::chunk::{ChunkError, ChunkWriter, GeneratedCode, GeneratedFunction};
+
+use crate::namespaces::Foreign;
 
 /// Larger files are not read.
 const FILE_BYTES_MAX: u64 = 512 << 20;
@@ -39,7 +41,10 @@ struct Found {
 
 /// A process of the recording, as far as it is still there.
 struct Process {
+    /// Its id in the records.
     pid: Pid,
+    /// Its id here.
+    here: Pid,
     /// Its id where it lives, by which its runtime names its files.
     own_pid: Pid,
     /// When it began; `None`: it has ended.
@@ -53,18 +58,24 @@ struct Process {
 ///
 /// # Errors
 /// The system refuses to write.
-pub(crate) fn add(writer: &SharedWriter, wall_time: Duration) -> Result<Vec<String>, ChunkError> {
+pub(crate) fn add(writer: &SharedWriter, wall_time: Duration, foreign: &Foreign) -> Result<Vec<String>, ChunkError> {
     let began = SystemTime::now().checked_sub(wall_time).unwrap_or(SystemTime::UNIX_EPOCH);
     let pids = writer.lock().pids().clone();
-    let found = collect(&pids, began);
+    let found = collect(&pids, foreign, began);
     found.write(&mut writer.lock())
 }
 
 /// Looks for what these processes wrote.
-fn collect(pids: &BTreeSet<Pid>, began: SystemTime) -> Found {
+fn collect(pids: &BTreeSet<Pid>, foreign: &Foreign, began: SystemTime) -> Found {
     let mut found = Found::default();
     for &pid in pids {
-        let mut process = Process::look(pid);
+        let here = foreign.get(&pid).copied().unwrap_or(Some(pid));
+        let process = here.map(|here| Process { pid, ..Process::look(here) });
+        // Of a number of another namespace, a file in our folders says nothing; and another process may have ours by now.
+        let Some(mut process) = process.filter(|process| here == Some(pid) || process.own_pid == pid) else {
+            found.refuse(pid);
+            continue;
+        };
         // A dump has lines, a map has none.
         let (dumps, maps) = (process.dumps(), process.maps());
         let _ = dumps.iter().any(|path| found.take(&mut process, path, began, read_dump))
@@ -134,6 +145,20 @@ impl Found {
 }
 
 impl Found {
+    /// Tells of files that may be those of a process of another namespace of which nothing else is known.
+    fn refuse(&mut self, pid: Pid) {
+        for name in [format!("perf-{pid}.map"), format!("jit-{pid}.dump")] {
+            let path = Path::new("/tmp").join(name);
+            if fs::symlink_metadata(&path).is_ok() {
+                self.problems.push(format!(
+                    "{} was not used: process {pid} has that number in a namespace of its own (a container) and was not found here, so whose file this is \
+                     cannot be known",
+                    path.display()
+                ));
+            }
+        }
+    }
+
     fn contents(&mut self, file: &File) -> Result<Vec<u8>, &'static str> {
         let left = ALL_BYTES_MAX.saturating_sub(self.bytes);
         let mut bytes = Vec::new();
@@ -152,10 +177,10 @@ impl Process {
         let stat = fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
         let began = TaskStat::parse(&stat).filter(|stat| !stat.is_zombie()).and_then(|stat| start_of(stat.start_ticks));
         let alive = began.is_some();
-        let status = alive.then(|| fs::read_to_string(format!("/proc/{pid}/status")).ok()).flatten();
-        let own_pid = status.as_deref().and_then(innermost_pid).unwrap_or(pid);
+        let status = alive.then(|| fs::read(format!("/proc/{pid}/status")).ok()).flatten().unwrap_or_default();
+        let own_pid = numbers_by_namespace(&String::from_utf8_lossy(&status)).last().map_or(pid, Pid);
         let uid = alive.then(|| fs::metadata(format!("/proc/{pid}")).ok().map(|found| found.uid())).flatten();
-        Process { pid, own_pid, began, uid, seen: BTreeSet::new() }
+        Process { pid, here: pid, own_pid, began, uid, seen: BTreeSet::new() }
     }
 
     fn maps(&self) -> Vec<PathBuf> {
@@ -175,12 +200,12 @@ impl Process {
 
     /// Whether this process's own id says here what it says there.
     fn shares_ids(&self) -> bool {
-        self.own_pid == self.pid
+        self.own_pid == self.here
     }
 
     /// Folders into which runtimes write, as the process sees them; as this one sees them, where it has ended.
     fn places(&self) -> Vec<PathBuf> {
-        let seen = PathBuf::from(format!("/proc/{}", self.pid));
+        let seen = PathBuf::from(format!("/proc/{}", self.here));
         let is_open = self.began.is_some() && fs::read_link(seen.join("root")).is_ok();
         match (is_open, self.shares_ids()) {
             (true, _) => vec![seen.join("root/tmp"), seen.join("cwd")],
@@ -194,14 +219,14 @@ impl Process {
         let maps = match self.began {
             Some(_) => {
                 let mut text = Vec::new();
-                maps::read(self.pid, "maps", &mut text).map_or_else(|_| Vec::new(), |()| text)
+                maps::read(self.here, "maps", &mut text).map_or_else(|_| Vec::new(), |()| text)
             }
             None => Vec::new(),
         };
         let text = String::from_utf8_lossy(&maps);
         let paths = text.lines().filter_map(|line| Some(&line[line.find('/')?..]));
         let of_name = paths.filter(|path| Path::new(path).file_name().is_some_and(|last| last == name));
-        let seen = |path: &str| PathBuf::from(format!("/proc/{}/root{path}", self.pid));
+        let seen = |path: &str| PathBuf::from(format!("/proc/{}/root{path}", self.here));
         let found: BTreeSet<PathBuf> = of_name.map(seen).collect();
         found.into_iter().collect()
     }
@@ -260,12 +285,6 @@ fn code(pid: Pid, path: &Path, content: GeneratedFile) -> GeneratedCode {
     GeneratedCode { pid, source: path.to_string_lossy().into_owned(), files, functions }
 }
 
-/// The id in the innermost namespace, from `/proc/PID/status`.
-fn innermost_pid(status: &str) -> Option<Pid> {
-    let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
-    line.split_ascii_whitespace().next_back()?.parse().ok()
-}
-
 /// The time of a moment that is given in clock ticks since the boot.
 fn start_of(ticks: u64) -> Option<SystemTime> {
     // SAFETY: sysconf has no conditions.
@@ -279,7 +298,7 @@ mod tests {
     use super::*;
 
     fn process(pid: Pid, uid: Option<u32>) -> Process {
-        Process { pid, own_pid: pid, began: None, uid, seen: BTreeSet::new() }
+        Process { pid, here: pid, own_pid: pid, began: None, uid, seen: BTreeSet::new() }
     }
 
     fn take(path: &Path, began: SystemTime) -> Found {
@@ -325,7 +344,23 @@ mod tests {
         assert!(began <= SystemTime::now() + CLOCK_SLACK);
         assert!(own.places().iter().any(|place| place.ends_with("root/tmp")));
         assert_eq!(Process::look(Pid(u32::MAX)).began, None);
-        assert_eq!(innermost_pid("Name:\tx\nNSpid:\t4711\t12\n"), Some(Pid(12)));
-        assert_eq!(innermost_pid("Name:\tx\n"), None);
+    }
+
+    #[test]
+    fn a_number_of_another_namespace_is_nobodys_here() {
+        // No kernel gives a process such a number.
+        let pid = Pid(5_000_000 + std::process::id());
+        let path = PathBuf::from(format!("/tmp/perf-{pid}.map"));
+        fs::write(&path, "1000 10 f\n").expect("written");
+        let pids = BTreeSet::from([pid]);
+        let collected = |foreign: Foreign| collect(&pids, &foreign, SystemTime::now());
+        let (ours, hidden) = (collected(Foreign::new()), collected(Foreign::from([(pid, None)])));
+        // What has the number that it had is this test, which has another number of its own.
+        let gone = collected(Foreign::from([(pid, Some(Pid::own()))]));
+        fs::remove_file(&path).expect("removed");
+        assert_eq!((ours.codes.len(), &ours.problems), (1, &Vec::new()));
+        for found in [hidden, gone] {
+            assert!(found.codes.is_empty() && found.problems[0].contains("cannot be known"), "{found:?}");
+        }
     }
 }

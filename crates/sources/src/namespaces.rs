@@ -10,9 +10,13 @@ use std::time::Instant;
 
 use numapilot_host::Pid;
 use numapilot_host::Tid;
+use numapilot_host::numbers_by_namespace;
 
 /// A namespace in which nothing was found is not searched again before this has passed: a search looks at every process.
 const PAUSE: Duration = Duration::from_secs(1);
+
+/// Processes of other namespaces, by their numbers there, which their records have: ours, of those that were found.
+pub(crate) type Foreign = HashMap<Pid, Option<Pid>>;
 
 /// This process's namespace, by the inode of its file; 0 where there is no `/proc`.
 pub(crate) fn own() -> u32 {
@@ -26,9 +30,9 @@ fn of_process(folder: &Path) -> Option<u32> {
 
 /// The number in its innermost namespace, of a process or thread by its folder in `/proc`.
 fn innermost(folder: &Path) -> Option<u32> {
-    let status = fs::read_to_string(folder.join("status")).ok()?;
-    let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
-    numbers.split_whitespace().last()?.parse().ok()
+    // The name of a thread need not be UTF-8.
+    let status = fs::read(folder.join("status")).ok()?;
+    numbers_by_namespace(&String::from_utf8_lossy(&status)).last()
 }
 
 fn numbered(folder: &Path) -> impl Iterator<Item = u32> {

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::PoisonError;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -28,6 +29,7 @@ use numapilot_machine::MachineSource;
 use numapilot_runtime::Unpacked;
 use numapilot_text::units;
 use numapilot_trace::output;
+use numapilot_trace::output::Room;
 use numapilot_trace::wire;
 
 use crate::address_space;
@@ -48,6 +50,7 @@ use crate::java;
 use crate::live::Live;
 use crate::live::LiveOutcome;
 use crate::machine_files;
+use crate::namespaces::Foreign;
 use crate::options::Follow;
 use crate::options::Progress;
 use crate::options::ProgressState;
@@ -100,11 +103,11 @@ pub fn record(mut options: RecordOptions<'_>) -> Result<Recording, SourceError> 
     let guard = Guard::install()?;
     let live = Live::for_program(selection.engine, &options)?;
     let (answers, refused) = fault_answers(selection.engine, arena);
-    output::prepare(&options.output, options.existing)?;
+    let mut room = Some(output::prepare(&options.output, options.existing)?);
     let opening = prepared.opening(live.as_ref());
-    let files = TraceFiles::create(&options.output, &opening).inspect_err(|_| output::discard(&options.output))?;
+    let files = TraceFiles::create(&options.output, &opening)?;
     let tracker = selection.has_tracker.then_some(library.tracker.as_path());
-    let program = prepared.spawn(tracker, &library, &guard).inspect_err(|_| output::discard(&options.output))?;
+    let program = prepared.spawn(tracker, &library, &guard)?;
     let totals = Totals::default();
     let mut watch = Watch {
         listener,
@@ -122,7 +125,7 @@ pub fn record(mut options: RecordOptions<'_>) -> Result<Recording, SourceError> 
     let accounting = Accounting::new(&prepared.simulated.config);
     let clock = wire::Clock { khz: prepared.stamps.host_khz, origin_cycles: start.order };
     let answering = answers.map(|answers| Answering::start(answers, arena));
-    let drained = drain_until_end(&mut watch, &options, files, (arena, tracker), accounting, clock);
+    let drained = drain_until_end(&mut watch, &options, (files, &mut room), (arena, tracker), accounting, clock);
     let unanswered = answering.and_then(Answering::finish);
     Ok(prepared.conclude(&mut watch, drained?, refused.into_iter().chain(unanswered)))
 }
@@ -269,7 +272,7 @@ impl<'a, 'm> Prepared<'a, 'm> {
         let failure = drained.failure.or_else(|| drained.live.and_then(|outcome| outcome.failure));
         let result = match failure {
             Some(failure) => Err(failure),
-            None => match drained.files.add_generated(wall_time) {
+            None => match drained.files.add_generated(wall_time, &watch.foreign()) {
                 Err(error) => Err(error.to_string()),
                 Ok(told) => {
                     recording.notes.extend(told);
@@ -314,7 +317,7 @@ struct Drained {
 fn drain_until_end(
     watch: &mut Watch<'_, '_>,
     options: &RecordOptions<'_>,
-    mut files: TraceFiles,
+    (mut files, room): (TraceFiles, &mut Option<Room>),
     (arena, tracker): (&Arc<Arena>, Option<&Path>),
     accounting: Accounting,
     clock: wire::Clock,
@@ -334,25 +337,36 @@ fn drain_until_end(
             // Without a drainer nothing is recorded; the program runs on, and is waited for.
             Err(source) => return Err(give_up(watch, options, source)),
         };
+        let end = || {
+            done.store(true, Ordering::Release);
+            arena.wake();
+        };
         let reader = match (live, reader) {
             (Some(live), Some(reader)) => match live.start(scope, reader) {
                 Ok(handle) => Some(handle),
-                Err(source) => return Err(give_up(watch, options, source)),
+                Err(source) => {
+                    let error = give_up(watch, options, source);
+                    // The scope waits for the drainer, which waits for this.
+                    end();
+                    return Err(error);
+                }
             },
             _ => None,
         };
+        // From here on there is a recording, whatever becomes of it.
+        room.take().into_iter().for_each(Room::keep);
         watch.until_end(options);
         let panicked = || SourceError::System {
             what: "a draining thread failed",
             source: std::io::Error::other("it panicked"),
             remedy: "the records written before that are complete; please report this",
         };
-        done.store(true, Ordering::Release);
-        arena.wake();
-        let (files, failure) = drainer.join().map_err(|_| panicked())?;
-        // After the tracker's last word, so that every thread has been announced.
+        end();
+        let drained = drainer.join().map_err(|_| panicked());
+        // After the tracker's last word, so that every thread has been announced; and in any case, as the scope waits for it.
         let outcome =
             reader.zip(live).map(|(reader, live)| live.finish(reader)).transpose().map_err(|()| panicked())?;
+        let (files, failure) = drained?;
         Ok(Drained { files, failure: failure.map(|failure| failure.to_string()), live: outcome })
     })
 }
@@ -499,6 +513,11 @@ struct Watch<'a, 'p> {
 }
 
 impl Watch<'_, '_> {
+    /// Processes of other namespaces of process numbers that were recorded.
+    fn foreign(&self) -> Foreign {
+        self.totals.foreign.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Waits for the end of the recording: passes signals on, enforces limits, reports the progress.
     fn until_end(&mut self, options: &RecordOptions<'_>) {
         let mut next_update = self.began;

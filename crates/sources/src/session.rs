@@ -30,6 +30,7 @@ use crate::error::SourceError;
 use crate::generated;
 use crate::host::Host;
 use crate::live::News;
+use crate::namespaces::Foreign;
 use crate::options::RecordOptions;
 use crate::options::Sampling;
 use crate::order::OrderSource;
@@ -190,8 +191,8 @@ impl TraceFiles {
     ///
     /// # Errors
     /// The system refuses.
-    pub fn add_generated(&self, wall_time: Duration) -> Result<Vec<String>, ChunkError> {
-        generated::add(&self.writer, wall_time)
+    pub fn add_generated(&self, wall_time: Duration, foreign: &Foreign) -> Result<Vec<String>, ChunkError> {
+        generated::add(&self.writer, wall_time, foreign)
     }
 
     /// Writes the session's end. After a failed write the file ends in a torn chunk, and no end is written: readers then know.

@@ -13,3 +13,4 @@ pub mod record;
 pub mod stream;
 pub mod tables;
 pub mod wire;
+pub mod workers;

@@ -166,7 +166,7 @@ pub fn stop(trace: &Path, is_quiet: bool) -> Result<ExitCode> {
     process.signal(interrupt_of(recorder.pid)).with_context(|| shown.to_string())?;
     let bar = if is_quiet { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
     bar.set_message(format!("process {} ends the recording and writes the trace", recorder.pid));
-    bar.enable_steady_tick(Duration::from_millis(100));
+    crate::output::animate(&bar);
     while process.is_running() {
         process.wait(LOOK_EVERY);
     }

@@ -26,8 +26,9 @@ pub fn run(arguments: &ImportArgs) -> Result<()> {
         core_khz_max: arguments.core_mhz_max.map(|mhz| u64::from(mhz) * 1000),
     };
     let mut importer = Importer::open(&options)?;
-    let summary = numapilot_flows::finalise_stream(&options.output, &mut importer)?;
-    let imported = importer.finish();
+    let folder = importer.folder().to_owned();
+    let summary = numapilot_flows::finalise_stream(&folder, &mut importer)?;
+    let imported = importer.finish()?;
     if arguments.quiet {
         return Ok(());
     }

@@ -258,7 +258,7 @@ impl Line {
     fn while_busy<T>(&self, message: &str, work: impl FnOnce() -> T) -> T {
         self.bar.reset();
         self.bar.set_message(message.to_owned());
-        self.bar.enable_steady_tick(Duration::from_millis(100));
+        crate::output::animate(&self.bar);
         let result = work();
         self.bar.finish_and_clear();
         result

@@ -1,7 +1,6 @@
 //! `numapilot selftest`: checks numapilot's claims about hardware on this machine.
 
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -60,7 +59,7 @@ fn progress(is_quiet: bool) -> ProgressBar {
         return ProgressBar::hidden();
     }
     let bar = ProgressBar::new_spinner();
-    bar.enable_steady_tick(Duration::from_millis(100));
+    output::animate(&bar);
     let style = ProgressStyle::with_template("{spinner} {elapsed} {wide_msg}");
     bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()))
 }

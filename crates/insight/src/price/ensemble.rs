@@ -6,6 +6,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use numapilot_trace::workers;
 use numapilot_traffic::{Solver, TrafficError};
 
 use super::members::{Member, paces_on};
@@ -49,21 +50,9 @@ impl Pricer<'_> {
             done
         };
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(parts.len());
-        let mut done = if threads < 2 {
-            work()
-        } else {
-            std::thread::scope(|scope| {
-                let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
-                let mut all = work();
-                for other in others {
-                    match other.join() {
-                        Ok(done) => all.extend(done),
-                        Err(panic) => std::panic::resume_unwind(panic),
-                    }
-                }
-                all
-            })
-        };
+        let of_threads = workers::together(threads, work).into_iter();
+        let mut done: Vec<_> =
+            of_threads.flat_map(|done| done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect();
         done.sort_by_key(|(at, _)| *at);
         let mut all = Vec::with_capacity(self.members.all.len());
         for (_, of_part) in done {

@@ -9,6 +9,8 @@ mod tables;
 
 pub use contents::Page;
 
+use numapilot_trace::workers;
+
 /// The page's script: `web/`, built by `npm run build` there. A test holds it to a fresh build.
 const SCRIPT: &str = include_str!("../../assets/report.js");
 /// The page's style, of the same build.
@@ -23,11 +25,7 @@ pub const ROW_BUDGET: usize = 250_000;
 #[must_use]
 pub fn html(page: &Page<'_>) -> String {
     // Both walk every access several times; neither needs the other.
-    let (cube, figures) = std::thread::scope(|scope| {
-        let figures = scope.spawn(|| head::Figures::of(page.analysis));
-        (page.analysis.cube(ROW_BUDGET), figures.join())
-    });
-    let figures = figures.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    let (cube, figures) = workers::both(|| page.analysis.cube(ROW_BUDGET), || head::Figures::of(page.analysis));
     let mut tables = tables::Tables::new(page.analysis.trace());
     tables.cube(&cube);
     let head = head::head(page, &cube, &figures, &tables);

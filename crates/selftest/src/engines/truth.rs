@@ -134,13 +134,14 @@ fn homes_of(block: &[u64]) -> Option<BTreeMap<NodeId, u64>> {
 /// Does the work in a thread on this CPU; returns the thread's number and the result.
 fn on_cpu<T: Send>(cpu: CpuId, work: impl FnOnce() -> T + Send) -> Result<(u64, T), String> {
     std::thread::scope(|scope| {
-        let thread = scope.spawn(|| {
+        let thread = std::thread::Builder::new().spawn_scoped(scope, || {
             let mask: CpuMask = [cpu].into_iter().collect();
             set_thread(Tid::CALLING, &mask).map_err(|error| format!("cannot run a thread on CPU {cpu}: {error}"))?;
             // SAFETY: no precondition.
             let tid = unsafe { libc::syscall(libc::SYS_gettid) };
             Ok((tid.unsigned_abs(), work()))
         });
+        let thread = thread.map_err(|error| format!("cannot start a thread: {error}; raise `ulimit -u`"))?;
         thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }

@@ -29,6 +29,9 @@ pub enum ApplyError {
         /// The system's error.
         error: io::Error,
     },
+    /// A thread could not be started.
+    #[error("cannot start a thread ({0}); raise `ulimit -u`")]
+    NoThread(io::Error),
 }
 
 /// Applies it to [`PAGES`] fresh pages, touches them, and counts them by node; `None`: in no node's memory.
@@ -48,7 +51,7 @@ pub fn pages_under(policy: &Policy) -> Result<BTreeMap<Option<NodeId>, usize>, A
         Policy::FirstTouch(cpu, _) => ProcessPolicy { memory: Some(MemoryPolicy::Local), cpus: Some(vec![cpu.0]) },
     };
     // Policies and CPUs are a thread's: they end with it, and nothing else here has them.
-    let thread = std::thread::spawn(move || {
+    let thread = std::thread::Builder::new().spawn(move || {
         apply_here(&policy)?;
         let pages = FreshPages::map()?;
         pages.touch();
@@ -58,7 +61,7 @@ pub fn pages_under(policy: &Policy) -> Result<BTreeMap<Option<NodeId>, usize>, A
         states.iter().for_each(|state| *found.entry(state.node()).or_insert(0) += 1);
         Ok(found)
     });
-    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    thread.map_err(ApplyError::NoThread)?.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// Untouched pages; unmapped when dropped.

@@ -13,7 +13,7 @@ mod timeline;
 mod windows;
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use numapilot_flows::cores::{Core, CoreRanges, own_work};
 use numapilot_flows::{AccessRef, CountersAt, Deed, Dependences, Evidence, Life, Order, Trace};
@@ -77,11 +77,52 @@ pub struct Recorded {
 /// # Errors
 /// If it cannot be opened, or holds no accesses, counters or machine to go by.
 pub fn load(folder: &Path, options: &RecordedOptions) -> Result<Recorded, SimulatorError> {
-    let fail = |why: String| SimulatorError::Trace { trace: folder.to_owned(), why };
-    if !(options.window_ns.is_finite() && options.window_ns > 0.0) || options.thin == 0 {
-        return Err(fail("window_ns and thin must be above 0".into()));
+    check(folder, options)?;
+    Opened::open(folder)?.program(options)
+}
+
+/// A trace that is read once for several programs: another may have its name at any time.
+pub(crate) struct Opened {
+    folder: PathBuf,
+    trace: Trace,
+    machine: Machine,
+    placements: Vec<PlacementRow>,
+}
+
+impl Opened {
+    /// Reads a trace, as [`load`] does.
+    pub(crate) fn open(folder: &Path) -> Result<Opened, SimulatorError> {
+        let trace = Trace::open(folder)?;
+        let machine = machine_of(folder, &trace)?;
+        let reader = TraceReader::open(folder)?;
+        if reader.meta().tables != trace.meta().tables {
+            let why = "it was replaced while it was read; try again".to_owned();
+            return Err(SimulatorError::Trace { trace: folder.to_owned(), why });
+        }
+        let placements = reader.read::<PlacementColumns>()?.rows().collect();
+        Ok(Opened { folder: folder.to_owned(), trace, machine, placements })
     }
-    let trace = Trace::open(folder)?;
+
+    /// Makes a program of it.
+    pub(crate) fn program(&self, options: &RecordedOptions) -> Result<Recorded, SimulatorError> {
+        check(&self.folder, options)?;
+        let Opened { folder, trace, machine, placements } = self;
+        let program = Recording { trace, machine, placements, options }.program(folder)?;
+        Ok(Recorded { program, machine: machine.clone() })
+    }
+}
+
+fn check(folder: &Path, options: &RecordedOptions) -> Result<(), SimulatorError> {
+    if !(options.window_ns.is_finite() && options.window_ns > 0.0) || options.thin == 0 {
+        let why = "window_ns and thin must be above 0".to_owned();
+        return Err(SimulatorError::Trace { trace: folder.to_owned(), why });
+    }
+    Ok(())
+}
+
+/// The machine of a recording that can be simulated.
+fn machine_of(folder: &Path, trace: &Trace) -> Result<Machine, SimulatorError> {
+    let fail = |why: String| SimulatorError::Trace { trace: folder.to_owned(), why };
     if trace.accesses().len() == 0 {
         let why = "it holds no memory accesses, so nothing can be simulated; record with `--engine instrument`";
         return Err(fail(why.into()));
@@ -91,14 +132,9 @@ pub fn load(folder: &Path, options: &RecordedOptions) -> Result<Recorded, Simula
                    placement as equally fast; record with `--engine instrument` or `--engine emulate`";
         return Err(fail(why.into()));
     }
-    let machine: Machine = serde_json::from_value(trace.meta().machine.clone()).map_err(|error| {
+    serde_json::from_value(trace.meta().machine.clone()).map_err(|error| {
         fail(format!("the description of its machine cannot be read ({error}); open the trace with the version of numapilot that wrote it"))
-    })?;
-    let reader = TraceReader::open(folder)?;
-    let placements: Vec<PlacementRow> = reader.read::<PlacementColumns>()?.rows().collect();
-    let recording = Recording { trace: &trace, machine: &machine, placements: &placements, options };
-    let program = recording.program(folder)?;
-    Ok(Recorded { program, machine })
+    })
 }
 
 struct Recording<'a> {
@@ -306,5 +342,26 @@ impl From<Deed> for Action {
             Deed::Follow => Action::Follow,
             Deed::Sleep(ns) => Action::Sleep { ns },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_made_of_the_trace_that_was_opened() {
+        let committed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/traces/mg.numatrace");
+        let folder = tempfile::tempdir().unwrap();
+        let copy = folder.path().join("mg.numatrace");
+        std::fs::create_dir(&copy).unwrap();
+        for file in std::fs::read_dir(committed).unwrap().map(|file| file.unwrap()) {
+            std::fs::copy(file.path(), copy.join(file.file_name())).unwrap();
+        }
+        let opened = Opened::open(&copy).unwrap();
+        std::fs::remove_dir_all(&copy).unwrap();
+        let options = RecordedOptions { leave_out: Some((1, 5)), ..RecordedOptions::default() };
+        assert!(opened.program(&options).is_ok());
+        assert!(matches!(load(&copy, &options), Err(SimulatorError::Flows(_))), "it is gone");
     }
 }

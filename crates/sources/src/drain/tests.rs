@@ -256,6 +256,8 @@ fn an_owner_of_another_namespace_keeps_its_slot() {
         producer.put(2, 8);
     });
     assert_eq!(totals.dead_owners.load(Ordering::Relaxed), 0);
+    let foreign = totals.foreign.lock().unwrap();
+    assert!(!foreign.is_empty() && foreign.values().all(Option::is_none), "{foreign:?}");
     assert_eq!(values(&memory.lock().unwrap().rings[&(0, 0)]), [7, 8]);
 }
 

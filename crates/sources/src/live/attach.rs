@@ -43,6 +43,7 @@ use crate::engine::Refusal;
 use crate::error::SourceError;
 use crate::generated;
 use crate::host::Host;
+use crate::namespaces::Foreign;
 use crate::options::Progress;
 use crate::options::ProgressState;
 use crate::options::RecordOptions;
@@ -92,13 +93,12 @@ pub fn record_running(who: Running, mut options: RecordOptions<'_>) -> Result<Re
     let (live, engine, refusals) = open(&scope, &options)?;
     let opened_ticks = now_ticks();
     let order_khz = start.calibrate(CALIBRATION);
-    output::prepare(&options.output, options.existing)?;
+    let room = output::prepare(&options.output, options.existing)?;
     let session = SessionStart {
         simulated: live.is_emulated,
         ..session(members.as_ref(), engine, &options, start, start_time, order_khz)
     };
-    let writer = ChunkWriter::create(&options.output, &session, WriterOptions::default())
-        .inspect_err(|_| output::discard(&options.output))?;
+    let writer = ChunkWriter::create(&options.output, &session, WriterOptions::default())?;
     let writer = SharedWriter::new(writer);
     let clock = Clock { khz: order_khz, origin_cycles: start.order };
     let Some((mut reader, _)) = live.reader(&writer, clock, None, options.machine) else {
@@ -125,6 +125,8 @@ pub fn record_running(who: Running, mut options: RecordOptions<'_>) -> Result<Re
             source,
             remedy: "raise `ulimit -u`",
         })?;
+        // From here on there is a recording, whatever becomes of it.
+        room.keep();
         let stopped = watch.until_end(&options, &mut listener, known);
         let outcome = live.finish(handle).map_err(|()| SourceError::System {
             what: "the reading thread failed",
@@ -452,7 +454,12 @@ fn result(
 
 fn finish(writer: SharedWriter, outcome: &LiveOutcome, recording: &mut Recording, start: &HostInstant) {
     let generated =
-        if outcome.failure.is_none() { generated::add(&writer, recording.wall_time) } else { Ok(Vec::new()) };
+        // The kernel tells all numbers as they are here.
+        if outcome.failure.is_none() {
+            generated::add(&writer, recording.wall_time, &Foreign::new())
+        } else {
+            Ok(Vec::new())
+        };
     let mut failure = outcome.failure.clone();
     match generated {
         Ok(told) => recording.notes.extend(told),

@@ -6,6 +6,7 @@
 
 mod dictionary;
 mod element;
+mod held;
 mod pages;
 mod read;
 mod rows;

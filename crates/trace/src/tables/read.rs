@@ -4,6 +4,7 @@ use std::fs::File;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use parquet::basic::Repetition;
 use parquet::column::reader::get_column_reader;
@@ -12,9 +13,10 @@ use parquet::file::serialized_reader::SerializedFileReader;
 
 use super::TableError;
 use super::element::{ColumnInput, ReadFault, Strings};
+use super::held::Held;
 use super::pages::CheckedPages;
 use super::rows::Table;
-use super::schema::ROWS_PER_GROUP;
+use super::schema::{Column, ROWS_PER_GROUP};
 use super::write::checksum;
 use crate::chunk::{Activity, activity};
 use crate::meta::{META_FILE, Meta, TableInfo};
@@ -66,8 +68,8 @@ impl TraceReader {
     /// # Errors
     /// If the file is missing, changed, damaged or lacks a column.
     pub fn table<T: Table>(&self) -> Result<TableReader<T>, TableError> {
-        let (path, info) = self.checked(T::NAME)?;
-        let reader = TableReader::open(&path)?;
+        let (path, file, info) = self.checked(T::NAME)?;
+        let reader = TableReader::of(file, &path)?;
         if reader.rows() != info.rows {
             return Err(TableError::Damaged {
                 path,
@@ -77,24 +79,31 @@ impl TraceReader {
         Ok(reader)
     }
 
-    /// Path of a table's file and its entry in `meta.json`, after checking the file's size and checksum against that entry: for other Parquet readers.
+    /// A table's file: its path, the file itself, and its entry in `meta.json`, against which the file's size and checksum are checked. For other Parquet
+    /// readers, which should read that file, or see that the path still leads to it: a trace may be replaced at any time.
     ///
     /// # Errors
     /// If `meta.json` does not list it, or the file is missing, changed or damaged.
-    pub fn checked(&self, table: &str) -> Result<(PathBuf, TableInfo), TableError> {
+    pub fn checked(&self, table: &str) -> Result<(PathBuf, File, TableInfo), TableError> {
         let path = self.folder.join(format!("{table}.parquet"));
         let damaged = |why: String| TableError::Damaged { path: path.clone(), why };
         let Some(&info) = self.meta.tables.get(table) else {
             return Err(damaged("meta.json does not list it".into()));
         };
-        let bytes = std::fs::metadata(&path).map_err(|error| damaged(format!("cannot be read ({error})")))?.len();
+        let unreadable = |error: std::io::Error| damaged(format!("cannot be read ({error})"));
+        // To open something else, such as a pipe, could wait for ever.
+        if !std::fs::metadata(&path).map_err(unreadable)?.is_file() {
+            return Err(damaged("is no regular file".into()));
+        }
+        let file = File::open(&path).map_err(unreadable)?;
+        let bytes = file.metadata().map_err(unreadable)?.len();
         if bytes != info.bytes {
             return Err(damaged(format!("has {bytes} bytes instead of {}", info.bytes)));
         }
-        if checksum(&path)?.1 != info.crc32 {
+        if checksum(&file, &path)?.1 != info.crc32 {
             return Err(damaged("was changed since it was written (its checksum differs)".into()));
         }
-        Ok((path, info))
+        Ok((path, file, info))
     }
 
     /// Reads a whole table into memory.
@@ -109,7 +118,7 @@ impl TraceReader {
 /// Reads one table, a row group at a time.
 pub struct TableReader<T> {
     path: PathBuf,
-    reader: SerializedFileReader<File>,
+    reader: Arc<SerializedFileReader<Held>>,
     /// For each column of the table, its position in the file; `None` for a nullable column that an older file lacks.
     positions: Vec<Option<usize>>,
     next: usize,
@@ -125,9 +134,15 @@ impl<T: Table> TableReader<T> {
     /// # Errors
     /// If it is not Parquet, or lacks a column that cannot be null.
     pub fn open(path: &Path) -> Result<TableReader<T>, TableError> {
-        let file = File::open(path).map_err(TableError::io("open", path))?;
+        TableReader::of(File::open(path).map_err(TableError::io("open", path))?, path)
+    }
+
+    /// Opens a file that is open already; `path` is its name in errors.
+    fn of(file: File, path: &Path) -> Result<TableReader<T>, TableError> {
+        let file = Held::new(file).map_err(TableError::io("read", path))?;
         let damaged = |why: String| TableError::Damaged { path: path.to_path_buf(), why };
         let reader = guarded(|| Ok(SerializedFileReader::new(file)?)).map_err(|fault| damaged(fault.to_string()))?;
+        let reader = Arc::new(reader);
         let schema = reader.metadata().file_metadata().schema_descr_ptr();
         let mut positions = Vec::with_capacity(T::COLUMNS.len());
         for wanted in T::COLUMNS {
@@ -172,10 +187,26 @@ impl<T: Table> TableReader<T> {
         self.reader.num_row_groups()
     }
 
-    /// The file. Several readers of it can read different groups at the same time; each must open it for itself, because a file has one position.
+    /// Memory that the largest row group takes when it is read, in bytes, by what the file says; the texts themselves, which rows share, not counted.
     #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.path
+    pub fn largest_group_bytes(&self) -> u64 {
+        let row: u64 = T::COLUMNS.iter().map(Column::memory_bytes).sum();
+        let rows = self.reader.metadata().row_groups().iter().map(|group| group.num_rows().max(0) as u64);
+        rows.max().unwrap_or(0).saturating_mul(row)
+    }
+
+    /// Another reader of the same open file, from its first row group on: several can read it at the same time.
+    #[must_use]
+    pub fn another(&self) -> TableReader<T> {
+        TableReader {
+            path: self.path.clone(),
+            reader: Arc::clone(&self.reader),
+            positions: self.positions.clone(),
+            next: 0,
+            rows: self.rows,
+            strings: Strings::default(),
+            table: PhantomData,
+        }
     }
 
     /// Reads the row group of this number, from 0; `None` if there are not so many. [`TableReader::next_group`] goes on behind it.

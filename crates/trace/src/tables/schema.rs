@@ -59,6 +59,19 @@ pub struct Column {
 }
 
 impl Column {
+    /// Memory that a value of it takes in a table's struct, in bytes; a text is a shared pointer.
+    pub(super) fn memory_bytes(&self) -> u64 {
+        let (plain, nullable) = match self.kind {
+            ColumnType::Bool => (size_of::<bool>(), size_of::<Option<bool>>()),
+            ColumnType::U8 => (size_of::<u8>(), size_of::<Option<u8>>()),
+            ColumnType::U16 => (size_of::<u16>(), size_of::<Option<u16>>()),
+            ColumnType::U32 => (size_of::<u32>(), size_of::<Option<u32>>()),
+            ColumnType::U64 => (size_of::<u64>(), size_of::<Option<u64>>()),
+            ColumnType::Text => (size_of::<Arc<str>>(), size_of::<Option<Arc<str>>>()),
+        };
+        (if self.nullable { nullable } else { plain }) as u64
+    }
+
     pub(super) fn physical(&self) -> PhysicalType {
         match self.kind {
             ColumnType::Bool => PhysicalType::BOOLEAN,

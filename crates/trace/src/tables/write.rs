@@ -20,6 +20,7 @@ use super::element::ColumnOutput;
 use super::rows::*;
 use super::schema::{ROWS_PER_GROUP, parquet_schema, properties};
 use crate::meta::{META_FILE, Meta, TableInfo};
+use crate::workers;
 
 /// Rows of a group from which several threads encode it.
 const ROWS_PER_THREAD: usize = 1 << 14;
@@ -241,15 +242,9 @@ impl<T: Table> TableWriter<T> {
                 done.push((index, result.map(|()| output.chunk)));
             }
         };
-        let mut encoded = std::thread::scope(|scope| {
-            let others: Vec<_> = (1..threads.min(descr.len())).map(|_| scope.spawn(work)).collect();
-            let mut encoded = work();
-            for other in others {
-                // A thread that panicked encodes no columns, which the check below finds.
-                encoded.extend(other.join().unwrap_or_default());
-            }
-            encoded
-        });
+        let done = workers::together(threads.min(descr.len()), work);
+        // A thread that panicked encodes no columns, which the check below finds.
+        let mut encoded: Vec<_> = done.into_iter().flat_map(Result::unwrap_or_default).collect();
         encoded.sort_by_key(|(index, _)| *index);
         let mut group = self.writer.next_row_group()?;
         for (_, chunk) in encoded {
@@ -270,14 +265,13 @@ impl<T: Table> TableWriter<T> {
         if durability == Durability::Synced {
             file.sync_all().map_err(TableError::io("sync", &path))?;
         }
-        let (bytes, crc32) = checksum(&path)?;
+        let (bytes, crc32) = checksum(File::open(&path).map_err(TableError::io("open", &path))?, &path)?;
         Ok(TableInfo { rows: self.rows, bytes, crc32 })
     }
 }
 
-/// Size and CRC-32 of a file.
-pub(super) fn checksum(path: &Path) -> Result<(u64, u32), TableError> {
-    let mut file = File::open(path).map_err(TableError::io("open", path))?;
+/// Size and CRC-32 of a file, from its position on.
+pub(super) fn checksum(mut file: impl Read, path: &Path) -> Result<(u64, u32), TableError> {
     let mut hasher = crc32fast::Hasher::new();
     let mut buffer = vec![0; 256 << 10];
     let mut total = 0;

@@ -19,11 +19,14 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering;
 
 use numapilot_flows::FlowError;
+use numapilot_flows::Process;
 use numapilot_flows::Trace;
 use numapilot_flows::finalise;
 use numapilot_host::Pid;
+use numapilot_host::numbers_by_namespace;
 use numapilot_report::units;
 use numapilot_trace::chunk::RAW_FOLDER;
+use numapilot_trace::engine::Engine;
 
 use crate::figures::AreaFigures;
 use crate::figures::MemoryView;
@@ -86,8 +89,10 @@ impl Scratch {
 
 /// The objects of a process, if one of these recorders records it; else `None`.
 pub fn objects(pid: Pid, recorders: &[Pid], scratch: &Scratch) -> Option<MemoryView> {
-    let traces: BTreeSet<PathBuf> = recorders.iter().filter_map(|recorder| trace_of(*recorder)).collect();
-    traces.iter().find_map(|trace| view(trace, pid, scratch).transpose()).map(|view| {
+    let traces: BTreeMap<PathBuf, Pid> =
+        recorders.iter().filter_map(|recorder| Some((trace_of(*recorder)?, *recorder))).collect();
+    let of_process = |(trace, recorder): (&PathBuf, &Pid)| view(trace, (pid, *recorder), scratch).transpose();
+    traces.iter().find_map(of_process).map(|view| {
         scratch.clear();
         view.unwrap_or_else(|why| MemoryView {
             title: "objects of a recording".to_owned(),
@@ -100,16 +105,43 @@ pub fn objects(pid: Pid, recorders: &[Pid], scratch: &Scratch) -> Option<MemoryV
 /// Path of the trace that a process is writing.
 fn trace_of(recorder: Pid) -> Option<PathBuf> {
     let files = fs::read_dir(format!("/proc/{recorder}/fd")).ok()?;
-    files.flatten().find_map(|file| {
+    let trace = files.flatten().find_map(|file| {
         let path = fs::read_link(file.path()).ok()?;
         let folder = path.parent()?;
         let is_raw = path.extension()? == "chunks" && folder.file_name()? == RAW_FOLDER;
         is_raw.then(|| folder.parent().map(Path::to_path_buf))?
-    })
+    })?;
+    let mounts = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/mnt")).ok();
+    if mounts(&recorder.to_string()) == mounts("self") {
+        return Some(trace);
+    }
+    // The path is one of the recorder's container: here it may lead to something else.
+    Some(Path::new(&format!("/proc/{recorder}/root")).join(trace.strip_prefix("/").ok()?))
+}
+
+/// The number of a process in the records of its recorder, by both their numbers in namespaces from ours to their own. The tracker knows the process by its
+/// own number, the kernel tells the recorder's.
+fn number_in_records(process: &[u32], recorder: &[u32], by_kernel: bool) -> Option<Pid> {
+    let number = if by_kernel { process.get(recorder.len().checked_sub(1)?) } else { process.last() };
+    number.copied().map(Pid)
+}
+
+fn numbers(pid: Pid) -> Vec<u32> {
+    let status = fs::read(format!("/proc/{pid}/status")).unwrap_or_default();
+    let numbers: Vec<u32> = numbers_by_namespace(&String::from_utf8_lossy(&status)).collect();
+    if numbers.is_empty() { vec![pid.0] } else { numbers }
+}
+
+/// Whether a process that runs `running` can be one that runs `recorded`: a process of another container may have its number. Paths are those of either's
+/// container, and of files that are replaced meanwhile.
+fn may_be(recorded: &str, running: Option<&Path>) -> bool {
+    let name = |path: &str| path.trim_end_matches(" (deleted)").rsplit('/').next().unwrap_or_default().to_owned();
+    let Some(running) = running.map(|path| name(&path.to_string_lossy())) else { return true };
+    recorded.is_empty() || name(recorded) == running
 }
 
 /// The recording's view of the process; `None`: the process is not in it.
-fn view(trace: &Path, pid: Pid, scratch: &Scratch) -> Result<Option<MemoryView>, String> {
+fn view(trace: &Path, (pid, recorder): (Pid, Pid), scratch: &Scratch) -> Result<Option<MemoryView>, String> {
     let name = trace.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let raw = trace.join(RAW_FOLDER);
     let cannot = |what: &str, why: &dyn ToString| {
@@ -127,7 +159,14 @@ fn view(trace: &Path, pid: Pid, scratch: &Scratch) -> Result<Option<MemoryView>,
         .map_err(|error| cannot("a folder for its tables", &error))?;
     let read = finalise(&folder).and_then(|_| Trace::open(&folder));
     let read: Trace = read.map_err(|error: FlowError| cannot("its tables", &error))?;
-    Ok(of_trace(&read, pid, &name))
+    let engine = read.meta().engine.known();
+    let by_kernel = matches!(engine, Some(Engine::Fault | Engine::Pmu));
+    let Some(number) = number_in_records(&numbers(pid), &numbers(recorder), by_kernel) else { return Ok(None) };
+    // The kernel's numbers are nobody else's; and what runs an emulated program is the emulator.
+    let is_told = matches!(engine, Some(Engine::Instrument | Engine::Track));
+    let running = if is_told { fs::read_link(format!("/proc/{pid}/exe")).ok() } else { None };
+    let is_it = |process: &Process| process.pid == number && may_be(&process.exe, running.as_deref());
+    Ok(if read.processes().iter().any(is_it) { of_trace(&read, number, &name) } else { None })
 }
 
 fn bytes_of(folder: &Path) -> io::Result<u64> {
@@ -216,6 +255,25 @@ fn of_trace(trace: &Trace, pid: Pid, name: &str) -> Option<MemoryView> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_is_found_by_its_number_in_the_records() {
+        // The process and its recorder here; a container's process, recorded from here and from inside; one of another container.
+        for (process, recorder, by_tracker, by_kernel) in [
+            (&[70][..], &[60][..], Some(70), Some(70)),
+            (&[70, 7][..], &[60][..], Some(7), Some(70)),
+            (&[70, 7][..], &[60, 6][..], Some(7), Some(7)),
+            (&[70][..], &[60, 6][..], Some(70), None),
+        ] {
+            assert_eq!(number_in_records(process, recorder, false), by_tracker.map(Pid), "{process:?} {recorder:?}");
+            assert_eq!(number_in_records(process, recorder, true), by_kernel.map(Pid), "{process:?} {recorder:?}");
+        }
+        assert_eq!(numbers(Pid(u32::MAX)), [u32::MAX], "it has gone");
+        assert_eq!(numbers(Pid::own()).first(), Some(&std::process::id()));
+        let running = Some(Path::new("/srv/app (deleted)"));
+        assert!(may_be("/overlay/srv/app", running) && may_be("", running) && may_be("/srv/app", None));
+        assert!(!may_be("/usr/sbin/nginx", running));
+    }
 
     #[test]
     fn first_touches_say_nothing_of_locality() {
