@@ -4,7 +4,7 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use numapilot_trace::tables::schema::ROWS_PER_GROUP;
-use numapilot_trace::tables::{AccessColumns, TableError, TableWriter};
+use numapilot_trace::tables::{AccessColumns, Table, TableError, TableWriter};
 
 use crate::error::FlowError;
 use crate::rows::TimeSorter;
