@@ -207,6 +207,16 @@ class ThirdParties(unittest.TestCase):
             self.assertIn(expression, self.notices(expression))
 
 
+class Tried(unittest.TestCase):
+    def test_nothing_is_installed_unless_the_system_may_be_spoiled(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for words, status, said in [([folder], 1, "--throwaway"), ([], 2, "Usage: tools/try-packages"), (["--throwaway"], 2, "Usage"),
+                                        (["--throwaway", folder], 1, "no packages" if os.geteuid() == 0 else "needs root")]:
+                made = subprocess.run([FOLDER / "try-packages", *words], capture_output=True, text=True, check=False)
+                self.assertEqual(made.returncode, status, words)
+                self.assertIn(said, made.stderr, words)
+
+
 class OfThisTree(unittest.TestCase):
     def test_every_file_states_one_version(self):
         self.assertEqual(packages.versions_of(TREE)[0], VERSION)
