@@ -170,13 +170,21 @@ Examples:
   numapilot doctor
   numapilot doctor --json                               with every fact that was checked
   numapilot doctor && numapilot record -- ./app
+  numapilot doctor --install                            compilers and an emulator, if missing
 
-It opens the events that the engines would open, and closes them again; nothing is changed.
+It opens the events that the engines would open, and closes them again; nothing is changed, but for
+packages that --install installs. It never changes a setting of the kernel.
 The exit status is 0 if some engine can record memory accesses here, else 1 (docs/engines.md).")]
 pub struct DoctorArgs {
     /// Print JSON: the facts and the findings
     #[arg(long)]
     pub json: bool,
+    /// Install packages that bring what is missing (Debian and its kin); asks first
+    #[arg(long, conflicts_with = "json")]
+    pub install: bool,
+    /// Install without asking
+    #[arg(long, requires = "install")]
+    pub yes: bool,
     #[command(flatten)]
     pub look: LookArgs,
 }
