@@ -242,6 +242,12 @@ class OfThisTree(unittest.TestCase):
             said = output("make", "--no-print-directory", "-s", "-C", TREE / folder, "version")
             self.assertEqual(said, VERSION + "\n", folder)
 
+    def test_descriptions_fit_into_terminals(self):
+        tables = tomllib.loads((TREE / "packaging/packages.toml").read_text(encoding="utf-8"))
+        for name, table in tables.items():
+            self.assertLess(len(f"{name} - {table['summary']}"), 100, name)
+            self.assertLessEqual(max(map(len, table["description"].splitlines())), 79, name)
+
     def test_every_source_is_there(self):
         tables = tomllib.loads((TREE / "packaging/packages.toml").read_text(encoding="utf-8"))
         for name, table in tables.items():

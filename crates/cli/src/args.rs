@@ -84,6 +84,8 @@ pub enum Command {
     Measure(Box<MeasureArgs>),
     /// Show which engines work on this machine, and for each that does not, the reason and the remedy
     Doctor(DoctorArgs),
+    /// Compile a small program, record it on a simulated machine, and show the report
+    Demo(DemoArgs),
     /// Check what numapilot claims about hardware, on this machine
     Selftest(Box<SelftestArgs>),
     /// Record a program: its memory accesses, objects, threads and page homes
@@ -187,6 +189,20 @@ pub struct DoctorArgs {
     pub yes: bool,
     #[command(flatten)]
     pub look: LookArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  numapilot demo
+  numapilot demo /tmp/demo
+
+It writes a program in C, compiles it by `numapilot cc`, records it on a model of a four-node
+machine and shows the report, each with its command. It needs a compiler (`numapilot doctor`).")]
+pub struct DemoArgs {
+    /// Folder for the program, its recording and its report (numapilot-demo)
+    #[arg(value_name = "DIR")]
+    pub folder: Option<PathBuf>,
 }
 
 /// Options that say what to record, and how: without effect where a recording is only ended.
