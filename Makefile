@@ -9,6 +9,17 @@ DEMO_TRACE := $(BUILD)/demo/streamcluster.numatrace
 DEMO_PICTURE := $(BUILD)/demo/streamcluster-traffic.svg
 DEMO_PAGE := $(BUILD)/demo/streamcluster.html
 
+# Packages name no folder of the machine that builds them, in messages or debug symbols: other machines make the same bytes, and nobody reads who built them.
+# Other flags mean another build, so this holds for the whole run of make: `make query packages` builds everything once.
+ifneq ($(filter packages,$(MAKECMDGOALS)),)
+REGISTRY := $(or $(CARGO_HOME),$(HOME)/.cargo)/registry/src
+REMAPPED := $(CURDIR)=/usr/src/numapilot $(REGISTRY)=/usr/src/crates $(shell rustc --print sysroot)/lib/rustlib/src/rust=/usr/src/rust
+MAPPED_C := $(REMAPPED:%=-ffile-prefix-map=%)
+export RUSTFLAGS := $(strip $(RUSTFLAGS) $(REMAPPED:%=--remap-path-prefix=%))
+# What the crate `cc` gives to compilers of C, beside CFLAGS.
+export HOST_CFLAGS := $(strip $(HOST_CFLAGS) $(MAPPED_C))
+endif
+
 .PHONY: all build query demo lab lab-pilot zoo test check bench experiments servers lint fuzz page docs setup-demo setup-test setup-bench setup-experiments setup-lab setup-web setup-zoo setup-servers setup-docs setup-packages packages workloads clean help
 
 all: build
@@ -64,7 +75,7 @@ query: build
 packages: build setup-packages
 	@if [ -e target/release/numapilot-query ]; then $(MAKE) --no-print-directory query; fi
 	@$(MAKE) --no-print-directory -C crates/capi OUT=$(CURDIR)/$(BUILD)/packages/capi
-	@$(MAKE) --no-print-directory -C crates/replica/c OUT=$(CURDIR)/$(BUILD)/packages/replica
+	@$(MAKE) --no-print-directory -C crates/replica/c OUT=$(CURDIR)/$(BUILD)/packages/replica CFLAGS="-O2 -g $(MAPPED_C)"
 	@tools/packages dist
 
 # The same real programs twice: as any compiler builds them, and with numapilot's call-outs.

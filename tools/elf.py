@@ -20,6 +20,12 @@ MACHINES = {
 }
 
 
+# The beginning of such a file: 64 bits, little-endian, version 1.
+BEGINNING = b"\x7fELF\x02\x01\x01"
+# More than the largest library that a program of ours carries as bytes.
+EMBEDDED_BYTES = 16 << 20
+
+
 class NotElf(ValueError):
     """The file is no such executable or shared object."""
 
@@ -53,6 +59,20 @@ def read(path):
                 raise NotElf(f"{path}: damaged ({error})") from None
             except NotElf as error:
                 raise NotElf(f"{path}: {error}") from None
+
+
+def embedded(path):
+    """Executables and shared objects that lie inside of a file as bytes, each as `Elf`. Object files are none."""
+    found = []
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        start = data.find(BEGINNING, 1)
+        while start >= 0:
+            try:
+                found.append(parsed(data[start : start + EMBEDDED_BYTES]))
+            except (NotElf, struct.error, IndexError, UnicodeDecodeError):
+                pass
+            start = data.find(BEGINNING, start + 1)
+    return found
 
 
 def parsed(data):

@@ -3,6 +3,7 @@
 Needs gcc, binutils, dpkg-deb, GNU tar and xz.
 """
 
+import gzip
 import importlib.machinery
 import importlib.util
 import os
@@ -22,6 +23,7 @@ sys.path.insert(0, str(FOLDER))
 sys.dont_write_bytecode = True
 
 import elf  # noqa: E402
+import third_party  # noqa: E402
 
 # The same folders as the real ones: what tools/packages asks of the program, and of the libraries.
 PROGRAM = r"""
@@ -103,6 +105,15 @@ class Elf(unittest.TestCase):
                     elf.read(path)
 
 
+    def test_libraries_inside_of_a_program_are_found(self):
+        with tempfile.TemporaryDirectory() as folder:
+            outer, inner = pathlib.Path(folder, "outer"), shutil.which("sh")
+            # Beside a library there are the beginnings of an object file and of nothing.
+            outer.write_bytes(pathlib.Path(shutil.which("gcc")).read_bytes() + elf.BEGINNING + bytes(60) + pathlib.Path(inner).read_bytes() + elf.BEGINNING)
+            self.assertEqual(elf.embedded(outer), [elf.read(inner)])
+            self.assertEqual(elf.embedded(inner), [])
+
+
 class Fields(unittest.TestCase):
     def needs(self, versions):
         return packages.depends_of([elf.Elf(62, list(versions), {library: set(names) for library, names in versions.items()})])
@@ -126,7 +137,9 @@ class Fields(unittest.TestCase):
         self.assertEqual(before, "0.2.0~git20261128.abcd1234")
         changed = packages.package_version("0.2.0", "abcd1234", ["v0.2.0"], True, day)
         self.assertEqual(changed, "0.2.0~git20261128.abcd1234.changed")
-        for version in [before, changed]:
+        candidate = packages.package_version("0.2.0-rc.1", "abcd1234", ["v0.2.0-rc.1"], False, day)
+        self.assertEqual(candidate, "0.2.0~rc.1")
+        for version in [before, changed, candidate]:
             output("dpkg", "--compare-versions", version, "lt", "0.2.0")
             output("dpkg", "--compare-versions", version, "gt", "0.1.0")
 
@@ -145,6 +158,63 @@ class Fields(unittest.TestCase):
         entries = {"usr/bin/a": packages.Entry(data=bytes(1025)), "usr/bin/b": packages.Entry(link="a"), "usr/c": packages.Entry(data=b"")}
         # Folders: usr/bin, usr and the root. Two blocks, a link.
         self.assertEqual(packages.kibibytes(entries), 3 + 2 + 1)
+
+
+    def test_folders_of_this_machine_are_found_in_programs(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "program")
+            path.write_bytes(b"\0/home/me/.cargo/registry/src/x.rs\0/usr/src/tree\0")
+            self.assertEqual(packages.folders_named([path], ["/home/me/.cargo/registry", "/usr/src/tree"]), [(path, "/home/me/.cargo/registry")])
+
+
+class ThirdParties(unittest.TestCase):
+    """Notices of a program `p` that needs `one` (a choice that has MIT) and `two`, which needs `one`; `macro` and `tester` are in no program."""
+
+    def notices(self, expression="Apache-2.0 WITH LLVM-exception"):
+        packages_of, nodes = [], []
+        for name, needs, kind, said in [("p", ["one", "two", "macro", "tester"], "bin", "MIT"), ("one", [], "lib", "Apache-2.0/MIT"),
+                                              ("two", ["one"], "lib", expression), ("macro", ["tester"], "proc-macro", "GPL-3.0"),
+                                              ("tester", [], "lib", "GPL-3.0")]:
+            manifest = self.folder / name / "Cargo.toml"
+            packages_of.append({"id": name, "name": name, "version": "1.0.0", "source": None if name == "p" else "registry", "license": said,
+                                "license_file": None, "manifest_path": str(manifest), "targets": [{"kind": [kind]}], "links": None, "authors": ["A. Uthor"]})
+            nodes.append({"id": name, "deps": [{"pkg": need, "dep_kinds": [{"kind": "dev" if need == "tester" else None}]} for need in needs]})
+        return third_party.notices({"packages": packages_of, "resolve": {"nodes": nodes}}, "p")
+
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.folder = pathlib.Path(scratch.name)
+        files = {"one/LICENSE-MIT": "free for\nONE", "one/LICENSE-APACHE": "chosen against", "one/license.rs": "a source", "two/NOTICE": "free for ONE"}
+        for path, text in files.items():
+            (self.folder / path).parent.mkdir(exist_ok=True)
+            (self.folder / path).write_text(text + "\n", encoding="utf-8")
+
+    def test_what_is_linked_is_named_with_its_texts_each_once(self):
+        text = self.notices()
+        self.assertIn("one 1.0.0: Apache-2.0/MIT\n", text)
+        self.assertIn("  LICENSE-MIT: text 1\n", text)
+        self.assertIn("  NOTICE: text 1\n", text)
+        self.assertEqual(text.count("Text 1 (LICENSE-MIT)\n\nfree for\nONE\n"), 1)
+        for absent in ["chosen against", "a source", "macro", "tester", "Text 2"]:
+            self.assertNotIn(absent, text)
+
+    def test_a_licence_that_is_not_known_is_an_error(self):
+        for expression in ["GPL-3.0", "MIT AND GPL-2.0", "", None]:
+            with self.subTest(expression=expression), self.assertRaisesRegex(third_party.NotAllowed, "two 1.0.0"):
+                self.notices(expression)
+        for expression in ["GPL-2.0 OR (MIT AND Zlib)", "(MIT OR GPL-3.0) AND Unicode-3.0"]:
+            self.assertIn(expression, self.notices(expression))
+
+
+class Tried(unittest.TestCase):
+    def test_nothing_is_installed_unless_the_system_may_be_spoiled(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for words, status, said in [([folder], 1, "--throwaway"), ([], 2, "Usage: tools/try-packages"), (["--throwaway"], 2, "Usage"),
+                                        (["--throwaway", folder], 1, "no packages" if os.geteuid() == 0 else "needs root")]:
+                made = subprocess.run([FOLDER / "try-packages", *words], capture_output=True, text=True, check=False)
+                self.assertEqual(made.returncode, status, words)
+                self.assertIn(said, made.stderr, words)
 
 
 class OfThisTree(unittest.TestCase):
@@ -171,6 +241,12 @@ class OfThisTree(unittest.TestCase):
         for folder in ["crates/capi", "crates/replica/c"]:
             said = output("make", "--no-print-directory", "-s", "-C", TREE / folder, "version")
             self.assertEqual(said, VERSION + "\n", folder)
+
+    def test_descriptions_fit_into_terminals(self):
+        tables = tomllib.loads((TREE / "packaging/packages.toml").read_text(encoding="utf-8"))
+        for name, table in tables.items():
+            self.assertLess(len(f"{name} - {table['summary']}"), 100, name)
+            self.assertLessEqual(max(map(len, table["description"].splitlines())), 79, name)
 
     def test_every_source_is_there(self):
         tables = tomllib.loads((TREE / "packaging/packages.toml").read_text(encoding="utf-8"))
@@ -222,18 +298,53 @@ class Made(unittest.TestCase):
     def test_two_runs_give_the_same_bytes(self):
         sums = (self.first / "SHA256SUMS").read_text(encoding="utf-8")
         self.assertEqual(sums, (self.second / "SHA256SUMS").read_text(encoding="utf-8"))
-        self.assertEqual(len(sums.splitlines()), 7)
+        self.assertEqual(len(sums.splitlines()), 10)
+        self.assertNotIn("~", sums)
         output("sh", "-c", f"cd '{self.second}' && sha256sum --check --strict SHA256SUMS")
 
     def test_packages_are_those_of_the_table_and_their_symbols(self):
-        self.assertEqual(sorted(self.debs), ["libnumapilot-dev", "libnumapilot-dev-dbgsym", "numapilot", "numapilot-daemon", "numapilot-dbgsym"])
+        self.assertEqual(sorted(self.debs), [
+            "libnumapilot-dev", "libnumapilot-replica0", "libnumapilot-replica0-dbgsym", "libnumapilot0", "libnumapilot0-dbgsym", "numapilot",
+            "numapilot-daemon", "numapilot-dbgsym"])
         fields = {name: output("dpkg-deb", "--field", file, "Version", "Depends", "Architecture") for name, file in self.debs.items()}
         version = re.search(r"Version: (\S+)", fields["numapilot"])[1]
         self.assertRegex(version, "^" + re.escape(VERSION))
         self.assertRegex(fields["numapilot"], r"Depends: libc6 \(>= 2\.\d+\)\n")
         self.assertIn(f"Depends: numapilot (= {version})\n", fields["numapilot-daemon"])
         self.assertIn("Architecture: all\n", fields["numapilot-daemon"])
-        self.assertIn(f"Depends: libnumapilot-dev (= {version})\n", fields["libnumapilot-dev-dbgsym"])
+        self.assertIn(f"Depends: libnumapilot0 (= {version})\n", fields["libnumapilot0-dbgsym"])
+        self.assertIn(f"Depends: libnumapilot0 (= {version}), libnumapilot-replica0 (= {version})\n", fields["libnumapilot-dev"])
+        for name, file in self.debs.items():
+            maintainer, source = (output("dpkg-deb", "--field", file, field).strip() for field in ["Maintainer", "Source"])
+            self.assertRegex(maintainer, r"^[^<>@]+ <[^<>@\s/]+@[^<>@\s/]+>$", name)
+            self.assertEqual(source, "" if name == "numapilot" else "numapilot", name)
+
+    def test_every_package_has_its_changelog_and_licences(self):
+        for name, file in self.debs.items():
+            with self.subTest(name=name), tempfile.TemporaryDirectory() as folder:
+                output("dpkg-deb", "--extract", file, folder)
+                doc = pathlib.Path(folder, "usr/share/doc", name)
+                if name.endswith("-dbgsym"):
+                    self.assertEqual(os.readlink(doc), name.removesuffix("-dbgsym"))
+                    continue
+                self.assertTrue((doc / "copyright").is_file())
+                said = gzip.decompress((doc / "changelog.gz").read_bytes()).decode()
+                version = output("dpkg-deb", "--field", file, "Version").strip()
+                signed = r"\n\n  \* .*\n\n -- .* <.*@.*>  \w+, \d+ \w+ \d+ [\d:]+ \+0000\n$"
+                self.assertRegex(said, rf"^numapilot \({re.escape(version)}\) unstable; urgency=medium" + signed)
+                notices = doc / "THIRD-PARTY.gz"
+                self.assertEqual(notices.is_file(), name in ["numapilot", "libnumapilot0", "libnumapilot-dev"])
+                if notices.is_file():
+                    self.assertRegex(gzip.decompress(notices.read_bytes()).decode(), r"(?s)\nzstd-sys .*  zstd/LICENSE: text \d+\n.*Copyright \(c\) Meta")
+
+    def test_shared_libraries_are_known_to_dpkg_and_the_loader(self):
+        for name, library in {"libnumapilot0": "libnumapilot", "libnumapilot-replica0": "libnumapilot_replica"}.items():
+            with self.subTest(name=name), tempfile.TemporaryDirectory() as folder:
+                output("dpkg-deb", "--raw-extract", self.debs[name], folder)
+                self.assertRegex(pathlib.Path(folder, "DEBIAN/shlibs").read_text(encoding="utf-8"), rf"^{library} 0 {name} \(>= {re.escape(VERSION)}.*\)\n$")
+                self.assertEqual(pathlib.Path(folder, "DEBIAN/triggers").read_text(encoding="utf-8"), "activate-noawait ldconfig\n")
+                (path,) = pathlib.Path(folder, "usr/lib").rglob("*.so.0")
+                self.assertEqual(elf.read(path).soname, f"{library}.so.0")
 
     def test_files_are_roots_and_where_they_belong(self):
         listed = self.listed("numapilot")
@@ -266,6 +377,8 @@ class Made(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             output("dpkg-deb", "--raw-extract", self.debs["numapilot-daemon"], folder)
             output("sh", "-c", f"cd '{folder}' && md5sum --check --strict DEBIAN/md5sums")
+            # dpkg compares configuration files with sums of its own: an administrator's change is no damage.
+            self.assertNotIn("etc/numapilot.toml", pathlib.Path(folder, "DEBIAN/md5sums").read_text(encoding="utf-8"))
             self.assertEqual(pathlib.Path(folder, "DEBIAN/conffiles").read_text(encoding="utf-8"), "/etc/numapilot.toml\n")
             for script in ["postinst", "prerm", "postrm"]:
                 self.assertTrue(os.access(pathlib.Path(folder, "DEBIAN", script), os.X_OK), script)
@@ -285,7 +398,8 @@ class Made(unittest.TestCase):
         self.assertIn("prefix=${pcfiledir}/../..\nlibdir=${prefix}/lib\n", pc)
         self.assertIn(archive.name, readme)
         self.assertNotIn("{", readme)
-        self.assertLessEqual({"bin/numapilot", "share/man/man1/numapilot.1", "share/zsh/site-functions/_numapilot", "lib/libnumapilot.so"}, names)
+        self.assertLessEqual({"bin/numapilot", "share/man/man1/numapilot.1", "share/zsh/site-functions/_numapilot", "lib/libnumapilot.so",
+                              "share/doc/numapilot/THIRD-PARTY-numapilot.txt"}, names)
         self.assertNotIn("lib/systemd/system/numapilot.service", names)
 
     def test_a_program_of_another_version_is_refused(self):

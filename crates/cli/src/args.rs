@@ -84,6 +84,8 @@ pub enum Command {
     Measure(Box<MeasureArgs>),
     /// Show which engines work on this machine, and for each that does not, the reason and the remedy
     Doctor(DoctorArgs),
+    /// Compile a small program, record it on a simulated machine, and show the report
+    Demo(DemoArgs),
     /// Check what numapilot claims about hardware, on this machine
     Selftest(Box<SelftestArgs>),
     /// Record a program: its memory accesses, objects, threads and page homes
@@ -170,15 +172,37 @@ Examples:
   numapilot doctor
   numapilot doctor --json                               with every fact that was checked
   numapilot doctor && numapilot record -- ./app
+  numapilot doctor --install                            compilers and an emulator, if missing
 
-It opens the events that the engines would open, and closes them again; nothing is changed.
+It opens the events that the engines would open, and closes them again; nothing is changed, but for
+packages that --install installs. It never changes a setting of the kernel.
 The exit status is 0 if some engine can record memory accesses here, else 1 (docs/engines.md).")]
 pub struct DoctorArgs {
     /// Print JSON: the facts and the findings
     #[arg(long)]
     pub json: bool,
+    /// Install packages that bring what is missing (Debian and its kin); asks first
+    #[arg(long, conflicts_with = "json")]
+    pub install: bool,
+    /// Install without asking
+    #[arg(long, requires = "install")]
+    pub yes: bool,
     #[command(flatten)]
     pub look: LookArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  numapilot demo
+  numapilot demo /tmp/demo
+
+It writes a program in C, compiles it by `numapilot cc`, records it on a model of a four-node
+machine and shows the report, each with its command. It needs a compiler (`numapilot doctor`).")]
+pub struct DemoArgs {
+    /// Folder for the program, its recording and its report (numapilot-demo)
+    #[arg(value_name = "DIR")]
+    pub folder: Option<PathBuf>,
 }
 
 /// Options that say what to record, and how: without effect where a recording is only ended.

@@ -8,6 +8,7 @@ mod common;
 
 // The command line, the machine and the documents.
 mod bad_input;
+mod demo;
 mod docs;
 mod doctor;
 mod experiments;

@@ -6,6 +6,7 @@
 mod facts;
 mod finding;
 mod others;
+mod packages;
 pub mod pmu;
 mod probe;
 mod text;
@@ -14,6 +15,7 @@ pub use facts::{EmulatorFact, Facts};
 pub use finding::{Diagnosis, Finding};
 pub use numapilot_perf_events::facts::{Answer, EventFacts, Kernel, SamplerFact, Vendor};
 pub use numapilot_perf_events::rights::Obstacle;
+pub use packages::{Distribution, Provided, install_command, packages_text, provided};
 pub use probe::probe;
 pub use text::text;
 

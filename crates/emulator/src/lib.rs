@@ -9,6 +9,7 @@ mod qemu;
 
 pub use command::NotEmulated;
 pub use found::Emulator;
+pub use qemu::NO_EMULATOR;
 pub use qemu::Qemu;
 pub use qemu::Unavailable;
 

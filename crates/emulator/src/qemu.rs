@@ -17,6 +17,9 @@ pub const QEMU_VARIABLE: &str = "NUMAPILOT_QEMU";
 /// Name of QEMU's emulator of x86-64 programs.
 const NAMES: &[&str] = &["qemu-x86_64"];
 
+/// Why programs cannot be emulated where no emulator is installed.
+pub const NO_EMULATOR: &str = "there is no qemu-x86_64 on PATH";
+
 /// The plugin's answer to a probe (`PROBE_STATUS` in user.c).
 const PROBE_STATUS: i32 = 42;
 
@@ -72,7 +75,7 @@ pub fn availability(plugin: &Path) -> Availability {
         }
     }
     if refused.is_empty() {
-        refused.push("there is no qemu-x86_64 on PATH".to_owned());
+        refused.push(NO_EMULATOR.to_owned());
     }
     Err(Unavailable { reason: refused.join("; "), remedy: REMEDY.to_owned() })
 }

@@ -7,6 +7,7 @@ mod check;
 mod compare;
 pub mod compile;
 mod ctl;
+mod demo;
 mod doctor;
 mod exit;
 mod explain;
@@ -66,6 +67,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Topo(arguments) => topo::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Measure(arguments) => measure::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Demo(arguments) => demo::run(&arguments),
         Command::Selftest(arguments) => selftest::run(&arguments),
         Command::Record(arguments) => record::run(&arguments),
         Command::Import(arguments) => import::run(&arguments).map(|()| ExitCode::SUCCESS),

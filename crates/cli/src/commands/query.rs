@@ -33,7 +33,7 @@ pub fn run(arguments: &QueryArgs) -> Result<ExitCode> {
         return output::print(&query.render_help().to_string()).map(|()| ExitCode::SUCCESS);
     }
     bail!(
-        "{ENGINE}, which has the SQL engine in it, is neither beside numapilot nor on the path. In the source tree, `make query` builds it (some \
-         minutes); then copy target/release/{ENGINE} beside numapilot"
+        "{ENGINE}, which has the SQL engine in it, is neither beside numapilot nor on the path. It is a package of its own, {ENGINE}; in the source \
+         tree, `make query` builds it (some minutes); then copy target/release/{ENGINE} beside numapilot"
     )
 }
