@@ -390,7 +390,7 @@ mod tests {
             (affinity[pair][pair + 4], affinity[pair + 4][pair]) = (0.25, 0.25);
         }
         let sharing = Sharing { blocks, affinity, samples: 0.0 };
-        let at = sharing.cluster([0, 1, 2, 3, 1, 2, 3, 0].map(NodeIndex).to_vec(), &[2; 4]);
+        let at = sharing.cluster([0, 1, 2, 3, 1, 2, 3, 0].map(NodeIndex).to_vec(), &[2; 4], &[NodeSet::all(4); 8]);
         assert!((0..4).all(|pair| at[pair] == at[pair + 4]), "{at:?}");
         assert!(NodeIndex::all(4).all(|node| at.iter().filter(|place| **place == node).count() == 2), "{at:?}");
     }
