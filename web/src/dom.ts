@@ -6,6 +6,18 @@ export type Attributes = Record<string, Value>;
 
 const SVG = "http://www.w3.org/2000/svg";
 
+/** What changes the order or the look of the text around it: control characters, marks of direction, line breaks of every sort. */
+const UNSAFE = /[\p{Cc}\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/gu;
+
+/** The text with such characters as escapes, as in the text report: names come from programs, and must not turn the figures beside them around. */
+export function clean(text: string): string {
+    return text.replace(UNSAFE, (character) => `\\u{${character.codePointAt(0)?.toString(16)}}`);
+}
+
+/** Attributes that people read or hear. Line breaks in them are the page's own. */
+const cleanAttribute = (name: string, text: string): string =>
+    name === "title" || name === "aria-label" ? text.split("\n").map(clean).join("\n") : text;
+
 function fill(element: Element, attributes: Attributes, children: readonly Child[]): void {
     for (const [name, value] of Object.entries(attributes)) {
         if (value === null || value === undefined || value === false) continue;
@@ -14,7 +26,7 @@ function fill(element: Element, attributes: Attributes, children: readonly Child
             // By way of the object model: the page's policy forbids style attributes.
             const style = (element as HTMLElement | SVGElement).style;
             for (const [property, text] of Object.entries(value)) style.setProperty(property, text);
-        } else element.setAttribute(name, value === true ? "" : String(value));
+        } else element.setAttribute(name, value === true ? "" : cleanAttribute(name, String(value)));
     }
     append(element, children);
 }
@@ -22,7 +34,7 @@ function fill(element: Element, attributes: Attributes, children: readonly Child
 export function append(element: Element, children: readonly Child[]): void {
     for (const child of children) {
         if (child === null || child === undefined || child === false) continue;
-        element.append(child instanceof Node ? child : String(child));
+        element.append(child instanceof Node ? child : clean(String(child)));
     }
 }
 

@@ -41,7 +41,9 @@ async function start(): Promise<void> {
         performance.mark("filter-start");
         followTheme();
         const selection = new Selection(model, store.filter);
-        for (const view of views) view.render(selection);
+        keepFocus(() => {
+            for (const view of views) view.render(selection);
+        });
         performance.measure("filter", "filter-start");
     };
     let isDue = false;
@@ -56,6 +58,7 @@ async function start(): Promise<void> {
     store.onChange(soon);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", soon);
     document.addEventListener("numapilot-theme", soon);
+    onPaper(render);
     let width = window.innerWidth;
     window.addEventListener("resize", () => {
         if (window.innerWidth !== width) soon();
@@ -123,6 +126,37 @@ function build(context: Context, definitions: HTMLDialogElement): View[] {
     keys(context, definitions, () => table.focusSearch());
     const drawn = few ?? [first, machine, time, table, detail, memory, java, graph, list, strips, nodes, waits, series, rest];
     return [bar, ...drawn].filter((view) => view !== null);
+}
+
+const focusable = (within: Element): HTMLElement[] => [
+    ...within.querySelectorAll<HTMLElement>("a[href], button:not(:disabled), input, select, summary, [tabindex='0']"),
+];
+
+/** Draws the views. What had the focus may be made anew: then the one in its place gets it, or who chooses by keyboard would start over at the top. */
+function keepFocus(draw: () => void): void {
+    const before = document.activeElement;
+    const home = before?.closest("section, .filterbar");
+    const place = home ? focusable(home).indexOf(before as HTMLElement) : -1;
+    draw();
+    if (!home || place < 0 || before?.isConnected || document.activeElement !== document.body) return;
+    const now = focusable(home);
+    now[Math.min(place, now.length - 1)]?.focus({ preventScroll: true });
+}
+
+/** On paper, pictures have the colours of a light page: what the script paints in those of a dark one would hardly be seen on white. */
+function onPaper(render: () => void): void {
+    const { dataset } = document.documentElement;
+    let before: string | undefined;
+    window.addEventListener("beforeprint", () => {
+        before = dataset["theme"];
+        dataset["theme"] = "light";
+        render();
+    });
+    window.addEventListener("afterprint", () => {
+        if (before === undefined) delete dataset["theme"];
+        else dataset["theme"] = before;
+        render();
+    });
 }
 
 function turnTheme(): void {

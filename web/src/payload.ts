@@ -277,6 +277,9 @@ export interface Head {
 
 /** Columns by name. "Not known" is -1 in whole numbers and NaN in others. */
 export class Columns {
+    /** Views ask at every change of a filter. */
+    private readonly read = new Map<string, Int32Array | Float64Array>();
+
     constructor(
         private readonly head: Head,
         private readonly buffer: ArrayBuffer,
@@ -300,17 +303,24 @@ export class Columns {
     }
 
     ints(name: string): Int32Array {
+        const known = this.read.get(name);
+        if (known instanceof Int32Array) return known;
         const raw = this.raw(name);
         if (raw instanceof Float64Array) throw new Error(`column ${name} should hold whole numbers`);
         const none = 2 ** (8 * raw.BYTES_PER_ELEMENT) - 1;
         const values = new Int32Array(raw.length);
         for (let i = 0; i < raw.length; i++) values[i] = raw[i] === none ? -1 : raw[i];
+        this.read.set(name, values);
         return values;
     }
 
     numbers(name: string): Float64Array {
+        const known = this.read.get(name);
+        if (known instanceof Float64Array) return known;
         const raw = this.raw(name);
-        return raw instanceof Float64Array ? raw : Float64Array.from(raw);
+        const values = raw instanceof Float64Array ? raw : Float64Array.from(raw);
+        this.read.set(name, values);
+        return values;
     }
 }
 

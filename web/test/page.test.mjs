@@ -314,6 +314,108 @@ test("keys work: theme, definitions, escape lifts the last filter", async () => 
     await done();
 });
 
+test("escape in the time lifts its range, and leaves the other filters", async () => {
+    const { page, done } = await open("streamcluster.html", { fragment: "#thread=2&only=remote" });
+    await page.locator(".stage").focus();
+    await page.keyboard.press("Shift+ArrowRight");
+    await drawn(page);
+    assert.match(page.url(), /time=\d+-\d+/);
+    await page.keyboard.press("Escape");
+    await drawn(page);
+    assert.match(page.url(), /#thread=2&only=remote$/);
+    await done();
+});
+
+test("what was chosen by keyboard keeps the focus, though it is drawn anew", async () => {
+    const { page, done } = await open("streamcluster.html");
+    const label = () => page.evaluate(() => document.activeElement.getAttribute("aria-label") ?? document.activeElement.tagName);
+    const matrix = page.locator(".matrix-table");
+    const chosen = [page.getByRole("button", { name: /^CPUs of node 1 / }), matrix.locator(".cell").nth(5), matrix.locator("thead button").nth(2)];
+    for (const [index, button] of chosen.entries()) {
+        await button.focus();
+        const before = await label();
+        await page.keyboard.press("Enter");
+        await drawn(page);
+        // Its figures may have changed.
+        assert.equal((await label()).split(/ make |:/)[0], before.split(/ make |:/)[0], `${index}`);
+        await page.keyboard.press("Enter");
+        await drawn(page);
+    }
+    await page.locator(".functions .table-foot button").first().focus();
+    await page.keyboard.press("Enter");
+    assert.equal(await page.evaluate(() => document.activeElement.closest(".functions") !== null), true, "more rows were shown");
+    await done();
+});
+
+test("a flame graph is one stop for the tab key, and arrow keys lead through it", async () => {
+    const { page, done } = await open("streamcluster.html");
+    assert.equal(await page.locator(".flame .block[tabindex='0']").count(), 1);
+    const focused = () => page.evaluate(() => [...document.querySelectorAll(".flame .block")].indexOf(document.activeElement));
+    await page.locator(".flame .block").first().focus();
+    for (const [key, place] of [["ArrowDown", 1], ["ArrowRight", 2], ["ArrowUp", 1]]) {
+        await page.keyboard.press(key);
+        assert.equal(await focused(), place, key);
+        assert.equal(await page.locator(".flame .block[tabindex='0']").count(), 1);
+    }
+    await page.keyboard.press("Enter");
+    assert.ok(await page.getByRole("button", { name: "Zoom out" }).isVisible());
+    assert.equal(await focused(), 0, "the block that fills it now");
+    await done();
+});
+
+test("paper gets the colours of a light page, and the screen its own again", async () => {
+    const { page, done } = await open("streamcluster.html", { colorScheme: "dark" });
+    const colours = () =>
+        page.evaluate(() => ["body", ".matrix-table .cell:not(.local *)"].map((part) => getComputedStyle(document.querySelector(part)).backgroundColor));
+    const dark = await colours();
+    const on = (name) => page.evaluate((name) => window.dispatchEvent(new Event(name)), name);
+    await on("beforeprint");
+    const light = await colours();
+    for (const colour of light) assert.ok(Number(/\d+/.exec(colour)[0]) > 200, `${colour} on paper`);
+    await on("afterprint");
+    assert.deepEqual(await colours(), dark);
+    await done();
+});
+
+test("names that would turn the text beside them around are shown with escapes", async () => {
+    const evil = (text) => (text ? `${text}\u202e\u0007\u2066` : text);
+    const change = (head) => {
+        head.strings = head.strings.map(evil);
+        for (const row of [...head.sites, ...head.functions, ...head.threads, head.headline.top])
+            for (const field of ["name", "function", "place"]) row[field] = evil(row[field]);
+        head.recording.command = head.recording.command.map(evil);
+        head.marks = [[head.start_ns, evil("begin")]];
+        head.findings.forEach((finding) => (finding.says = finding.says.map(([text, isStrong]) => [evil(text), isStrong])));
+    };
+    const { page, done } = await openChanged("streamcluster.html", change);
+    await page.locator(".objects tbody tr.choosable").first().click();
+    await drawn(page);
+    const [shown, left] = await page.evaluate(() => {
+        const attributes = ["title", "aria-label"].flatMap((name) => [...document.querySelectorAll(`[${name}]`)].map((part) => part.getAttribute(name)));
+        const all = [document.body.textContent, ...attributes].join("");
+        return [all.includes("\\u{202e}\\u{7}\\u{2066}"), /[\u0007\u202e\u2066]/.test(all)];
+    });
+    assert.ok(shown, "they are shown");
+    assert.equal(left, false);
+    await done();
+});
+
+test("without latencies among what passes, no median is said; of nodes that serve as much, the report's is named", async () => {
+    const change = (head, columns) => {
+        columns.row_latency = columns.row_thread.map(() => -1);
+        const { totals } = head.headline;
+        const each = totals.accesses[0] / totals.served.length;
+        totals.served = totals.served.map(() => [each, each, each]);
+    };
+    const { page, done } = await openChanged("streamcluster.html", change);
+    const words = await text(page, ".latency");
+    assert.match(words, /No access has a latency\./);
+    assert.doesNotMatch(words, /median|none/i);
+    const last = dataOf("streamcluster.html").head.nodes.at(-1);
+    assert.match(await page.locator(".figure-says").nth(1).innerText(), new RegExp(`^node ${last} serves `));
+    await done();
+});
+
 test("pictures have tables behind them", async () => {
     const { page, done } = await open("streamcluster.html", { fragment: "#site=S0" });
     await page.locator(".objects tbody tr").first().click();

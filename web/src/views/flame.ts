@@ -58,7 +58,7 @@ export function flame(context: Context): View {
         "remote",
         `Which ${said.many}`,
     );
-    const stage = h("div", { class: "flame", role: "tree", "aria-label": "Flame graph" });
+    const stage = h("div", { class: "flame", role: "tree", "aria-label": "Flame graph. Arrow keys move, enter zooms.", keydown: walk });
     const trail = h("div", { class: "trail" });
     const depth = h("p", { class: "faint hint" });
     const legend = h("span", { class: "keys" });
@@ -96,7 +96,9 @@ export function flame(context: Context): View {
         if (path.length - 1 !== zoom.length) zoom = zoom.slice(0, path.length - 1);
         const zoomTo = (to: number[]): void => {
             zoom = to;
+            const hadFocus = stage.contains(document.activeElement) || trail.contains(document.activeElement);
             render(selection);
+            if (hadFocus) stage.querySelector<HTMLElement>(".block")?.focus({ preventScroll: true });
         };
         drawTrail(context, trail, path, zoom, zoomTo);
         const whole = selection.whole(byBirth ? OBJECT : CODE);
@@ -111,6 +113,19 @@ export function flame(context: Context): View {
         refresh(table);
     };
     return { element, render };
+}
+
+/** From block to block by arrow keys: hundreds of stops for the tab key would stand before what follows. */
+function walk(event: KeyboardEvent): void {
+    const blocks = [...(event.currentTarget as Element).querySelectorAll<HTMLElement>(".block")];
+    const at = blocks.indexOf(event.target as HTMLElement);
+    const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1, Home: -at, End: blocks.length - 1 - at }[event.key];
+    if (at < 0 || step === undefined) return;
+    event.preventDefault();
+    const next = blocks[Math.min(Math.max(at + step, 0), blocks.length - 1)];
+    blocks[at].tabIndex = -1;
+    next.tabIndex = 0;
+    next.focus();
 }
 
 function tree(context: Context, selection: Selection, byBirth: boolean, onlyRemote: boolean): { root: Block; deeper: number } {
@@ -131,10 +146,13 @@ function tree(context: Context, selection: Selection, byBirth: boolean, onlyRemo
         if (isRemote) remote[column[i]] += rows.weight[i];
     });
     const stackOf = new Map<number, Frame[]>();
+    // A search for each site would take its time with thousands of both.
+    const firstOf = new Int32Array(model.sites.length).fill(-1);
+    for (let index = byBirth ? instances.count - 1 : -1; index >= 0; index--) firstOf[instances.site[index]] = index;
     const birthOf = (key: number): Frame[] => {
         let instance = model.keyInstance[key];
         const site = model.keySite[key];
-        if (instance < 0 && site >= 0) instance = instances.site.indexOf(site);
+        if (instance < 0 && site >= 0) instance = firstOf[site];
         if (instance < 0) return [];
         const stack = instances.stack[instance];
         let list = stackOf.get(stack);
@@ -246,6 +264,8 @@ function draw(stage: HTMLElement, path: readonly Block[], zoom: readonly number[
                     "aria-label": hint,
                     role: "treeitem",
                     "aria-level": depth + 1,
+                    // One stop for the tab key; arrow keys lead on.
+                    tabindex: blocks.length === 0 ? 0 : -1,
                     "data-depth": depth,
                     style: { left: `${left * 100}%`, width: `${width * 100}%`, top: `${depth * LINE}px`, background, color },
                     click: () => zoomTo([...keys]),

@@ -82,7 +82,7 @@ export function heap({ model, store }: Context): View | null {
         ],
         note: () => {
             const more = heap.site_count - heap.sites.length;
-            return more > 0 ? `${count(more)} more sites are in the text report and the CSV table.` : null;
+            return more > 0 ? `${plural(more, "more site is", "more sites are")} in the text report and the CSV table.` : null;
         },
     });
     const element = h(

@@ -149,9 +149,17 @@ function describe({ model, store }: Context, spread: Spread): string {
             ? " Filters by thread, object, function and direction do not apply to latencies on this page."
             : "";
     const slices = model.isCells ? wholeSlices(model.head, store.filter.time, model.head.grain.latency_bin_ns) : "";
+    // Which there are none of has no median, and no picture.
+    const medians = [
+        ["local", spread.local],
+        ["remote", spread.remote],
+        ["those with unknown home", spread.other],
+    ] as const;
+    const seen = medians.filter(([, values]) => values.some((weight) => weight > 0)).map(([name, values]) => `${name} ${middle(values)}`);
     return (
-        `Cycles, on a scale of doublings. Half of the local accesses take up to ${middle(spread.local)}, half of the remote ones up to ` +
-        `${middle(spread.remote)}.` +
+        (seen.length > 0
+            ? `Cycles, on a scale of doublings. Medians: ${seen.join("; ")}.`
+            : `No ${store.isFiltered() ? "access that passes the filters" : "access"} has a latency.`) +
         (store.isFiltered() ? "" : ` ${percent(whole > 0 ? known / whole : 0)} of all accesses have a latency.`) +
         (slices ? ` This page holds latencies ${slices}.` : "") +
         limit

@@ -58,7 +58,7 @@ function draw(context: Context, selection: Selection, isFiltered: boolean, of: s
     const cell = (from: number, home: number): Estimate => (isFiltered ? total(sums.tally(from * n + home)) : head.matrix.accesses[from][home]);
     const values = head.nodes.map((_, from) => head.nodes.map((_, home) => cell(from, home)));
     const all = values.flat().reduce((sum, value) => sum + value[0], 0);
-    const most = Math.max(...values.flat().map((value) => value[0]), 0);
+    const most = values.flat().reduce((most, value) => Math.max(most, value[0]), 0);
     const shareOfAll = (value: number): number => (all > 0 ? value / all : NaN);
     const withFigures = n <= WITH_FIGURES;
     const { filter } = store;

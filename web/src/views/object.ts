@@ -36,7 +36,12 @@ export function objectDetail(context: Context): View {
     const legend = h("span", { class: "keys" });
     const maps = new PageMaps(context);
     const code = h("div", { class: "stacks" });
-    const close = h("button", { type: "button", class: "quiet", click: () => store.set({ site: -1, instance: -1 }) }, "Close");
+    const shut = (): void => {
+        store.set({ site: -1, instance: -1 });
+        // It takes its button with it: the focus goes to where objects are chosen.
+        document.getElementById("objects-section")?.focus({ preventScroll: true });
+    };
+    const close = h("button", { type: "button", class: "quiet", click: shut }, "Close");
     const element = h(
         "section",
         { class: "card detail", id: "object-detail", tabindex: -1, "aria-label": "Object in detail", hidden: true },

@@ -55,7 +55,8 @@ function figures({ model, store }: Context, selection: Selection): HTMLElement[]
     const samples = isFiltered ? selection.whole().all.samples[0] : totals.samples;
     const how = isFiltered || totals.source === "sampled" ? `estimated from ${plural(samples, "sample", "samples")}` : "counted";
     const all = served.reduce((sum, node) => sum + node[0], 0);
-    const busiest = served.reduce((best, node, index) => (node[0] > served[best][0] ? index : best), 0);
+    // Of several that serve as much, the last, as in the text report.
+    const busiest = served.reduce((best, node, index) => (node[0] >= served[best][0] ? index : best), 0);
     const busy = all > 0 ? `${model.nodeName(busiest)} serves ${percent(served[busiest][0] / all)}` : "";
     if (head.heap_only) return [];
     // What was not sampled, or hardly, is unknown and not nothing.

@@ -1,6 +1,6 @@
 // Threads over time as strips of cells: one line per thread, one cell per slice, as strong as it is busy.
 
-import { behind, h, prepare, refresh } from "../dom";
+import { behind, clean, h, prepare, refresh } from "../dom";
 import { count, percent, timeNs } from "../format";
 import type { Model } from "../model";
 import * as palette from "../palette";
@@ -54,7 +54,7 @@ export class Strips {
         shown.forEach((strip, index) => {
             context.globalAlpha = 1;
             context.fillStyle = palette.themed("--faint");
-            context.fillText(strip.label.slice(0, left < 100 ? 10 : 18), 0, index * line + line - 4, left - 8);
+            context.fillText(clean(strip.label).slice(0, left < 100 ? 10 : 18), 0, index * line + line - 4, left - 8);
             context.fillStyle = palette.themed("--well");
             context.fillRect(left, index * line + 1, width - left, line - 2);
             for (let bin = 0; bin < this.model.bins; bin++) {
@@ -80,7 +80,7 @@ export class Strips {
         if (!strip || bin < 0) return;
         const all = strip.values.reduce((a, b) => a + b, 0);
         this.canvas.title =
-            `${strip.label} at ${timeNs(this.model.head.start_ns + bin * this.model.binNs)}: ` +
+            `${clean(strip.label)} at ${timeNs(this.model.head.start_ns + bin * this.model.binNs)}: ` +
             `${count(Math.round(strip.values[bin] ?? 0))} ${said.many} (${percent((strip.values[bin] ?? 0) / all)} of its own here)`;
     }
 

@@ -4,7 +4,7 @@ import { defined } from "../definitions";
 import { h, prepare, replace } from "../dom";
 import { isOfNothing, shareOf, total } from "../estimate";
 import { count, interval, percent, share, timeNs } from "../format";
-import { OTHER_OBJECTS, REMOTE, UNKNOWN, WRITE } from "../model";
+import { OTHER_OBJECTS, REMOTE, UNKNOWN, WRITE, type Model } from "../model";
 import * as palette from "../palette";
 import type { Estimate, ThreadRow } from "../payload";
 import { THREAD, type Selection } from "../selection";
@@ -24,8 +24,19 @@ interface Line {
     writes: Estimate;
     accesses: number;
     samples: number;
-    on: ArrayLike<number>;
-    strip: { all: Float64Array; known: Float64Array; remote: Float64Array };
+    /** Shares by node. */
+    on: () => ArrayLike<number>;
+    /** The first slice of time in which it is seen; -1: in none. */
+    began: number;
+    /** Worked out where it is drawn: lists of slices for each of many thousand threads would take hundreds of megabytes. */
+    strip: () => Strip;
+}
+
+/** Sums by slice of time. */
+interface Strip {
+    all: Float64Array;
+    known: Float64Array;
+    remote: Float64Array;
 }
 
 export function threads(context: Context): View {
@@ -91,15 +102,15 @@ export function threads(context: Context): View {
                 name: "on",
                 title: "Served by",
                 term: "Served",
-                value: (line) => Math.max(0, ...Array.from(line.on)),
-                cell: (line) => nodeBar(context, line.on),
+                value: (line) => Math.max(0, ...Array.from(line.on())),
+                cell: (line) => nodeBar(context, line.on()),
                 isWide: true,
             },
             ...(hasWaits ? [waiting] : []),
             {
                 name: "time",
                 title: "Over time",
-                value: (line) => line.strip.all.findIndex((v) => v > 0),
+                value: (line) => line.began,
                 cell: (line) => strip(context, line),
                 isWide: false,
             },
@@ -139,16 +150,25 @@ function linesOf({ model, store }: Context, selection: Selection): Line[] {
     const column = model.threadGroup;
     const parts = selection.by("thread", column, size + 1, THREAD);
     const all = parts.all.all();
-    const bins = (): Float64Array => new Float64Array((size + 1) * model.bins);
-    const [on, time, known, remote] = [new Float64Array((size + 1) * n), bins(), bins(), bins()];
+    // Rows that pass, in one chain for each thread.
+    const [first, began] = [new Int32Array(size + 1).fill(-1), new Int32Array(size + 1).fill(-1)];
+    const next = new Int32Array(rows.count);
     selection.each(THREAD, (i) => {
         const group = column[i];
-        if (rows.home[i] >= 0) on[group * n + rows.home[i]] += rows.weight[i];
-        const bin = group * model.bins + model.rowBin[i];
-        time[bin] += rows.weight[i];
-        if (rows.reach[i] !== UNKNOWN) known[bin] += rows.weight[i];
-        if (rows.reach[i] === REMOTE) remote[bin] += rows.weight[i];
+        [next[i], first[group]] = [first[group], i];
+        if (began[group] < 0 || model.rowBin[i] < began[group]) began[group] = model.rowBin[i];
     });
+    const follow = (group: number, visit: (row: number) => void): void => {
+        for (let i = first[group]; i >= 0; i = next[i]) visit(i);
+    };
+    const nodes = (group: number): Float64Array => {
+        const on = new Float64Array(n);
+        follow(group, (i) => {
+            if (rows.home[i] >= 0) on[rows.home[i]] += rows.weight[i];
+        });
+        const sum = on.reduce((a, b) => a + b, 0);
+        return on.map((value) => (sum > 0 ? value / sum : 0));
+    };
     const isFiltered = store.conditions().some((name) => name !== "thread");
     const folded = head.threads.reduce((sum, row, thread) => sum + (model.foldedThreads[thread] === 1 ? row.samples : 0), 0);
     const lines: Line[] = [];
@@ -158,8 +178,6 @@ function linesOf({ model, store }: Context, selection: Selection): Line[] {
         if (tally.samples === 0 && (isFiltered || group === size)) continue;
         // Without a filter, folded threads have lines of their own: these are not told twice.
         if (!isFiltered && group === size && tally.samples <= folded) continue;
-        const whole = on.slice(group * n, group * n + n);
-        const sum = whole.reduce((a, b) => a + b, 0);
         const own = !isFiltered && row;
         lines.push({
             thread: group === size ? -1 : group,
@@ -169,15 +187,23 @@ function linesOf({ model, store }: Context, selection: Selection): Line[] {
             writes: own ? row.writes : shareOf(parts.writes.tally(group), tally),
             accesses: own ? row.accesses[0] : total(tally)[0],
             samples: own ? row.samples : tally.samples,
-            on: own ? row.on_node.map((share) => share[0]) : whole.map((value) => (sum > 0 ? value / sum : 0)),
-            strip: {
-                all: time.subarray(group * model.bins, (group + 1) * model.bins),
-                known: known.subarray(group * model.bins, (group + 1) * model.bins),
-                remote: remote.subarray(group * model.bins, (group + 1) * model.bins),
-            },
+            on: () => (own ? row.on_node.map((share) => share[0]) : nodes(group)),
+            began: began[group],
+            strip: () => stripOf(model, (visit) => follow(group, visit)),
         });
     }
     return lines;
+}
+
+function stripOf({ rows, rowBin, bins }: Model, each: (visit: (row: number) => void) => void): Strip {
+    const [all, known, remote] = Array.from({ length: 3 }, () => new Float64Array(bins));
+    each((i) => {
+        const bin = rowBin[i];
+        all[bin] += rows.weight[i];
+        if (rows.reach[i] !== UNKNOWN) known[bin] += rows.weight[i];
+        if (rows.reach[i] === REMOTE) remote[bin] += rows.weight[i];
+    });
+    return { all, known, remote };
 }
 
 /** A thread's time: taller where it is busier, coloured by how far its accesses go. */
@@ -186,14 +212,14 @@ function strip({ model }: Context, line: Line): HTMLElement {
     const canvas = h("canvas", { class: "spark", "aria-hidden": "true" });
     const [width, height] = [150, 18];
     const context = prepare(canvas, width, height);
-    const most = line.strip.all.reduce((a, b) => Math.max(a, b), 0);
+    const { all, known, remote } = line.strip();
+    const most = all.reduce((a, b) => Math.max(a, b), 0);
     const step = width / model.bins;
     for (let bin = 0; bin < model.bins; bin++) {
-        const value = line.strip.all[bin];
+        const value = all[bin];
         if (value <= 0) continue;
         const tall = Math.max((value / most) * height, 1);
-        const known = line.strip.known[bin];
-        context.fillStyle = palette.distance(known > 0 ? line.strip.remote[bin] / known : NaN);
+        context.fillStyle = palette.distance(known[bin] > 0 ? remote[bin] / known[bin] : NaN);
         context.fillRect(bin * step, height - tall, Math.max(step, 0.7), tall);
     }
     return canvas;

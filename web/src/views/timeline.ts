@@ -1,7 +1,7 @@
 // Program time: accesses in every slice, split as the reader likes; dragging over it (or the keyboard) chooses a range.
 
 import { defined } from "../definitions";
-import { append, behind, h, prepare, refresh, replace } from "../dom";
+import { append, behind, clean, h, prepare, refresh, replace } from "../dom";
 import { count, percent, timeNs } from "../format";
 import { LOCAL, REMOTE, WRITE } from "../model";
 import * as palette from "../palette";
@@ -268,7 +268,7 @@ class Drawer {
             context.moveTo(x + 0.5, 2);
             context.lineTo(x + 0.5, bottom);
             context.stroke();
-            const words = text.slice(0, 24);
+            const words = clean(text).slice(0, 24);
             const wide = context.measureText(words).width;
             if (x >= free && x + wide + 6 <= width) {
                 context.fillText(words, x + 4, 11);
@@ -348,6 +348,12 @@ class Brush {
         stage.addEventListener("pointerdown", (event) => this.down(event));
         stage.addEventListener("pointermove", (event) => this.move(event));
         stage.addEventListener("pointerup", (event) => this.up(event));
+        // The browser scrolls instead: nothing was chosen.
+        stage.addEventListener("pointercancel", () => {
+            this.anchor = -1;
+            this.hide();
+            this.show();
+        });
         stage.addEventListener("pointerleave", () => this.hide());
         stage.addEventListener("keydown", (event) => this.key(event));
         context.store.onChange(() => this.show());
@@ -403,6 +409,12 @@ class Brush {
 
     private key(event: KeyboardEvent): void {
         const { model, store } = this.context;
+        if (event.key === "Escape" && store.filter.time) {
+            // As its label says: the range, and not the filter that was set last.
+            event.stopPropagation();
+            store.set({ time: null });
+            return;
+        }
         const direction = event.key === "ArrowLeft" ? -1 : event.key === "ArrowRight" ? 1 : 0;
         if (direction === 0) return;
         event.preventDefault();

@@ -96,7 +96,11 @@ export function topology(context: Context): View {
     const picture = h("div", { class: "machine" });
     const legend = h("div", { class: "legend" });
     let rows: (string | number)[][] = [];
-    const table = behind("What nodes serve and links carry", ["What", sentence(said.many), "Share", "Utilisation of peak"], () => rows);
+    const demand = said.areFaults
+        ? ""
+        : ". Demand: share of a link's peak bandwidth over program time, for the data of accesses alone (64 bytes each); above 100 %, the link would " +
+          "slow the program down";
+    const table = behind(`What nodes serve and links carry${demand}`, ["What", sentence(said.many), "Share", "Demand"], () => rows);
     const element = h(
         "section",
         { class: "card topology", "aria-label": "The machine and its traffic" },
@@ -133,9 +137,14 @@ export function topology(context: Context): View {
     return { element, render };
 }
 
+/** Time in which what passes the filters was counted, ns: slices of time that overlap the chosen range count as a whole. */
 function timeCovered({ model, store }: Context): number {
     const { time } = store.filter;
-    return time ? Math.min(time[1], model.end()) - Math.max(time[0], model.head.start_ns) : model.head.duration_ns;
+    const { start_ns: start, duration_ns: duration } = model.head;
+    if (!time) return duration;
+    const whole = model.isCells ? model.binNs : 1;
+    const [from, to] = [Math.floor((time[0] - start) / whole) * whole, Math.ceil((time[1] - start) / whole) * whole];
+    return Math.min(to, duration) - Math.max(from, 0);
 }
 
 function drawLegend(legend: HTMLElement, isEmpty: boolean, machine: Machine, unrouted: number, known: number): void {
@@ -294,7 +303,7 @@ class Scene {
         const hint =
             `${this.name(load.from)} to ${this.name(load.to)}: ${count(load.accesses)} ${said.many} (${percent(share)} of ${this.of})` +
             (said.areFaults ? "" : `, ${bytes(load.accesses * 64)} of data`) +
-            (use === null ? "" : `; ${percent(use)} of its peak bandwidth on average`);
+            (use === null ? "" : `; demand: ${percent(use)} of its peak bandwidth over program time`);
         const line = svg(
             "g",
             { class: "wire" },

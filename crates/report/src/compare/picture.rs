@@ -6,6 +6,7 @@ use numapilot_insight::compare::Comparison;
 use super::words;
 use crate::svg_writer::{FAINT, INK, SvgWriter, Type};
 use crate::text::{clean, elide_all, shorten};
+use crate::units;
 
 /// Colours that are distinct for people with any kind of colour vision (Okabe and Ito, 2008), and by lightness in print.
 const BEFORE: &str = "#e69f00";
@@ -71,9 +72,22 @@ fn bar(writer: &mut SvgWriter, y: f64, share: Estimate, colour: &str, x: &dyn Fn
     if high - low > 1.0 {
         writer.line((low, y + 7.5), (high, y + 7.5), &format!(r#"stroke="{INK}" stroke-width="1.1""#));
     }
-    writer.text(
-        (high.max(x(share.value)) + 6.0, y + 12.0),
-        Type::new(11.5, INK),
-        &format!("{:.1} %", share.value * 100.0),
-    );
+    writer.text((high.max(x(share.value)) + 6.0, y + 12.0), Type::new(11.5, INK), &units::part_percent(share.value));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_has_the_figure_that_the_table_has() {
+        let figure = |share: f64| {
+            let mut writer = SvgWriter::new(100.0, 100.0, "a bar");
+            bar(&mut writer, 0.0, Estimate::exact(share), BEFORE, &|share| share * 100.0);
+            writer.finish()
+        };
+        assert!(figure(0.0003).contains(">&lt;0.1 %<"), "{}", figure(0.0003));
+        assert!(figure(0.9998).contains(">&gt;99.9 %<"), "{}", figure(0.9998));
+        assert!(figure(0.0).contains(">0.0 %<") && figure(0.25).contains(">25.0 %<"));
+    }
 }

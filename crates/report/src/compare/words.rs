@@ -100,13 +100,14 @@ pub fn headline(comparison: &Comparison) -> String {
         (Some(gain), _) => format!("no evidence of a change in run time ({}{predicted})", signed(gain)),
         _ => "run times not comparable".to_owned(),
     };
-    let both = |metric: Metric, name: &str| {
+    let both = |metric: Metric, name: &str, percent: fn(f64) -> String| {
         shown(metric).map_or_else(String::new, |line| {
             let (before, after) = (line.change.before.value, line.change.after.value);
-            format!("; {name} {} > {}", units::percent(before), units::percent(after))
+            format!("; {name} {} > {}", percent(before), percent(after))
         })
     };
-    format!("{time}{}{}", both(Metric::RemoteShare, "remote"), both(Metric::Imbalance, "imbalance"))
+    let remote = both(Metric::RemoteShare, "remote", units::part_percent);
+    format!("{time}{remote}{}", both(Metric::Imbalance, "imbalance", units::percent))
 }
 
 /// A sentence that compares the prediction with the result; `None` without a prediction.

@@ -173,7 +173,7 @@ fn machine(machine: &Machine) -> Value {
             "x": place.0,
             "y": place.1,
             "socket": node.socket,
-            "cpus": node.cpus.len(),
+            "cpus": node.cpus.iter().filter(|&&cpu| machine.cpu(cpu).is_some_and(|cpu| cpu.online)).count(),
             "memory_bytes": node.memory_bytes,
             "memory_kind": node.memory_kind,
             "memory_bandwidth_bytes_per_s": node.memory_bandwidth_bytes_per_s,
@@ -217,4 +217,19 @@ fn summary(headline: &Headline, verdict: &[findings::Words], found: &[findings::
     lines.extend(has_figures.then_some(figures));
     lines.extend(found.iter().map(|finding| format!("{} {}", findings::text(&finding.says), finding.advice)));
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_is_drawn_with_the_cpus_that_are_online() {
+        let tree = numapilot_host::testing::tree("offline-cpus");
+        let read = Machine::from_sysfs(tree.path()).unwrap();
+        let drawn = machine(&read);
+        let cpus = drawn["nodes"].as_array().unwrap().iter().map(|node| node["cpus"].as_u64().unwrap());
+        assert_eq!(cpus.sum::<u64>(), read.online_cpu_count() as u64);
+        assert!(read.nodes().iter().map(|node| node.cpus.len()).sum::<usize>() > read.online_cpu_count());
+    }
 }

@@ -11,6 +11,8 @@ pub use contents::Page;
 
 use numapilot_trace::workers;
 
+use crate::text::clean;
+
 /// The page's script: `web/`, built by `npm run build` there. A test holds it to a fresh build.
 const SCRIPT: &str = include_str!("../../assets/report.js");
 /// The page's style, of the same build.
@@ -30,8 +32,8 @@ pub fn html(page: &Page<'_>) -> String {
     tables.cube(&cube);
     let head = head::head(page, &cube, &figures, &tables);
     let data = tables.columns.pack(head.value);
-    let title = escape(&format!("{} on {}", head.program, page.heading.machine));
-    let summary: String = head.summary.iter().map(|line| format!("<p>{}</p>\n", escape(line))).collect();
+    let title = shown(&format!("{} on {}", head.program, page.heading.machine));
+    let summary: String = head.summary.iter().map(|line| format!("<p>{}</p>\n", shown(line))).collect();
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\">\n\
@@ -44,6 +46,11 @@ pub fn html(page: &Page<'_>) -> String {
         policy = POLICY.trim_end(),
         version = escape(page.version),
     )
+}
+
+/// Text that holds names of programs, as the script shows it: what would turn the text beside a name around stands there as an escape.
+fn shown(text: &str) -> String {
+    escape(&clean(text))
 }
 
 /// Text for element content and quoted attributes.
@@ -66,6 +73,11 @@ fn escape(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_turns_no_text_beside_it_around() {
+        assert_eq!(shown("evil\u{202e}gpj\u{7}<b>"), "evil\\u{202e}gpj\\u{7}&lt;b&gt;");
+    }
 
     #[test]
     fn markup_in_names_is_only_text() {

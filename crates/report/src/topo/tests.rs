@@ -101,6 +101,18 @@ fn pictures_are_well_formed_and_the_same_every_time() {
 }
 
 #[test]
+fn what_is_offline_is_not_among_the_cpus_and_threads_of_a_node() {
+    let tree = numapilot_host::testing::tree("offline-cpus");
+    let machine = Machine::from_sysfs(tree.path()).unwrap();
+    // Of core 0 both threads are online, of the other one: not 2 x 2.
+    let drawn = text(&machine, 100, false);
+    assert!(drawn.contains("CPUs 0-2 (2 cores, up to 2 threads each)"), "{drawn}");
+    assert!(drawn.contains("Offline 3"), "{drawn}");
+    let picture = svg(&machine);
+    assert!(picture.contains(">CPUs 0-2 · 2 cores<"), "{picture}");
+}
+
+#[test]
 fn hostile_names_stay_text() {
     let model = include_str!("../../../../models/opteron-8385.toml");
     let hostile = model.replace("cpu = \"4 x AMD", "cpu = \"\\u001b[2J</text><script>&\\u202e");

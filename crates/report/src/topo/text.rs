@@ -98,13 +98,7 @@ fn box_top(node: &Node, width: usize, paper: Paper) -> String {
 fn box_lines(machine: &Machine, node: &Node, width: usize) -> Vec<String> {
     let mut lines = Vec::new();
     if node.has_cpus() {
-        let cores = words::cores(machine, node);
-        let online: Vec<_> = node.cpus.iter().copied().filter(|&c| machine.cpu(c).is_some_and(|c| c.online)).collect();
-        let list = if online.is_empty() { "none online".to_owned() } else { words::cpu_list(online.iter().copied()) };
-        let mut amount = words::plural(cores.len(), "core", "cores");
-        if cores.len() < online.len() {
-            amount.push_str(&format!(" x {} threads", cores.iter().map(Vec::len).max().unwrap_or(1)));
-        }
+        let (list, amount) = (words::online_list(machine, node), words::amount(machine, node));
         let line = format!("CPUs {list} ({amount})");
         if line.width() <= width {
             lines.push(line);

@@ -66,6 +66,29 @@ pub fn offline(machine: &Machine, node: &Node) -> Vec<CpuId> {
     node.cpus.iter().copied().filter(|&c| machine.cpu(c).is_some_and(|c| !c.online)).collect()
 }
 
+/// CPUs of a node that are online.
+pub fn online(machine: &Machine, node: &Node) -> Vec<CpuId> {
+    node.cpus.iter().copied().filter(|&c| machine.cpu(c).is_some_and(|c| c.online)).collect()
+}
+
+/// The same as a list: `0-3,8`, or `none online`.
+pub fn online_list(machine: &Machine, node: &Node) -> String {
+    let online = online(machine, node);
+    if online.is_empty() { "none online".to_owned() } else { cpu_list(online) }
+}
+
+/// `4 cores x 2 threads`, `1 core`; `2 cores, up to 2 threads each` where some have fewer threads online.
+pub fn amount(machine: &Machine, node: &Node) -> String {
+    let cores = cores(machine, node);
+    let amount = plural(cores.len(), "core", "cores");
+    let threads = cores.iter().map(Vec::len).max().unwrap_or(1);
+    match cores.iter().all(|core| core.len() == threads) {
+        _ if threads <= 1 => amount,
+        true => format!("{amount} x {threads} threads"),
+        false => format!("{amount}, up to {threads} threads each"),
+    }
+}
+
 /// Cores of a node: groups of online CPUs, by first CPU.
 pub fn cores(machine: &Machine, node: &Node) -> Vec<Vec<CpuId>> {
     let mut cores: BTreeMap<CpuId, Vec<CpuId>> = BTreeMap::new();

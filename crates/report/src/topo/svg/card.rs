@@ -63,8 +63,7 @@ pub fn draw(writer: &mut SvgWriter, machine: &Machine, node: &Node, centre: Poin
     let groups = groups(machine, node);
     if node.has_cpus() {
         let cores = words::cores(machine, node).len();
-        let list =
-            format!("CPUs {} · {}", words::cpu_list(node.cpus.iter().copied()), words::plural(cores, "core", "cores"));
+        let list = format!("CPUs {} · {}", words::online_list(machine, node), words::plural(cores, "core", "cores"));
         writer.text((x, top + 41.0), Type::new(11.0, FAINT), &shorten(&list, 36));
         draw_groups(writer, &groups, (x, top + HEADER));
     } else {
