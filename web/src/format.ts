@@ -83,6 +83,14 @@ export function hex(high: number, low: number): string {
     return `0x${((BigInt(high) << 32n) | BigInt(low)).toString(16)}`;
 }
 
+/** The text without its middle, where it has more characters than `most`: names and command lines of any length come from programs. */
+export function elide(text: string, most: number): string {
+    if (text.length <= most) return text;
+    const all = [...text];
+    const half = Math.floor(most / 2);
+    return all.length <= most ? text : `${all.slice(0, half).join("")} … ${all.slice(-half).join("")}`;
+}
+
 export function fileName(path: string): string {
     return path.slice(path.lastIndexOf("/") + 1);
 }

@@ -489,6 +489,39 @@ test("slices of the metrics over time are made of whole slices of the cells", as
     }
 });
 
+test("a link's demand in a part of a slice is that of the slice, whose accesses are counted as a whole", async () => {
+    const { grain, start_ns: start, duration_ns } = dataOf("big.html").head;
+    const slice = start + Math.floor(duration_ns / grain.bin_ns / 2) * grain.bin_ns;
+    const demand = async (from, to) => {
+        const time = [from, to].map((part) => Math.round(slice + part * grain.bin_ns)).join("-");
+        const { page, done } = await open("big.html", { fragment: `#time=${time}` });
+        await page.locator(".topology details.behind summary").click();
+        await drawn(page);
+        const cells = await page.locator(".topology details.behind tbody td:last-child").allInnerTexts();
+        await done();
+        return cells;
+    };
+    const whole = await demand(0, 1);
+    assert.ok(whole.some((cell) => / %$/.test(cell) && !/^0\.0/.test(cell)), whole.join());
+    assert.deepEqual(await demand(0.4, 0.5), whole);
+});
+
+test("names and command lines of any length leave room for the rest", async () => {
+    const { page, done } = await open("hostile-names.html");
+    const heights = (selector) => page.locator(selector).evaluateAll((parts) => parts.map((part) => part.getBoundingClientRect().height));
+    for (const selector of [".findings li", ".about dd"])
+        for (const height of await heights(selector)) assert.ok(height < 400, `${selector}: ${height}`);
+    const rows = page.locator(".objects tbody tr.choosable");
+    for (let row = 0; row < 4; row++) {
+        await rows.nth(row).click();
+        await drawn(page);
+        for (const height of await heights("#object-detail .where-born")) assert.ok(height < 200, `row ${row}: ${height}`);
+        await page.locator("#object-detail button", { hasText: "Close" }).click();
+        await drawn(page);
+    }
+    await done();
+});
+
 test("links that make no sense show the whole", async () => {
     for (const fragment of ["#time=9-1&from=77&thread=9999&site=S99999999&object=4000000&function=-1&only=nonsense", "#%", "#time=x&&&="]) {
         const { page, done } = await open("streamcluster.html", { fragment });

@@ -2,7 +2,7 @@
 
 import { defined } from "../definitions";
 import { h, type Child } from "../dom";
-import { count, percent, plural, timeNs } from "../format";
+import { count, elide, percent, plural, timeNs } from "../format";
 import { isNotSampled } from "../homes";
 import type { Context, View } from "../view";
 import { said } from "../words";
@@ -33,7 +33,7 @@ export function about(context: Context): View {
         h(
             "dl",
             {},
-            ...line("Program", h("code", {}, recording.command.join(" ") || "unknown")),
+            ...line("Program", h("code", {}, elide(recording.command.join(" "), 1000) || "unknown")),
             ...line(
                 "Machine",
                 `${recording.machine || "unnamed"}, ${plural(recording.node_count, "node", "nodes")}, ` +

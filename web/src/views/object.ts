@@ -4,7 +4,7 @@ import { lineOf, lines, type ObjectLine } from "../decision";
 import { defined } from "../definitions";
 import { h, replace, type Child } from "../dom";
 import { shareOf } from "../estimate";
-import { bare, bytes, count, interval, percent, plural, share, timeNs } from "../format";
+import { bare, bytes, count, elide, interval, percent, plural, share, timeNs } from "../format";
 import { PATTERNS, REMOTE, UNKNOWN, WRITE, type Frame } from "../model";
 import * as palette from "../palette";
 import type { DecisionRow } from "../payload";
@@ -108,7 +108,9 @@ function factsOf(context: Context, selection: Selection): HTMLElement[] {
         h(
             "p",
             { class: "where-born" },
-            [site.kind, [site.place, site.function && `in ${site.function}`].filter((t) => t).join(" "), allocation].filter((t) => t).join(" · "),
+            [site.kind, [elide(site.place, 200), site.function && `in ${elide(site.function, 200)}`].filter((t) => t).join(" "), allocation]
+                .filter((t) => t)
+                .join(" · "),
         ),
         isFolded &&
             h(

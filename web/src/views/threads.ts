@@ -3,7 +3,7 @@
 import { defined } from "../definitions";
 import { h, prepare, replace } from "../dom";
 import { isOfNothing, shareOf, total } from "../estimate";
-import { count, interval, percent, share, timeNs } from "../format";
+import { count, elide, interval, percent, share, timeNs } from "../format";
 import { OTHER_OBJECTS, REMOTE, UNKNOWN, WRITE, type Model } from "../model";
 import * as palette from "../palette";
 import type { Estimate, ThreadRow } from "../payload";
@@ -233,7 +233,7 @@ function flow({ model, store }: Context, selection: Selection): HTMLElement[] {
     const process = head.processes[row?.process ?? 0];
     const facts = row
         ? `Thread ${thread} (tid ${row.tid}, ` +
-          `${row.start_function ? `began in ${row.start_function}` : "start unknown"}${process ? `, process ${process.pid}` : ""}) lived ` +
+          `${row.start_function ? `began in ${elide(row.start_function, 200)}` : "start unknown"}${process ? `, process ${process.pid}` : ""}) lived ` +
           `from ${timeNs(row.start)} to ${row.end === null ? "the end" : timeNs(row.end)}.`
         : "";
     const events: number[] = [];

@@ -83,7 +83,7 @@ mod tests {
     fn a_bar_has_the_figure_that_the_table_has() {
         let figure = |share: f64| {
             let mut writer = SvgWriter::new(100.0, 100.0, "a bar");
-            bar(&mut writer, 0.0, Estimate::exact(share), BEFORE, &|share| share * 100.0);
+            bar(&mut writer, 0.0, Estimate::exact(share), BEFORE, &|share: f64| share * 100.0);
             writer.finish()
         };
         assert!(figure(0.0003).contains(">&lt;0.1 %<"), "{}", figure(0.0003));

@@ -18,12 +18,15 @@ use serde::Serialize;
 use crate::findings::{
     effect_words, evidence_words, explanation, fix_words, means_words, nothing_words, subject_words,
 };
+use crate::text::shorten;
 use crate::units;
 
 /// Largest number of findings, or of objects, on the first screen.
 const SENTENCES: usize = 4;
 /// Share of all accesses, and of the remote ones, below which an object is left out, unless it is the first.
 const WORTH_A_SENTENCE: f64 = 0.01;
+/// Largest width of a place in a sentence, in columns: names of files can be longer than the page.
+const PLACE_COLUMNS: usize = 120;
 /// Share of accesses by the allocating thread from which an object counts as private to it.
 const PRIVATE: f64 = 0.9;
 /// Share of an object's accesses to one node from which only that node is named.
@@ -164,7 +167,7 @@ fn finding(row: &DecisionRow, nodes: &[NodeId], is_advised: bool) -> Finding {
         RowKey::Site(site) => Some(site.0),
         RowKey::Object(_) | RowKey::Unknown => None,
     };
-    let place = if row.place.is_empty() { String::new() } else { format!("{}, ", row.place) };
+    let place = if row.place.is_empty() { String::new() } else { format!("{}, ", shorten(&row.place, PLACE_COLUMNS)) };
     let peak = units::bytes(row.size.peak_live_bytes);
     let what = match row.size.allocated_instances {
         0 | 1 => format!(" ({place}{peak} of {})", row.kind.word()),
@@ -339,6 +342,13 @@ mod tests {
         let found = said(|row| (row.on_node[0].value, row.on_node[1].value) = (0.6, 0.4));
         let words = of(&found, "known");
         assert!(words.ends_with("; its accesses are served by several nodes, most by node 0 (60.0 %)."), "{words}");
+    }
+
+    #[test]
+    fn a_place_of_any_length_leaves_the_sentence_readable() {
+        let found = said(|row| row.place = "x".repeat(10_000));
+        let words = of(&found, "known");
+        assert!(words.contains("x…x") && words.len() < 1000, "{words}");
     }
 
     #[test]
