@@ -31,7 +31,7 @@ NP_EXPORT struct np_planner_abi numapilot_planner = {
 
 /* -- a thread's state -- */
 
-/* Two may tell at once, the thread and one that ends the process, or a signal handler and what it interrupted: each part is told by who enters it as told. */
+/* Two may tell at once, the thread and one that ends the process, or a signal handler and what it interrupted: whoever enters a part as told tells it. */
 static void tell(struct np_told *count, uint64_t *counter) {
     uint64_t all = np_load(count->all), told = np_load(count->told);
     while (told < all && !__atomic_compare_exchange_n(&count->told, &told, all, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) continue;
