@@ -18,6 +18,8 @@ MAPPED_C := $(REMAPPED:%=-ffile-prefix-map=%)
 export RUSTFLAGS := $(strip $(RUSTFLAGS) $(REMAPPED:%=--remap-path-prefix=%))
 # What the crate `cc` gives to compilers of C, beside CFLAGS.
 export HOST_CFLAGS := $(strip $(HOST_CFLAGS) $(MAPPED_C))
+# Lines for backtraces; they go into packages of their own.
+export CARGO_PROFILE_RELEASE_DEBUG := line-tables-only
 endif
 
 .PHONY: all build query demo lab lab-pilot zoo test check bench experiments servers lint fuzz page docs setup-demo setup-test setup-bench setup-experiments setup-lab setup-web setup-zoo setup-servers setup-docs setup-packages packages workloads clean help
@@ -125,13 +127,14 @@ bench: setup-bench workloads query
 experiments: setup-experiments workloads
 	@experiments/run $(NUMAPILOT) $(BUILD)/instrumented $(BUILD)/experiments $(EXPERIMENTS)
 
+# The workspace and not its package: what crates ask of each other would be less for that alone, and all of it built twice.
 lint: setup-demo setup-web
 	@cd web && npm run --silent check
 	@cargo fmt --all --check
 	@cargo clippy $(CARGO_FLAGS) --workspace --all-targets -- -D warnings
 	@cargo fmt --manifest-path crates/query/Cargo.toml --check
 	@cargo clippy $(CARGO_FLAGS) $(QUERY) --all-targets -- -D warnings
-	@cargo test $(CARGO_FLAGS) --quiet -p numapilot --test tidy
+	@cargo test $(CARGO_FLAGS) --quiet --workspace --test tidy
 
 # The HTML report's script and style, from web/ into crates/report/assets: only after a change there; the built files are committed.
 page: setup-web

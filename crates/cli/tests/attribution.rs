@@ -293,10 +293,11 @@ fn attribution(threads: u64, allocations: u64, least: u64) {
         verdict.wrong,
         began.elapsed()
     );
-    assert_eq!(verdict.wrong, 0, "{}", verdict.examples.join("\n"));
-    assert!(verdict.verified >= least, "only {} accesses could be verified", verdict.verified);
+    // First, since accesses to an object whose birth is lost are those of what contains it.
     let losses = report_json(&trace, &[])["recording"]["losses"].clone();
     assert_eq!(losses["ring_full"], 0, "{losses}");
+    assert_eq!(verdict.wrong, 0, "{}", verdict.examples.join("\n"));
+    assert!(verdict.verified >= least, "only {} accesses could be verified", verdict.verified);
 }
 
 #[test]

@@ -1,4 +1,5 @@
-/* torture.c: all primitives at once for some seconds (the argument; 2), with waits that nobody sees (a futex called by its instruction, pipes). */
+/* torture.c: all primitives at once for some milliseconds of program time (the argument; 500: thousands of windows, each of which may take a busy host
+ * ten milliseconds), with waits that nobody sees (a futex called by its instruction, pipes). */
 #define _GNU_SOURCE
 #include "work.h"
 
@@ -71,7 +72,7 @@ int main(int argc, char **argv) {
     sem_init(&tokens, 0, 3);
     if (pipe(pipes) != 0) return 1;
     for (long i = 0; i < N; i++) pthread_create(&threads[i], NULL, churn, (void *)i);
-    sleep(argc > 1 ? (unsigned)atoi(argv[1]) : 2);
+    usleep(1000 * (argc > 1 ? (unsigned)atoi(argv[1]) : 500));
     stop = 1;
     for (int i = 0; i < 4 * N; i++)
         if (write(pipes[1], "", 1) != 1) return 1; /* whoever reads gets something */
