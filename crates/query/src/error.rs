@@ -8,6 +8,9 @@ use numapilot_trace::tables::TableError;
 
 use crate::place;
 
+/// What to do where the system refuses threads.
+pub const MORE_THREADS: &str = "raise `ulimit -u`, or the limit of processes of the cgroup or container";
+
 /// What can go wrong with a query.
 #[derive(Debug, thiserror::Error)]
 pub enum QueryError {
@@ -55,9 +58,7 @@ pub enum QueryError {
         why: String,
     },
     /// The system lets this process have too few threads.
-    #[error(
-        "the query engine needs {needed} threads more, and the system allows {allowed}: raise `ulimit -u`, or the limit of processes of the cgroup or container"
-    )]
+    #[error("the query engine needs {needed} threads more, and the system allows {allowed}: {}", MORE_THREADS)]
     Threads {
         /// Fewest threads that it needs.
         needed: usize,

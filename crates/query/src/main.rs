@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::Parser;
 use futures::StreamExt;
-use numapilot_query::error::QueryError;
+use numapilot_query::error::{MORE_THREADS, QueryError};
 use numapilot_query::output::{self, Format, WriteError};
 use numapilot_query::session::{Limits, Parameters, Query};
 use numapilot_query::source::{Recording, Source};
@@ -31,8 +31,6 @@ static HALF_WRITTEN: Mutex<Option<PathBuf>> = Mutex::new(None);
 const STACK_BYTES: usize = 64 << 20;
 /// Threads that the engine needs beside its workers: without one that reads files it waits for ever.
 const READING_THREADS: usize = 1;
-/// What helps where the system refuses threads.
-const MORE_THREADS: &str = "raise `ulimit -u`, or the limit of processes of the cgroup or container";
 
 fn main() -> ExitCode {
     restore_sigpipe();
