@@ -178,7 +178,7 @@ impl<'a> Scene<'a> {
 
     /// Mean difference between idle remote and idle local latency over all pairs of nodes with CPUs and memory, ns.
     pub fn idle_saving_ns(&self) -> f64 {
-        let whole: Vec<_> = self.machine.cpu_nodes().filter(|node| node.has_memory()).collect();
+        let whole: Vec<_> = self.machine.cpu_and_memory_nodes().collect();
         let latency = |from, to| self.machine.idle_latency_or_guess_ns(from, to);
         let mut savings: Vec<f64> = Vec::new();
         for from in &whole {

@@ -273,6 +273,11 @@ impl Machine {
         self.nodes().iter().filter(|node| self.has_online_cpus(node))
     }
 
+    /// Nodes that have CPUs on which threads can run now and memory, by ascending number: those that can hold what their own threads access.
+    pub fn cpu_and_memory_nodes(&self) -> impl Iterator<Item = &Node> {
+        self.cpu_nodes().filter(|node| node.has_memory())
+    }
+
     /// Number of CPUs online.
     pub fn online_cpu_count(&self) -> usize {
         self.cpus().iter().filter(|c| c.online).count()

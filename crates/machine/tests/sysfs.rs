@@ -103,6 +103,8 @@ fn offline_cpus_keep_their_node_but_get_no_threads() {
     let spread = |machine: &Machine| -> Vec<NodeId> { machine.cpu_nodes().map(|node| node.id).collect() };
     assert_eq!(spread(&machine), [NodeId(0)]);
     assert_eq!(spread(&tree("memory-less")), [NodeId(0), NodeId(1), NodeId(2)], "the second has no memory");
+    let whole: Vec<NodeId> = tree("memory-less").cpu_and_memory_nodes().map(|node| node.id).collect();
+    assert_eq!(whole, [NodeId(0), NodeId(2)]);
 }
 
 #[test]

@@ -159,8 +159,7 @@ fn policy(kind: &FixKind, machine: Option<&Machine>) -> Option<Policy> {
         }
         FixKind::LocalArenas => Policy::Local,
         FixKind::NearTier => {
-            let machine = machine?;
-            let near = machine.cpu_nodes().filter(|node| node.has_memory());
+            let near = machine?.cpu_and_memory_nodes();
             Policy::Interleave(NodeSet::Listed(near.map(|node| node.id.0).collect()))
         }
         // A hand-over rule needs the name of the threads that take over, which findings do not have; the other fixes need the source.

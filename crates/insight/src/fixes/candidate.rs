@@ -167,8 +167,7 @@ impl FixCandidate {
     /// What it puts on one node, or on those with CPUs together, does not fit there: bytes that are live at one moment, and all memory that there is. `None` if
     /// it fits, even if nothing else is there.
     pub fn too_large_for(&self, machine: &Machine) -> Option<(u64, u64)> {
-        let nodes = machine.cpu_nodes().filter(|node| node.has_memory());
-        let with_cpus: Vec<u64> = nodes.map(|node| node.memory_bytes).collect();
+        let with_cpus: Vec<u64> = machine.cpu_and_memory_nodes().map(|node| node.memory_bytes).collect();
         let room = match &self.kind {
             FixKind::AllocateOnNode(node) => machine.node(*node)?.memory_bytes,
             FixKind::NearTier => with_cpus.into_iter().fold(0, u64::saturating_add),
@@ -251,7 +250,7 @@ fn copies_of(bytes: u64, machine: &Machine) -> u64 {
 
 /// Copies of a replicated page beside the original: one on each other node that has memory and CPUs that are online.
 pub(crate) fn copies(machine: &Machine) -> usize {
-    machine.cpu_nodes().filter(|node| node.has_memory()).count().saturating_sub(1)
+    machine.cpu_and_memory_nodes().count().saturating_sub(1)
 }
 
 #[cfg(test)]

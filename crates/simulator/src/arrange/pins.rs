@@ -10,7 +10,7 @@ use crate::program::{Action, Program};
 /// Gives each thread a CPU of its process's node: processes with most accesses first, each to the node with least so far.
 pub(super) fn pin_processes(program: &mut Program, machine: &Machine) {
     let online = |id: &CpuId| machine.cpu(*id).is_some_and(|cpu| cpu.online);
-    let whole = machine.nodes().iter().filter(|node| node.has_cpus() && node.has_memory());
+    let whole = machine.cpu_and_memory_nodes();
     let nodes: Vec<Vec<CpuId>> = whole.map(|node| node.cpus.iter().copied().filter(online).collect()).collect();
     if nodes.iter().all(Vec::is_empty) {
         return;
