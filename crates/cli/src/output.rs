@@ -10,10 +10,10 @@ use anyhow::Context;
 use anyhow::Result;
 use anyhow::bail;
 use indicatif::ProgressBar;
+use numapilot_host::workers;
 use numapilot_report::text::Look;
 use numapilot_report::text::clean;
 use numapilot_text::destination::PendingFile;
-use numapilot_trace::workers;
 
 use crate::args::Colour;
 use crate::args::LookArgs;

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::ScopedJoinHandle;
 
 use foldhash::{HashMap, HashMapExt};
+use numapilot_host::workers;
 use numapilot_symbols::{GeneratedCode, GeneratedFunction, GeneratedLine, Unresolved};
 use numapilot_trace::chunk::{self, Damage, Problem, RawTrace, SessionEnd, SessionStart};
 use numapilot_trace::engine::Engine;
@@ -19,7 +20,6 @@ use numapilot_trace::meta::{
 use numapilot_trace::record::Record;
 use numapilot_trace::stream::RecordSource;
 use numapilot_trace::tables::{AccessColumns, AccessRow, Durability, FolderLock, Table, TraceWriter};
-use numapilot_trace::workers;
 
 use crate::encoder::{Encoder, Output, locked};
 use crate::error::{FlowError, StreamError};

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::available_parallelism;
 
+use numapilot_host::workers;
 use numapilot_machine::{CpuId, NodeId};
 use numapilot_trace::chunk::{Activity, RAW_FOLDER, activity};
 use numapilot_trace::ids::{ObjectId, Pid, ProcessIndex, StackId, ThreadIndex, Tid, TimeNs, VirtAddr};
@@ -15,7 +16,6 @@ use numapilot_trace::tables::{
     AccessColumns, CounterColumns, FrameColumns, HomeCounterColumns, MarkColumns, ObjectColumns, PlacementColumns,
     ProcessColumns, StackColumns, SyncColumns, Table, TableError, TableReader, ThreadColumns, TraceReader,
 };
-use numapilot_trace::workers;
 
 use crate::access::Accesses;
 use crate::error::FlowError;

@@ -7,12 +7,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use numapilot_host::workers;
 use numapilot_symbols::{
     Declaration, Declarations, ElfSymbolizer, ModuleLayout, Resolved, SiteFrame, SiteName, SiteNamer, Symbolizer,
     Unresolved,
 };
 use numapilot_trace::ids::StackId;
-use numapilot_trace::workers;
 
 use crate::join::{Binary, Joined, Layouts, SiteKey, segments};
 use crate::model::{Frame, Location, LocationId, ObjectKind, Site, SiteId};

@@ -3,10 +3,10 @@
 //! A *Thread Event Flow* ([`Trace::tef`]) is one thread's accesses in order of program time, an *Object Event Flow*
 //! ([`Trace::oef`]) one object instance's. Both are views of the same rows.
 
+use numapilot_host::workers;
 use numapilot_machine::{Machine, NodeId};
 use numapilot_trace::ids::{ObjectId, ProcessIndex, StackId, ThreadIndex, TimeNs};
 use numapilot_trace::meta::{Evidence, Meta};
-use numapilot_trace::workers;
 
 use crate::access::{AccessRef, Accesses, Order};
 use crate::instrumentation::Instrumentation;

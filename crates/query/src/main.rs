@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::Parser;
 use futures::StreamExt;
+use numapilot_host::workers;
 use numapilot_query::error::{MORE_THREADS, QueryError};
 use numapilot_query::output::{self, Format, WriteError};
 use numapilot_query::session::{Limits, Parameters, Query};
@@ -19,7 +20,6 @@ use numapilot_query::source::{Recording, Source};
 use numapilot_query::{elsewhere, ready, views};
 use numapilot_text::destination::{Destination, open_stream};
 use numapilot_trace::meta::Evidence;
-use numapilot_trace::workers;
 use tokio::signal::unix::{SignalKind, signal};
 
 use args::Arguments;

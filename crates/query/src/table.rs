@@ -22,9 +22,9 @@ use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::object_store::{ObjectMeta, path::Path as StorePath};
 use datafusion::parquet::arrow::RowNumber;
 use datafusion::physical_plan::{ExecutionPlan, empty::EmptyExec};
+use numapilot_host::workers;
 use numapilot_trace::tables::schema::{Column, ColumnType};
 use numapilot_trace::tables::{AccessColumns, Table};
-use numapilot_trace::workers;
 
 use crate::source::{PARTITIONS, Recording, Source};
 

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use numapilot_flows::{NameError, Named, Trace};
 use numapilot_host::PageNumber;
+use numapilot_host::workers;
 use numapilot_machine::{Machine, NodeId};
 use numapilot_placement::policy_by_name;
-use numapilot_trace::workers;
 
 use crate::arrange::{Arrangement, PageRange, arrange};
 use crate::error::SimulatorError;

@@ -13,4 +13,3 @@ pub mod record;
 pub mod stream;
 pub mod tables;
 pub mod wire;
-pub mod workers;

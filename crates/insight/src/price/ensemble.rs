@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use numapilot_trace::workers;
+use numapilot_host::workers;
 use numapilot_traffic::{Solver, TrafficError};
 
 use super::members::{Member, paces_on};

@@ -9,7 +9,7 @@ mod tables;
 
 pub use contents::Page;
 
-use numapilot_trace::workers;
+use numapilot_host::workers;
 
 use crate::text::clean;
 

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::available_parallelism;
 
+use numapilot_host::workers;
 use parquet::errors::ParquetError;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::ColumnDescPtr;
@@ -20,7 +21,6 @@ use super::element::ColumnOutput;
 use super::rows::*;
 use super::schema::{ROWS_PER_GROUP, parquet_schema, properties};
 use crate::meta::{META_FILE, Meta, TableInfo};
-use crate::workers;
 
 /// Rows of a group from which several threads encode it.
 const ROWS_PER_THREAD: usize = 1 << 14;
