@@ -11,7 +11,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use numapilot_host::{Pid, TaskStat, now_ticks, numbers_by_namespace};
+use numapilot_host::{Pid, TaskStat, innermost_number, now_ticks};
 use numapilot_kernel::maps;
 use numapilot_sampled::SharedWriter;
 use numapilot_symbols::{GeneratedFile, read_jitdump, read_perf_map};
@@ -177,8 +177,8 @@ impl Process {
         let stat = fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
         let began = TaskStat::parse(&stat).filter(|stat| !stat.is_zombie()).and_then(|stat| start_of(stat.start_ticks));
         let alive = began.is_some();
-        let status = alive.then(|| fs::read(format!("/proc/{pid}/status")).ok()).flatten().unwrap_or_default();
-        let own_pid = numbers_by_namespace(&String::from_utf8_lossy(&status)).last().map_or(pid, Pid);
+        let own_number = alive.then(|| innermost_number(Path::new(&format!("/proc/{pid}")))).flatten();
+        let own_pid = own_number.map_or(pid, Pid);
         let uid = alive.then(|| fs::metadata(format!("/proc/{pid}")).ok().map(|found| found.uid())).flatten();
         Process { pid, here: pid, own_pid, began, uid, seen: BTreeSet::new() }
     }

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use numapilot_host::Pid;
 use numapilot_host::Tid;
-use numapilot_host::numbers_by_namespace;
+use numapilot_host::innermost_number;
 
 /// A namespace in which nothing was found is not searched again before this has passed: a search looks at every process.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -26,13 +26,6 @@ pub(crate) fn own() -> u32 {
 fn of_process(folder: &Path) -> Option<u32> {
     // The runtime keeps as much of it (np_slot.pid_namespace); the kernel's own numbers are no longer.
     fs::metadata(folder.join("ns/pid")).ok().map(|meta| meta.ino() as u32)
-}
-
-/// The number in its innermost namespace, of a process or thread by its folder in `/proc`.
-fn innermost(folder: &Path) -> Option<u32> {
-    // The name of a thread need not be UTF-8.
-    let status = fs::read(folder.join("status")).ok()?;
-    numbers_by_namespace(&String::from_utf8_lossy(&status)).last()
 }
 
 fn numbered(folder: &Path) -> impl Iterator<Item = u32> {
@@ -58,7 +51,7 @@ impl Namespaces {
     fn translate_under(&mut self, proc: &Path, namespace: u32, pid: Pid, tid: Tid, now: Instant) -> Option<(Pid, Tid)> {
         let is_it = |ours: Pid| {
             let folder = proc.join(ours.to_string());
-            of_process(&folder) == Some(namespace) && innermost(&folder) == Some(pid.0)
+            of_process(&folder) == Some(namespace) && innermost_number(&folder) == Some(pid.0)
         };
         let known = self.processes.get(&(namespace, pid)).copied().filter(|ours| is_it(*ours));
         let ours = match known {
@@ -74,7 +67,7 @@ impl Namespaces {
             }
         };
         let tasks = proc.join(ours.to_string()).join("task");
-        let task = numbered(&tasks).find(|task| innermost(&tasks.join(task.to_string())) == Some(tid.0))?;
+        let task = numbered(&tasks).find(|task| innermost_number(&tasks.join(task.to_string())) == Some(tid.0))?;
         Some((ours, Tid(task)))
     }
 }
