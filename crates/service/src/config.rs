@@ -1,10 +1,11 @@
-//! The daemon's configuration: a TOML file with every setting of `balance`. It is checked completely before any setting takes effect. docs/service.md lists the
+//! The daemon's configuration: a TOML file with every setting of `balance`. It is checked completely before any setting takes effect. packaging/numapilot.toml shows all
 //! keys.
 
 use std::path::Path;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use numapilot_balancer::balancing_loop::Tunables;
 use numapilot_host::Pid;
 use numapilot_text::quantity;
 use serde::Deserialize;
@@ -29,19 +30,6 @@ pub enum Who {
     Processes(Vec<Pid>),
 }
 
-/// Settings that may change while the loop runs (SIGHUP, `ctl reload`).
-#[derive(Clone, Debug, PartialEq)]
-pub struct Tunables {
-    /// Share of the targets' time that may be lost to moves that bring nothing.
-    pub max_harm: f64,
-    /// Minimum time between two observations.
-    pub interval: Duration,
-    /// Maximum rate of moves in bytes per second; `None`: unlimited.
-    pub bytes_per_s: Option<u64>,
-    /// Bytes of memory to leave available on every node.
-    pub keep_bytes: u64,
-}
-
 /// Settings of the metrics page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetricsSettings {
@@ -62,7 +50,7 @@ pub struct Config {
     pub pack: bool,
     /// The policy with its options.
     pub policy: String,
-    /// Settings that may change while the loop runs.
+    /// Settings that may change while the loop runs (SIGHUP, `ctl reload`).
     pub tunables: Tunables,
     /// Dry run: nothing is moved and no setting changed.
     pub dry_run: bool,
@@ -176,8 +164,7 @@ impl Config {
                 "the policy's name is empty; docs/policies.md lists the policies".to_owned(),
             ));
         }
-        let usual =
-            Tunables { max_harm: 0.01, interval: Duration::from_millis(100), bytes_per_s: None, keep_bytes: 16 << 20 };
+        let usual = Tunables::default();
         let tunables = Tunables {
             max_harm: fail.value(raw.max_harm, quantity::percentage)?.unwrap_or(usual.max_harm),
             interval: fail.value(raw.interval, interval)?.unwrap_or(usual.interval),

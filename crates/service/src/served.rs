@@ -80,13 +80,7 @@ impl Plan {
 }
 
 fn tunables(of: &Config) -> Tunables {
-    let (pack, of) = (of.pack, &of.tunables);
-    Tunables {
-        max_harm: of.max_harm,
-        interval: interval(pack, of.interval),
-        bytes_per_s: of.bytes_per_s,
-        keep_bytes: of.keep_bytes,
-    }
+    Tunables { interval: interval(of.pack, of.tunables.interval), ..of.tunables.clone() }
 }
 
 /// The interval between two observations. The packer's is at least 2 s, because demand shows over seconds only; numad takes 5 to 15 s.
