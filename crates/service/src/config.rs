@@ -1,5 +1,5 @@
-//! The daemon's configuration: a TOML file with every setting of `balance`. It is checked completely before any setting takes effect. packaging/numapilot.toml shows all
-//! keys.
+//! The daemon's configuration: a TOML file with every setting of `balance`. It is checked completely before any setting takes effect.
+//! `packaging/numapilot.toml` shows all keys.
 
 use std::path::Path;
 use std::path::PathBuf;
