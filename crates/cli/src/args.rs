@@ -181,7 +181,7 @@ pub struct DoctorArgs {
     /// Print JSON: the facts and the findings
     #[arg(long)]
     pub json: bool,
-    /// Install packages that bring what is missing (Debian and its kin); asks first
+    /// Install packages that bring what is missing (Debian, Ubuntu); asks first
     #[arg(long, conflicts_with = "json")]
     pub install: bool,
     /// Install without asking

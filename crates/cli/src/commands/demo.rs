@@ -20,8 +20,8 @@ const MACHINE: &str = "opteron-8385";
 pub fn run(arguments: &DemoArgs) -> Result<ExitCode> {
     if numapilot_wrapper::installed().is_empty() {
         bail!(
-            "the demonstration compiles a small program, and there is no compiler here: install gcc, by `numapilot doctor --install` on Debian and its \
-             kin, then run this again"
+            "the demonstration compiles a small program, and there is no compiler here: install gcc, by `numapilot doctor --install` on Debian or \
+             Ubuntu, then run this again"
         );
     }
     let folder = arguments.folder.as_deref().unwrap_or(Path::new("numapilot-demo"));
