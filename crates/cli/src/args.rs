@@ -197,8 +197,8 @@ Examples:
   numapilot demo
   numapilot demo /tmp/demo
 
-It writes a program in C, compiles it by `numapilot cc`, records it on a model of a four-node
-machine and shows the report, each with its command. It needs a compiler (`numapilot doctor`).")]
+It writes a program in C, compiles it with `numapilot cc`, records it on a model of a four-node
+machine and shows the report; it prints each command that it runs. It needs a compiler.")]
 pub struct DemoArgs {
     /// Folder for the program, its recording and its report (numapilot-demo)
     #[arg(value_name = "DIR")]
@@ -297,8 +297,8 @@ pub struct RecordArgs {
     /// with common names (`xmalloc`, `palloc`, `g_malloc`, ...) are known, and in C and C++ those whose source shows that they are wrappers
     #[arg(long, value_name = "REGEX", value_parser = wrapper)]
     pub wrapper: Vec<String>,
-    /// Record Java objects by class and line: of the bytes that Java allocates one in INTERVAL, on average, and so nearly every large array. OpenJDK 11 or
-    /// later with Serial, Parallel or G1; prints a line "Picked up JAVA_TOOL_OPTIONS" (docs/guides/languages.md)
+    /// Record a sample of Java objects by class and line: on average one for each INTERVAL bytes that Java allocates, and so nearly every large array. OpenJDK
+    /// 11 or later with Serial, Parallel or G1; prints a line "Picked up JAVA_TOOL_OPTIONS" (docs/guides/languages.md)
     #[arg(long, value_name = "INTERVAL", num_args = 0..=1, require_equals = true, default_missing_value = "64K", value_parser = java_interval)]
     pub java: Option<u32>,
     /// Keep one memory access in N as a sample, on average (randomised)
@@ -307,7 +307,7 @@ pub struct RecordArgs {
     /// Samples per second of program time, whole program [default: 10000]
     #[arg(long, value_name = "HZ")]
     pub rate: Option<u32>,
-    /// Sample only accesses that missed the L3, where the processor can choose so (AMD Zen 4 and later)
+    /// Sample only accesses that missed the L3, if the processor can select them (AMD Zen 4 and later)
     #[arg(long)]
     pub l3_misses_only: bool,
     /// Simulate one cache line in N, chosen by a hash of its address (1: every line, exact and slower)
@@ -576,8 +576,8 @@ pub struct SimulateArgs {
     /// CPUs on which the threads start
     #[arg(long, value_enum, default_value_t = SimulateBind::Recorded)]
     pub bind: SimulateBind,
-    /// The program's threads take work when they are free (a queue, a counter, a dynamic loop), so one that is slowed down does less: also simulates each
-    /// policy with all of the work taken so. Without this, each thread does what it did in the recording
+    /// Also simulate each policy with threads that take work whenever they are free (a queue, a counter, a dynamic loop), so that a slower thread does less of
+    /// it. Without this option, each thread does what it did in the recording
     #[arg(long)]
     pub dynamic_work: bool,
     /// Seed of all random numbers
@@ -639,12 +639,12 @@ pub struct WhatifArgs {
     /// Simulate the program on this machine: model name or file [default: the machine of the recording]
     #[arg(long, short, value_name = "NAME|FILE")]
     pub machine: Option<String>,
-    /// The program's threads take work when they are free (a queue, a counter, a dynamic loop), so one that is slowed down does less: the interval also holds
-    /// gains of that. Without this, each thread does what it did in the recording
+    /// The program's threads take work whenever they are free (a queue, a counter, a dynamic loop), so that a slower thread does less of it: the interval then
+    /// also covers the gains under this assumption. Without this option, each thread does what it did in the recording
     #[arg(long, conflicts_with = "machine")]
     pub dynamic_work: bool,
-    /// Leave out of the interval the machines on which loads take less time than the processor measured in the recording. Only AMD's IBS measures what can
-    /// bear that; otherwise the output says why nothing is left out
+    /// Narrow the interval by measured latencies: leave out the possible machines on which loads take less time than the processor measured in the recording.
+    /// Only AMD's IBS measures accurately enough; for other recordings the output says why nothing is left out
     #[arg(long, conflicts_with = "machine")]
     pub calibrate: bool,
     /// Seed of the simulation's random numbers

@@ -22,8 +22,8 @@ Examples:
 
 The program must be built with `numapilot cc`, `c++` or `fc`, or be emulated; it runs on the simulated machine, so any host gives the same verdict.
 Exit status: 0 within the limits, 3 a limit is exceeded, 1 the program failed or could not be judged, 2 wrong usage. A limit counts as \
-exceeded if the whole 95 % interval lies above it (with --strict: if the estimate does); a slowdown from one recording to one other, if equal runs do not \
-differ as much.")]
+exceeded if the whole 95 % interval lies above it (with --strict: if the estimate does). With one recording of each side, a slowdown must also \
+exceed what equal runs may differ by.")]
 pub struct CheckArgs {
     /// Greatest share of remote accesses
     #[arg(long, value_name = "PERCENT", value_parser = super::percentage)]

@@ -17,8 +17,8 @@ Examples:
   numapilot compare before.numatrace after.numatrace --max-slowdown 2% --max-more-remote 5%     in CI: exit status 3 if worse
 
 Objects are matched by name, function, source line and size (docs/compare.md). Run times of recordings on a simulated machine come from \
-the traffic model, those of other recordings from the clock. One recording of each side shows no spread: of programs that wait, and of real \
-machines, a difference of it is in doubt.")]
+the traffic model, those of other recordings from the clock. One recording of each side does not show how much runs vary: \
+for programs that wait, and on real machines, the verdict is then \"in doubt\".")]
 pub struct CompareArgs {
     /// A recording from before the change
     #[arg(value_name = "BEFORE")]
@@ -35,11 +35,11 @@ pub struct CompareArgs {
     /// Predicted gain to compare with: a file written by `numapilot whatif --json`, or a gain such as 23%
     #[arg(long, value_name = "FILE|GAIN")]
     pub prediction: Option<String>,
-    /// Exit with status 3 if the run time rose by more than this for certain: the whole interval lies above it, of one recording each also without what
-    /// equal runs may differ by
+    /// Exit with status 3 if the run time certainly rose by more than this: the whole interval of the rise lies above it. With one recording of each side, the
+    /// rise must also exceed what equal runs may differ by
     #[arg(long, value_name = "PERCENT", value_parser = super::percentage)]
     pub max_slowdown: Option<f64>,
-    /// Exit with status 3 if the share of remote accesses rose by more percentage points than this for certain (likewise)
+    /// Exit with status 3 if the share of remote accesses certainly rose by more percentage points than this (judged like the run time)
     #[arg(long, value_name = "POINTS", value_parser = super::percentage)]
     pub max_more_remote: Option<f64>,
     /// Do not predict run times of simulated recordings (faster)

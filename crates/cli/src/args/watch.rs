@@ -240,7 +240,7 @@ pub struct PrometheusArgs {
     /// Also serve the memory by node of these processes
     #[arg(long, short, value_name = "PID", value_delimiter = ',', value_parser = process())]
     pub pid: Vec<Pid>,
-    /// Also serve this many processes: those that use most processor time
+    /// Also serve this many processes: those that use the most processor time
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub processes: usize,
     /// Print the metrics of one interval of one second, and end
