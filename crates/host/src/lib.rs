@@ -2,7 +2,7 @@
 //! that several crates need ([`TaskStat`], [`meminfo`]); which processes belong together: trees, cgroups and systemd's units ([`Members`], [`cgroups`]); from
 //! whom they inherit their events ([`Lineages`]); and whether this user is shown all of them ([`hidden_processes`]). Files that the kernel may never answer for
 //! are given up ([`read_patiently`]).
-//! Threads for work of one's own, where the system may refuse some ([`workers`]).
+//! Work on as many threads as the system gives ([`workers`]).
 //! And the types of ids that are the kernel's: of processes ([`Pid`]), of threads ([`Tid`]) and, in units of our own, of pages ([`PageNumber`]).
 //!
 //! Owns no policy, and knows nothing of nodes or machines. Parsers take bytes, allocate nothing, and refuse what the kernel never writes. Formats:
