@@ -30,8 +30,8 @@ use crate::trace::{Losses, Tables, Trace};
 
 /// Highest stack id that is accepted. Ids are consecutive, so a higher one means damage.
 const STACKS_MAX: u32 = 1 << 26;
-/// Most ids without a stack that are accepted: those of stacks that were lost, or that have frames of numapilot only. Each takes 24 bytes, and one row can claim
-/// any id.
+/// Most ids without a stack that are accepted: those of stacks that were lost, or that have frames of numapilot only. Each takes 24 bytes, and one row can
+/// claim any id.
 const STACKS_MISSING_MAX: usize = 1 << 23;
 const LOCATIONS_MAX: u32 = 1 << 26;
 const NODES_MAX: u16 = 4096;

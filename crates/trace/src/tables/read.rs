@@ -22,8 +22,8 @@ use crate::chunk::{Activity, activity};
 use crate::meta::{META_FILE, Meta, TableInfo};
 use crate::name;
 
-/// Most memory that a row group's columns take, in bytes, because a few bytes can claim billions of nulls or of equal values. The writer makes groups of at most
-/// [`ROWS_PER_GROUP`] rows: some 90 MB of accesses, some 230 MB of objects.
+/// Most memory that a row group's columns take, in bytes, because a few bytes can claim billions of nulls or of equal values. The writer makes groups of at
+/// most [`ROWS_PER_GROUP`] rows: some 90 MB of accesses, some 230 MB of objects.
 const GROUP_BYTES_MAX: u64 = 512 << 20;
 
 /// Memory that a row of a table takes, in bytes; the texts themselves, which rows share, not counted.
