@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use numapilot_trace::ids::Pid;
 
+use crate::ends::Ends;
 use crate::model::Wait;
 use crate::trace::Trace;
 
@@ -38,7 +39,7 @@ pub struct Life {
     pub parent: Option<u32>,
     /// Start in program time, ns.
     pub start_ns: f64,
-    /// End in program time, ns; the end of the recording for a thread whose end was not recorded.
+    /// End in program time, ns, as [`Ends`] has it: a thread that the program's end cut off ends where it was seen last.
     pub end_ns: f64,
 }
 
@@ -151,7 +152,12 @@ impl Trace {
             start_ns: thread.start.0 as f64,
             end_ns: thread.end.map_or(end_ns, |end| end.0 as f64).max(thread.start.0 as f64),
         };
-        resolve(self.threads().iter().map(life).collect(), self.waits())
+        let mut found = resolve(self.threads().iter().map(life).collect(), self.waits());
+        // After the waits are resolved: no join waits for a thread that was cut off, wherever it was seen last.
+        for (life, until_ns) in found.lives.iter_mut().zip(Ends::of(self).until_ns) {
+            life.end_ns = life.end_ns.min(until_ns as f64).max(life.start_ns);
+        }
+        found
     }
 }
 
