@@ -154,6 +154,20 @@ fn described_work_counts_with_its_unloaded_accesses() {
     }
 }
 
+/// The run does not last for threads that its end cuts off: they are still at work then.
+#[test]
+fn a_run_ends_without_the_threads_that_its_end_cuts_off() {
+    let text = "format = 1\nname = 'two'\n[[group]]\nname = 'short'\nthreads = 1\n[[group]]\nname = 'long'\nthreads = 1\n[[phase]]\nname = 'p'\n\
+                barrier = false\n[[phase.work]]\ngroup = 'short'\nms = 5\n[[phase.work]]\ngroup = 'long'\nms = 50\n";
+    let mut program = synthetic::parse(text, "two").expect("a sound description");
+    let whole = run_named(&program, "first-touch", idle());
+    program.threads[1].is_cut_off = true;
+    let cut = run_named(&program, "first-touch", idle());
+    assert!((whole.run_time_ns / 50e6 - 1.0).abs() < 1e-6, "{} ns", whole.run_time_ns);
+    assert!((cut.run_time_ns / 5e6 - 1.0).abs() < 1e-6, "{} ns", cut.run_time_ns);
+    assert!(cut.finished && cut.threads[0].end_ns.is_some() && cut.threads[1].end_ns.is_none());
+}
+
 /// What goes in comes out: every access is made once, and booked alike by node, label, thread and series.
 #[test]
 fn accesses_are_conserved() {

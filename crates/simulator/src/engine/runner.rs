@@ -75,8 +75,8 @@ pub(crate) struct Runners {
     pub(crate) now_ns: f64,
     pub(crate) all: Vec<Runner>,
     arrived: Vec<u64>,
-    /// Number of threads that have ended.
-    done: usize,
+    /// Number of threads that have to end before the run does: all but those that its end cuts off.
+    going: usize,
     /// Times that a thread began something else, in the present epoch.
     changes: usize,
     /// Threads that began something else since the agenda last asked.
@@ -111,12 +111,13 @@ impl Runners {
         let all = seats.iter().map(runner).collect();
         let arrived = vec![0; program.events.len()];
         let taken = vec![None; if takes_work { program.processes.len() } else { 0 }];
-        Runners { now_ns: 0.0, all, arrived, done: 0, changes: 0, changed: Vec::new(), taken, described_local_ns }
+        let going = program.threads.iter().filter(|thread| !thread.is_cut_off).count();
+        Runners { now_ns: 0.0, all, arrived, going, changes: 0, changed: Vec::new(), taken, described_local_ns }
     }
 
-    /// Whether every thread has ended.
+    /// Whether every thread has ended that the run lasts for.
     pub(crate) fn is_finished(&self) -> bool {
-        self.done == self.all.len()
+        self.going == 0
     }
 
     /// Threads that have not ended, on a CPU.
@@ -230,7 +231,7 @@ impl Runners {
             loop {
                 if self.skip_to_step(thread, around.program) {
                     self.all[thread].status = Status::Done(self.now_ns);
-                    self.done += 1;
+                    self.going -= usize::from(!around.program.threads[thread].is_cut_off);
                     break;
                 }
                 let step = *self.step(thread, around.program);
