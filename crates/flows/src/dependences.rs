@@ -200,8 +200,9 @@ fn resolve(lives: Vec<Life>, waits: &[Wait]) -> Dependences {
 
 impl Resolver<'_> {
     fn is_alive(&self, thread: u32, at_ns: f64) -> bool {
-        let life = self.lives[thread as usize];
-        life.start_ns <= at_ns && at_ns <= life.end_ns + SAME_NS
+        // A thread that another one names as its creator need not be in the tables.
+        let life = self.lives.get(thread as usize);
+        life.is_some_and(|life| life.start_ns <= at_ns && at_ns <= life.end_ns + SAME_NS)
     }
 
     /// Whether a thread works at a moment: it is alive and in no recorded wait.
@@ -474,6 +475,12 @@ mod tests {
         let found = resolve(lives, &waits);
         assert_eq!(awaited(&found, 0), [Some(1), Some(2), Some(2), None, None]);
         assert!(found.orders[2].marks.iter().any(|(at, deed)| *at == 150.0 && matches!(deed, Deed::Arrive(_))));
+    }
+
+    #[test]
+    fn a_thread_of_a_creator_that_is_in_no_table_starts_at_its_time() {
+        let found = resolve(vec![life(0, None, 0, 100), life(0, Some(7), 10, 50)], &[]);
+        assert_eq!(found.orders[1].marks, [(10.0, Deed::Sleep(10.0))]);
     }
 
     /// Looking through all threads at each join, or through all waits at each region, this would go on for minutes.
