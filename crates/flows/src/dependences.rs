@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use numapilot_trace::ids::Pid;
 
+use crate::ends::Ends;
 use crate::model::Wait;
 use crate::trace::Trace;
 
@@ -38,7 +39,7 @@ pub struct Life {
     pub parent: Option<u32>,
     /// Start in program time, ns.
     pub start_ns: f64,
-    /// End in program time, ns; the end of the recording for a thread whose end was not recorded.
+    /// End in program time, ns, as [`Ends`] has it: a thread that the program's end cut off ends where it was seen last.
     pub end_ns: f64,
 }
 
@@ -151,7 +152,12 @@ impl Trace {
             start_ns: thread.start.0 as f64,
             end_ns: thread.end.map_or(end_ns, |end| end.0 as f64).max(thread.start.0 as f64),
         };
-        resolve(self.threads().iter().map(life).collect(), self.waits())
+        let mut found = resolve(self.threads().iter().map(life).collect(), self.waits());
+        // After the waits are resolved: no join waits for a thread that was cut off, wherever it was seen last.
+        for (life, until_ns) in found.lives.iter_mut().zip(Ends::of(self).until_ns) {
+            life.end_ns = life.end_ns.min(until_ns as f64).max(life.start_ns);
+        }
+        found
     }
 }
 
@@ -194,8 +200,9 @@ fn resolve(lives: Vec<Life>, waits: &[Wait]) -> Dependences {
 
 impl Resolver<'_> {
     fn is_alive(&self, thread: u32, at_ns: f64) -> bool {
-        let life = self.lives[thread as usize];
-        life.start_ns <= at_ns && at_ns <= life.end_ns + SAME_NS
+        // A thread that another one names as its creator need not be in the tables.
+        let life = self.lives.get(thread as usize);
+        life.is_some_and(|life| life.start_ns <= at_ns && at_ns <= life.end_ns + SAME_NS)
     }
 
     /// Whether a thread works at a moment: it is alive and in no recorded wait.
@@ -468,6 +475,12 @@ mod tests {
         let found = resolve(lives, &waits);
         assert_eq!(awaited(&found, 0), [Some(1), Some(2), Some(2), None, None]);
         assert!(found.orders[2].marks.iter().any(|(at, deed)| *at == 150.0 && matches!(deed, Deed::Arrive(_))));
+    }
+
+    #[test]
+    fn a_thread_of_a_creator_that_is_in_no_table_starts_at_its_time() {
+        let found = resolve(vec![life(0, None, 0, 100), life(0, Some(7), 10, 50)], &[]);
+        assert_eq!(found.orders[1].marks, [(10.0, Deed::Sleep(10.0))]);
     }
 
     /// Looking through all threads at each join, or through all waits at each region, this would go on for minutes.

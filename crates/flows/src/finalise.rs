@@ -13,7 +13,7 @@ use numapilot_host::workers;
 use numapilot_symbols::{GeneratedCode, GeneratedFunction, GeneratedLine, Unresolved};
 use numapilot_trace::chunk::{self, Damage, Problem, RawTrace, SessionEnd, SessionStart};
 use numapilot_trace::engine::Engine;
-use numapilot_trace::ids::Pid;
+use numapilot_trace::ids::{Pid, ProcessIndex};
 use numapilot_trace::meta::{
     ClockInfo, ExitInfo, Format, Losses as MetaLosses, META_FILE, Meta, Sampling, base_page_bytes,
 };
@@ -25,7 +25,7 @@ use crate::encoder::{Encoder, Output, locked};
 use crate::error::{FlowError, StreamError};
 use crate::instrumentation::{self, Instrumentation};
 use crate::join::{Conventions, Generated, Joined, JoinedAccess, Joiner};
-use crate::model::Location;
+use crate::model::{Location, Process};
 use crate::own_allocators;
 use crate::rows;
 use crate::symbolise::{ElfLayouts, Names, resolve};
@@ -620,11 +620,23 @@ fn meta_losses(losses: &Losses, session: &SessionFacts<'_>) -> MetaLosses {
     }
 }
 
+/// The last image of the first process, each of which replaced the one before by exec.
+fn last_image(processes: &[Process]) -> ProcessIndex {
+    let mut last: Option<&Process> = processes.first();
+    for process in processes {
+        if last.is_some_and(|last| process.by_exec && process.parent == Some(last.index) && process.pid == last.pid) {
+            last = Some(process);
+        }
+    }
+    last.map_or(ProcessIndex(0), |last| last.index)
+}
+
 fn exits(session: &SessionFacts<'_>, joined: &Joined) -> Vec<ExitInfo> {
     let wait_status = session.end.and_then(|end| end.wait_status);
+    let last_image = last_image(&joined.processes);
     let rows = joined.processes.iter().zip(&joined.process_extras).map(|(process, extra)| {
-        // The recorder has the exit status of the first process only.
-        let status = wait_status.filter(|_| process.index.0 == 0);
+        // The recorder has the exit status of the first process only: of the last program that it ran.
+        let status = wait_status.filter(|_| process.index == last_image);
         let signal = status.map(|status| status & 0x7f).filter(|&signal| signal != 0);
         let code = status.filter(|_| signal.is_none()).map(|status| (status >> 8) & 0xff).or(extra.exit_code);
         ExitInfo { process: process.index.0, pid: process.pid, code: code.filter(|_| signal.is_none()), signal }
@@ -635,7 +647,39 @@ fn exits(session: &SessionFacts<'_>, joined: &Joined) -> Vec<ExitInfo> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::join::ProcessExtra;
     use crate::model::Frame;
+
+    /// A shell that forks a helper, and becomes the program by exec; the helper becomes another program.
+    #[test]
+    fn the_exit_status_is_of_the_last_image_of_the_first_process() {
+        let process = |index: u32, pid: u32, parent: Option<u32>, by_exec: bool| Process {
+            index: ProcessIndex(index),
+            pid: Pid(pid),
+            parent: parent.map(ProcessIndex),
+            by_exec,
+            ..Process::default()
+        };
+        let processes = vec![
+            process(0, 70, None, false),
+            process(1, 71, Some(0), false),
+            process(2, 71, Some(1), true),
+            process(3, 70, Some(0), true),
+        ];
+        let mut process_extras = vec![ProcessExtra::default(); 4];
+        process_extras[2].exit_code = Some(5);
+        let joined = Joined { processes, process_extras, ..Joined::default() };
+        let start = SessionStart::default();
+        let found = |wait_status: Option<i32>| {
+            let end = SessionEnd { wait_status, ..SessionEnd::default() };
+            let session = SessionFacts { start: &start, end: Some(&end), problems: Vec::new(), missing_chunks: 0 };
+            exits(&session, &joined).iter().map(|exit| (exit.code, exit.signal)).collect::<Vec<_>>()
+        };
+        let helper = (Some(5), None);
+        assert_eq!(found(Some(3 << 8)), [(None, None), (None, None), helper, (Some(3), None)]);
+        assert_eq!(found(Some(9)), [(None, None), (None, None), helper, (None, Some(9))]);
+        assert_eq!(found(None), [(None, None), (None, None), helper, (None, None)]);
+    }
 
     #[test]
     fn stacks_of_samples_lack_python_unless_it_names_its_functions_for_perf() {

@@ -30,11 +30,15 @@ use crate::trace::{Losses, Tables, Trace};
 
 /// Highest stack id that is accepted. Ids are consecutive, so a higher one means damage.
 const STACKS_MAX: u32 = 1 << 26;
+/// Most ids without a stack that are accepted: those of stacks that were lost, or that have frames of numapilot only. Each takes 24 bytes, and one row can
+/// claim any id.
+const STACKS_MISSING_MAX: usize = 1 << 23;
 const LOCATIONS_MAX: u32 = 1 << 26;
 const NODES_MAX: u16 = 4096;
 /// Most threads that read accesses.
 const READERS_MAX: usize = 4;
-/// Most memory that the row groups take which these threads hold, in bytes: some 90 MB each as the writer makes them, 16 times as much in other files.
+/// Most memory that the row groups take which these threads hold, in bytes: some 90 MB each as the writer makes them, up to six times as much in other
+/// files.
 const HELD_BYTES_MAX: u64 = 256 << 20;
 
 impl Trace {
@@ -335,10 +339,15 @@ fn locations(columns: FrameColumns) -> Result<Vec<Location>, String> {
 
 fn stacks(columns: StackColumns) -> Result<Vec<Vec<LocationId>>, String> {
     let mut stacks: Vec<Vec<LocationId>> = vec![Vec::new()];
-    for (&stack, &location) in columns.stack.iter().zip(&columns.location) {
-        if stack > STACKS_MAX {
-            return Err(format!("`stacks` has stack {stack}, more than there can be"));
+    let mut present = 0;
+    for (row, (&stack, &location)) in columns.stack.iter().zip(&columns.location).enumerate() {
+        let id = stack as usize;
+        if stack > STACKS_MAX || id.saturating_sub(present) > STACKS_MISSING_MAX {
+            return Err(format!(
+                "row {row} of `stacks` has stack {stack}, more than there can be after {present} stacks"
+            ));
         }
+        present += usize::from(stacks.get(id).is_none_or(Vec::is_empty));
         if stacks.len() <= stack as usize {
             stacks.resize(stack as usize + 1, Vec::new());
         }
@@ -445,9 +454,9 @@ fn losses(meta: &Meta) -> Losses {
 
 #[cfg(test)]
 mod tests {
-    //! Accesses that several threads read.
+    //! Accesses that several threads read, and stacks with ids that cannot be.
 
-    use numapilot_trace::tables::{AccessRow, TableWriter};
+    use numapilot_trace::tables::{AccessRow, StackRow, TableWriter};
 
     use super::*;
 
@@ -497,6 +506,21 @@ mod tests {
         std::fs::copy(other.path().join("accesses.parquet"), &path).unwrap();
         let accesses = read_groups(folder.path(), opened, 3).unwrap();
         assert!(accesses.iter().map(|access| access.time.0).eq(1..26));
+    }
+
+    #[test]
+    fn a_stack_far_beyond_the_others_is_refused_before_memory_is_taken_for_those_between() {
+        let table = |ids: &[u32]| {
+            let mut columns = StackColumns::default();
+            ids.iter().for_each(|&stack| columns.push(StackRow { stack, location: 7, ..StackRow::default() }));
+            columns
+        };
+        let read = stacks(table(&[1, 1, 5])).unwrap();
+        assert_eq!(read.iter().map(Vec::len).collect::<Vec<_>>(), [0, 2, 0, 0, 0, 1]);
+        for stack in [STACKS_MAX, u32::MAX, STACKS_MISSING_MAX as u32 + 2] {
+            let error = stacks(table(&[1, 1, stack])).unwrap_err();
+            assert_eq!(error, format!("row 2 of `stacks` has stack {stack}, more than there can be after 1 stacks"));
+        }
     }
 
     #[test]

@@ -6,9 +6,8 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use numapilot_flows::{Deed, Piece, Trace};
+use numapilot_flows::{Deed, Ends, Piece, Trace};
 
-use crate::ends::Ends;
 use crate::windows::Windows;
 
 /// What a step does.
@@ -81,11 +80,8 @@ pub(crate) struct Walked {
 impl Course {
     /// The course of a recording, cut into windows of time.
     pub fn of(trace: &Trace, windows: Windows) -> Course {
-        let mut dependences = trace.dependences();
+        let dependences = trace.dependences();
         let ends = Ends::of(trace);
-        for (life, until_ns) in dependences.lives.iter_mut().zip(&ends.until_ns) {
-            life.end_ns = life.end_ns.min(*until_ns as f64);
-        }
         let threads = dependences.lives.len();
         let process_of = dependences.lives.iter().map(|life| life.process).collect();
         let end_ns = |thread: u32| dependences.lives[thread as usize].end_ns;

@@ -14,7 +14,6 @@ mod course;
 pub mod cube;
 mod decision;
 mod detail;
-mod ends;
 mod estimate;
 mod facts;
 mod fixes;

@@ -136,6 +136,38 @@ fn processes_do_not_take_each_others_work() {
     assert!(taken.iter().zip(&recorded).all(is_same), "{taken:?}, {recorded:?} as recorded");
 }
 
+/// Described work that waits for memory counts with its wait: where no thread is slowed down, nobody takes another's work. It counted by its own time, so that
+/// memory-bound threads seemed slowed down by their own accesses, and ended too early.
+#[test]
+fn described_work_counts_with_its_unloaded_accesses() {
+    let text = "format = 1\nname = 'two'\n[[region]]\nname = 'all'\nmib = 4\nfirst_touch = 'first'\ngroup = 'm'\n[[group]]\nname = 'm'\nthreads = 1\n\
+                [[group]]\nname = 'c'\nthreads = 1\n[[phase]]\nname = 'p'\nbarrier = false\n[[phase.work]]\ngroup = 'm'\naccesses = 100000\n\
+                think_ns = 10\noutstanding = 2\n[[phase.work.on]]\nregion = 'all'\n[[phase.work]]\ngroup = 'c'\nms = 10\n";
+    let program = synthetic::parse(text, "two").expect("a sound description");
+    for takes_work in [false, true] {
+        let report = run_named(&program, "first-touch", Options { takes_work, ..idle() });
+        let ends: Vec<f64> = report.threads.iter().map(|thread| thread.end_ns.expect("it ended")).collect();
+        // 100,000 accesses to local memory of 115 ns, two at a time, with 10 ns of own work each; and 10 ms without memory.
+        for (end, expected) in ends.iter().zip([100_000.0 * (10.0 + 115.0 / 2.0), 10e6]) {
+            assert!((end / expected - 1.0).abs() < 1e-6, "takes work {takes_work}: {end} ns, not {expected}");
+        }
+    }
+}
+
+/// The run does not last for threads that its end cuts off: they are still at work then.
+#[test]
+fn a_run_ends_without_the_threads_that_its_end_cuts_off() {
+    let text = "format = 1\nname = 'two'\n[[group]]\nname = 'short'\nthreads = 1\n[[group]]\nname = 'long'\nthreads = 1\n[[phase]]\nname = 'p'\n\
+                barrier = false\n[[phase.work]]\ngroup = 'short'\nms = 5\n[[phase.work]]\ngroup = 'long'\nms = 50\n";
+    let mut program = synthetic::parse(text, "two").expect("a sound description");
+    let whole = run_named(&program, "first-touch", idle());
+    program.threads[1].is_cut_off = true;
+    let cut = run_named(&program, "first-touch", idle());
+    assert!((whole.run_time_ns / 50e6 - 1.0).abs() < 1e-6, "{} ns", whole.run_time_ns);
+    assert!((cut.run_time_ns / 5e6 - 1.0).abs() < 1e-6, "{} ns", cut.run_time_ns);
+    assert!(cut.finished && cut.threads[0].end_ns.is_some() && cut.threads[1].end_ns.is_none());
+}
+
 /// What goes in comes out: every access is made once, and booked alike by node, label, thread and series.
 #[test]
 fn accesses_are_conserved() {

@@ -2,14 +2,23 @@
 //!
 //! A folder counts as a trace when it holds `raw/` or `meta.json`; nothing else is ever moved or deleted.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::chunk::{Activity, activity};
+use crate::chunk::{Activity, activity, running_for};
+use crate::ids::Pid;
+use crate::meta::META_FILE;
+
+/// A pending trace that holds no lock (before its first table, and when it is complete) may be of a process that is not seen from here, if it was changed
+/// within this time.
+const UNLOCKED_AT_MOST: Duration = Duration::from_secs(60);
 
 /// Why a trace cannot be written where it was to be.
 #[derive(Debug, Error)]
@@ -77,11 +86,17 @@ pub struct Pending {
     is_complete: bool,
 }
 
-/// Makes `output` an empty folder; an existing trace there is handled as `existing` says.
+/// Makes `output` an empty folder; an existing trace there is handled as `existing` says. What killed imports to it left behind goes.
 ///
 /// # Errors
 /// Something that is no trace is in the way, or the file system refuses. Everything is as it was then.
 pub fn prepare(output: &Path, existing: Existing) -> Result<Room, OutputError> {
+    let room = make_room(output, existing)?;
+    remove_leftovers(output);
+    Ok(room)
+}
+
+fn make_room(output: &Path, existing: Existing) -> Result<Room, OutputError> {
     check(output, existing)?;
     let mut room = Room { output: output.to_owned(), is_made: false, moved: Vec::new() };
     if fs::symlink_metadata(output).is_ok() && !is_empty_folder(output) {
@@ -146,6 +161,51 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
     }
 }
 
+/// Removes the pending traces of `output` whose processes were killed. A failure is ignored: they are in nobody's way.
+fn remove_leftovers(output: &Path) {
+    let Some(name) = output.file_name() else { return };
+    let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if let Some(pid) = owner(name, &entry.file_name()) {
+            remove_if_left(&entry.path(), pid);
+        }
+    }
+}
+
+/// The process in the name of a pending trace of `output`, as [`beside`] makes it: `NAME.PID.tmp`, perhaps with underscores.
+fn owner(output: &OsStr, found: &OsStr) -> Option<Pid> {
+    let rest = found.as_bytes().strip_prefix(output.as_bytes())?.strip_prefix(b".")?;
+    let pid = std::str::from_utf8(rest).ok()?.trim_end_matches('_').strip_suffix(".tmp")?;
+    pid.parse().ok().map(Pid).filter(|_| pid.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// Removes a pending trace unless its process may be alive, or it has anything else in it than tables.
+fn remove_if_left(folder: &Path, pid: Pid) {
+    let Ok(found) = fs::symlink_metadata(folder) else { return };
+    let Some(unchanged_for) = found.modified().ok().and_then(|changed| changed.elapsed().ok()) else { return };
+    // A process that began after the last change has got the number of one that is gone. Its time is in hundredths of a second.
+    let may_be_its = |running_for: Duration| running_for.saturating_add(Duration::from_secs(1)) >= unchanged_for;
+    if !found.is_dir() || running_for(pid).is_some_and(may_be_its) {
+        return;
+    }
+    // From another container or machine, the process is not seen, but its lock is. It is held here until the folder is gone.
+    let Ok(held) = fs::File::open(folder) else { return };
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    let names: Vec<_> = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    let is_unlocked_by_right = names.is_empty() || names.iter().any(|name| name == META_FILE);
+    if held.try_lock().is_err() || (is_unlocked_by_right && unchanged_for < UNLOCKED_AT_MOST) {
+        return;
+    }
+    let is_ours = |name: &String| {
+        name.ends_with(".parquet")
+            || (name.ends_with(".tmp") && name.contains(".parquet."))
+            || name.starts_with(META_FILE)
+    };
+    if names.iter().all(is_ours) {
+        let _ = fs::remove_dir_all(folder);
+    }
+}
+
 impl Room {
     /// The new trace stays; what it replaces goes.
     pub fn keep(mut self) {
@@ -182,12 +242,13 @@ impl Drop for Room {
 }
 
 impl Pending {
-    /// Makes a folder beside `output`, or takes `output` itself where it is an empty folder.
+    /// Makes a folder beside `output`, or takes `output` itself where it is an empty folder. What killed imports to it left behind goes.
     ///
     /// # Errors
     /// Something that is no trace is in the way, or the file system refuses.
     pub fn create(output: &Path, existing: Existing) -> Result<Pending, OutputError> {
         check(output, existing)?;
+        remove_leftovers(output);
         let folder = if is_empty_folder(output) { output.to_owned() } else { beside(output, "tmp") };
         fs::create_dir_all(&folder).map_err(refused(&folder))?;
         Ok(Pending { output: output.to_owned(), existing, folder, is_complete: false })
@@ -205,7 +266,7 @@ impl Pending {
     /// Something that is no trace is in the way by now, or the file system refuses. The older trace stays then, and the new one goes.
     pub fn complete(mut self) -> Result<(), OutputError> {
         if self.folder != self.output {
-            let room = prepare(&self.output, self.existing)?;
+            let room = make_room(&self.output, self.existing)?;
             fs::rename(&self.folder, &self.output).map_err(refused(&self.output))?;
             room.keep();
         }
@@ -343,6 +404,76 @@ mod tests {
         fs::write(old_name(&output), "a file of the user's").unwrap();
         assert!(matches!(Pending::create(&output, Existing::Rotate), Err(OutputError::Foreign { .. })));
         assert_eq!(names(folder.path()).len(), 2);
+    }
+
+    /// No process has a number that large.
+    const GONE: u32 = 1 << 22;
+
+    /// A pending trace of `a.numatrace` with this in its name and these files, last changed that many seconds ago.
+    fn pending(folder: &Path, ending: &str, files: &[&str], seconds: u64) -> PathBuf {
+        let path = folder.join(format!("a.numatrace.{ending}"));
+        fs::create_dir(&path).unwrap();
+        files.iter().for_each(|file| fs::write(path.join(file), "half").unwrap());
+        let changed = std::time::SystemTime::now() - Duration::from_secs(seconds);
+        fs::File::open(&path).unwrap().set_times(fs::FileTimes::new().set_modified(changed)).unwrap();
+        path
+    }
+
+    #[test]
+    fn what_a_killed_import_left_goes_with_the_next_of_that_name() {
+        let own = std::process::id();
+        let half = format!("accesses.parquet.{GONE}.tmp");
+        let torn = [half.as_str(), "objects.parquet"];
+        let year = 365 * 86_400;
+        let left = [
+            (format!("{GONE}.tmp"), &torn[..], 0),
+            (format!("{GONE}.tmp__"), &torn[..], 0),
+            // The number is this process's by now, which has not been running for a year.
+            (format!("{own}.tmp"), &torn[..], year),
+            (format!("{}.tmp", GONE + 1), &["meta.json", "objects.parquet"][..], 3_600),
+            (format!("{}.tmp", GONE + 2), &torn[..0], 3_600),
+        ];
+        for is_recording in [false, true] {
+            let folder = tempfile::tempdir().unwrap();
+            for (ending, files, seconds) in &left {
+                pending(folder.path(), ending, files, *seconds);
+            }
+            let output = folder.path().join("a.numatrace");
+            if is_recording {
+                drop(prepare(&output, Existing::Rotate).unwrap());
+            } else {
+                drop(Pending::create(&output, Existing::Rotate).unwrap());
+            }
+            assert_eq!(names(folder.path()), [""; 0], "is recording: {is_recording}");
+        }
+    }
+
+    #[test]
+    fn what_may_be_of_a_live_import_or_the_users_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let half = format!("accesses.parquet.{GONE}.tmp");
+        let torn = &[half.as_str()];
+        pending(folder.path(), &format!("{}.tmp", std::process::id()), torn, 0);
+        // Of another container: its process is not seen here, but it holds the lock.
+        let locked = fs::File::open(pending(folder.path(), &format!("{GONE}.tmp"), torn, 3_600)).unwrap();
+        locked.lock().unwrap();
+        // Not locked yet, and not any more.
+        pending(folder.path(), &format!("{}.tmp", GONE + 1), &[], 0);
+        pending(folder.path(), &format!("{}.tmp", GONE + 2), &["meta.json", "accesses.parquet"], 0);
+        pending(folder.path(), &format!("{}.tmp", GONE + 3), &["accesses.parquet", "thesis.txt"], 3_600);
+        pending(folder.path(), &format!("+{GONE}.tmp"), torn, 3_600);
+        pending(folder.path(), "old.tmp", torn, 3_600);
+        pending(folder.path(), &format!("{GONE}.replaced"), torn, 3_600);
+        pending(folder.path(), &format!("x.{GONE}.tmp"), torn, 3_600);
+        fs::write(folder.path().join(format!("a.numatrace.{}.tmp", GONE + 4)), "a file").unwrap();
+        let before = names(folder.path());
+        let output = folder.path().join("a.numatrace");
+        drop(Pending::create(&output, Existing::Rotate).unwrap());
+        drop(prepare(&output, Existing::Rotate).unwrap());
+        assert_eq!(names(folder.path()), before);
+        drop(locked);
+        drop(prepare(&output, Existing::Rotate).unwrap());
+        assert_eq!(names(folder.path()).len(), before.len() - 1, "the lock is gone with its holder");
     }
 
     #[test]

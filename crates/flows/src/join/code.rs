@@ -140,7 +140,7 @@ impl<L: Layouts> Joiner<L> {
         }
         self.out.losses.truncated_stacks += u64::from(truncated);
         self.out.losses.failed_unwinds += u64::from(failed);
-        let process = self.known_thread(record.thread).process;
+        let process = self.known_thread(record).process;
         let call = |frame: u64| if is_interpreted(frame) { frame } else { frame.saturating_sub(1) };
         let mut frames: Vec<(u64, LocationId)> =
             frames.iter().map(|frame| (frame.0, self.code_location(process, call(frame.0)))).collect();

@@ -41,15 +41,19 @@ impl<L: Layouts> Joiner<L> {
         &mut self.running[index]
     }
 
-    /// The state of a thread whose process has an address space. A thread without a start record (its first chunk was lost) is assigned to
-    /// the first process.
+    /// The state of a record's thread, whose process has an address space. A thread without a start record (its first chunk was lost) is assigned to
+    /// the first process, and begins with this record.
     #[inline]
-    pub(super) fn known_thread(&mut self, thread: ThreadIndex) -> &Running {
-        let index = thread.0 as usize;
+    pub(super) fn known_thread(&mut self, record: &Record) -> &Running {
+        let index = record.thread.0 as usize;
         if self.running.get(index).is_none_or(|running| !running.known) {
             self.out.losses.inconsistent_records += 1;
-            self.running(thread).known = true;
-            let process = self.running(thread).process;
+            let order = self.order(record);
+            let running = self.running(record.thread);
+            running.known = true;
+            let process = running.process;
+            self.out.threads[index].start = record.stamp.time;
+            self.out.thread_extras[index].start_order = order;
             self.space(process);
         }
         &self.running[index]
@@ -74,7 +78,7 @@ impl<L: Layouts> Joiner<L> {
     }
 
     fn born(&mut self, record: &Record, address: u64, bytes: u64) -> Object {
-        let thread = self.known_thread(record.thread);
+        let thread = self.known_thread(record);
         Object {
             process: thread.process,
             address: VirtAddr(address),
@@ -93,7 +97,7 @@ impl<L: Layouts> Joiner<L> {
         if !self.check(address, length) {
             return;
         }
-        let process = self.known_thread(record.thread).process;
+        let process = self.known_thread(record).process;
         if kind == AllocKind::Realloc
             && let Some(old) = self.block_starting_at(process, address)
         {
@@ -136,7 +140,7 @@ impl<L: Layouts> Joiner<L> {
     }
 
     pub(super) fn free(&mut self, record: &Record, address: u64) {
-        let process = self.known_thread(record.thread).process;
+        let process = self.known_thread(record).process;
         match self.block_starting_at(process, address) {
             Some(object) => self.end_block(record, process, object, Some(record.thread)),
             None => self.out.losses.unmatched_frees += 1,
@@ -161,7 +165,7 @@ impl<L: Layouts> Joiner<L> {
 
     /// A pool of the program's own begins or ends, or all its blocks do.
     pub(super) fn pool(&mut self, record: &Record, pool: u32, what: &PoolEvent) {
-        let process = self.known_thread(record.thread).process;
+        let process = self.known_thread(record).process;
         let at = process.0 as usize;
         if let PoolEvent::Created(name) = what {
             let name = self.name(name);
@@ -188,7 +192,7 @@ impl<L: Layouts> Joiner<L> {
         if !self.check(address, length) {
             return;
         }
-        let process = self.known_thread(record.thread).process;
+        let process = self.known_thread(record).process;
         let at = process.0 as usize;
         let (layer, ending) = self.spaces[at].pools.place(pool, address, length);
         self.end_pooled(record, process, ending);
@@ -206,7 +210,7 @@ impl<L: Layouts> Joiner<L> {
     }
 
     pub(super) fn pool_free(&mut self, record: &Record, address: u64, pool: u32) {
-        let process = self.known_thread(record.thread).process;
+        let process = self.known_thread(record).process;
         match self.spaces[process.0 as usize].pools.starting_at(pool, address) {
             Some(object) => self.end_pooled(record, process, vec![object]),
             None => self.out.losses.unmatched_frees += 1,
@@ -245,7 +249,7 @@ impl<L: Layouts> Joiner<L> {
         if !self.check(address, bytes) {
             return;
         }
-        let process = self.known_thread(record.thread).process;
+        let process = self.known_thread(record).process;
         if flags & map_flags::RENEWED != 0 {
             // Which part of it was mapped again is not known: what is mapped there stays, and the home of no page is known any more.
             Arc::make_mut(&mut self.spaces[process.0 as usize].homes).clear(address, bytes);
@@ -326,7 +330,7 @@ impl<L: Layouts> Joiner<L> {
         if !self.check(address, bytes) {
             return;
         }
-        let process = self.known_thread(record.thread).process;
+        let process = self.known_thread(record).process;
         let mut cut = std::mem::take(&mut self.scratch_cut);
         let space = &mut self.spaces[process.0 as usize];
         Arc::make_mut(&mut space.mappings).cut(address, address + bytes, |piece| cut.push(piece));
@@ -367,7 +371,7 @@ impl<L: Layouts> Joiner<L> {
         if !self.check(address, bytes) {
             return;
         }
-        let process = self.known_thread(record.thread).process;
+        let process = self.known_thread(record).process;
         let binary = self.binary(path, build_id);
         let path = self.name(path);
         let row = self.modules.len() as u32;
@@ -392,12 +396,15 @@ impl<L: Layouts> Joiner<L> {
     }
 
     pub(super) fn module_end(&mut self, record: &Record, id: ModuleId) {
-        let process = self.known_thread(record.thread).process;
+        let process = self.known_thread(record).process;
         let Some(&row) = self.module_rows.get(&id) else {
             self.out.losses.inconsistent_records += 1;
             return;
         };
-        self.out.modules.unload_ns[row as usize] = Some(record.stamp.time.0);
+        // A forked child has its parent's binaries, whose rows are the parent's.
+        if self.out.modules.process[row as usize] == process.0 {
+            self.out.modules.unload_ns[row as usize] = Some(record.stamp.time.0);
+        }
         let module = &self.modules[row as usize];
         let space = &mut self.spaces[process.0 as usize];
         if space.module_at(module.start) == Some(row) {
@@ -560,7 +567,7 @@ impl<L: Layouts> Joiner<L> {
         if !self.check(address, bytes) {
             return;
         }
-        let process = self.known_thread(record.thread).process;
+        let process = self.known_thread(record).process;
         let homes = Arc::make_mut(&mut self.spaces[process.0 as usize].homes);
         if u32::from(cause) == layout::PLACED_UNKNOWN {
             homes.set_unknowable(address, u64::from(pages));
@@ -589,7 +596,7 @@ impl<L: Layouts> Joiner<L> {
         node: NodeId,
         cause: u8,
     ) {
-        let process = self.known_thread(record.thread).process;
+        let process = self.known_thread(record).process;
         let object = self.find(process, address);
         self.out.placements.push(PlacementRow {
             time_ns: record.stamp.time.0,

@@ -371,15 +371,20 @@ impl<L: Layouts> Joiner<L> {
                 thread: record.thread.0,
                 text: text.as_str().into(),
             }),
-            Event::Sync { kind, object, began } => self.out.syncs.push(SyncRow {
-                began_ns: began.0,
-                ended_ns: record.stamp.time.0,
-                order: self.order(record),
-                thread: record.thread.0,
-                kind: layout::sync_kind_name(*kind).into(),
-                object: *object,
-            }),
+            Event::Sync { kind, object, began } => self.sync(record, *kind, *object, *began),
         }
+    }
+
+    fn sync(&mut self, record: &Record, kind: u32, object: u64, began: TimeNs) {
+        self.known_thread(record);
+        self.out.syncs.push(SyncRow {
+            began_ns: began.0,
+            ended_ns: record.stamp.time.0,
+            order: self.order(record),
+            thread: record.thread.0,
+            kind: layout::sync_kind_name(kind).into(),
+            object,
+        });
     }
 
     fn code_of_interpreter(&mut self, code: &Code) {
@@ -403,7 +408,7 @@ impl<L: Layouts> Joiner<L> {
     }
 
     fn access(&mut self, record: &Record, access: &Access, sink: &mut impl AccessSink) {
-        let thread = self.known_thread(record.thread);
+        let thread = self.known_thread(record);
         let (process, cpu, node) = (thread.process, thread.cpu, thread.node);
         let address = access.address.0;
         // A CPU whose node is unknown is on no node that is known: not on that of the thread's CPU before.

@@ -13,6 +13,7 @@ use proptest::prelude::*;
 use super::{Conventions, Generated, JoinedAccess, Joiner, Layouts};
 use crate::model::{LocationId, ObjectKind};
 
+mod lost;
 mod shared;
 
 struct NoLayouts;

@@ -1,9 +1,7 @@
 //! The time of a recorded run in which no thread works. It is as long as sleeps, time-outs and whatever the program waits for outside itself last: neither the
 //! machine model nor the placement of memory decides that, and the next run need not repeat it.
 
-use numapilot_flows::Trace;
-
-use crate::ends::Ends;
+use numapilot_flows::{Ends, Trace};
 
 /// Program time in which no thread worked, ns: each was in a recorded wait, had ended, or had not begun. Of recordings on a simulated machine only, because
 /// others show no waits.

@@ -284,7 +284,9 @@ fn part_of_run(meta: &Meta) -> Option<String> {
     if meta.interrupted {
         return Some("ends where its recorder was killed".to_owned());
     }
-    if let Some(signal) = meta.exits.iter().find(|exit| exit.process == 0).and_then(|exit| exit.signal) {
+    // Of a program that began as another one's image (`sh -c "exec ..."`), the last image has the signal.
+    let first = meta.exits.iter().find(|exit| exit.process == 0).map(|exit| exit.pid);
+    if let Some(signal) = meta.exits.iter().filter(|exit| Some(exit.pid) == first).find_map(|exit| exit.signal) {
         return Some(format!("was ended by signal {signal}"));
     }
     let why = meta.more.get("stopped_early")?.as_str()?;
@@ -452,6 +454,7 @@ pub fn merge_objects(runs: &[RunSummary]) -> Vec<ObjectSummary> {
 
 #[cfg(test)]
 mod tests {
+    use numapilot_trace::ids::Pid;
     use numapilot_trace::meta::ExitInfo;
 
     use super::*;
@@ -557,6 +560,10 @@ mod tests {
         let exit = |signal| Meta { exits: vec![ExitInfo { signal, ..ExitInfo::default() }], ..whole.clone() };
         assert_eq!(part_of_run(&exit(Some(15))).as_deref(), Some("was ended by signal 15"));
         assert_eq!(part_of_run(&exit(None)), None);
+        let image = |process: u32, pid: u32, signal| ExitInfo { process, pid: Pid(pid), signal, code: None };
+        let replaced = |exits: Vec<ExitInfo>| part_of_run(&Meta { exits, ..whole.clone() });
+        assert!(replaced(vec![image(0, 7, None), image(1, 7, Some(9))]).is_some(), "by exec");
+        assert_eq!(replaced(vec![image(0, 7, None), image(1, 8, Some(9))]), None, "a child");
         let cut = Meta { interrupted: true, ..whole.clone() };
         assert_eq!(part_of_run(&cut).as_deref(), Some("ends where its recorder was killed"));
     }

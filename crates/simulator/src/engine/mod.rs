@@ -16,7 +16,7 @@ mod ways;
 
 use std::collections::VecDeque;
 
-use numapilot_machine::Machine;
+use numapilot_machine::{Machine, NodeIndex};
 use numapilot_placement::{NodeCounters, Observation, Policy, PolicyRequirements};
 use numapilot_traffic::{Background, Load, Solution};
 
@@ -25,7 +25,7 @@ use crate::ledger::Scale;
 use crate::memory::Memory;
 use crate::options::Options;
 use crate::pages::PageTable;
-use crate::program::Program;
+use crate::program::{Origin, Program};
 use crate::random::Random;
 use crate::report::Report;
 use demand::Demand;
@@ -54,6 +54,15 @@ pub struct Progress {
     pub now_ns: f64,
     /// Share of the program's memory accesses that were made (of the time limit, where that is further on), 0 to 1.
     pub share: f64,
+}
+
+/// Unloaded latency of the memory that is nearest to a thread, mean over threads, where the program is described: the measure of work that needs memory. `None`
+/// where it was recorded. The threads' first places decide, so that it is the same under every policy.
+fn described_local_ns(program: &Program, seats: &[(usize, NodeIndex)], idle_ns: &[Vec<f64>]) -> Option<f64> {
+    // A column without a path is NaN, which `min` passes over.
+    let nearest = |&(_, node): &(usize, NodeIndex)| idle_ns[node].iter().copied().fold(f64::INFINITY, f64::min);
+    let is_described = matches!(program.origin, Origin::Synthetic { .. });
+    is_described.then(|| seats.iter().map(nearest).sum::<f64>() / seats.len() as f64)
 }
 
 /// A run in progress.
@@ -109,7 +118,8 @@ impl<'a> Engine<'a> {
                 cpus_of[node].push(index);
             }
         }
-        let mut runners = Runners::new(program, &seats, options.takes_work);
+        let mut runners =
+            Runners::new(program, &seats, options.takes_work, described_local_ns(program, &seats, &idle.path_ns));
         // A recorder may put pinned threads on one CPU of their node; a kernel's scheduler does not leave them there.
         runners.even_out(&cpus_of);
         Ok(Engine {

@@ -75,20 +75,28 @@ pub(crate) struct Runners {
     pub(crate) now_ns: f64,
     pub(crate) all: Vec<Runner>,
     arrived: Vec<u64>,
-    /// Number of threads that have ended.
-    done: usize,
+    /// Number of threads that have to end before the run does: all but those that its end cuts off.
+    going: usize,
     /// Times that a thread began something else, in the present epoch.
     changes: usize,
     /// Threads that began something else since the agenda last asked.
     changed: Vec<usize>,
-    /// Where work is taken by whoever is free: by process, how much of the recording its working threads do in a nanosecond, on average; `None` before any has
+    /// Where work is taken by whoever is free: by process, how much work its working threads do in a nanosecond, on average; `None` before any has
     /// worked. Empty where each thread does what it did in the recording.
     taken: Vec<Option<f64>>,
+    /// Unloaded latency of local memory, ns, where the program is described and not recorded.
+    described_local_ns: Option<f64>,
 }
 
 impl Runners {
-    /// Threads at the start of their timelines, on these CPUs and nodes. `takes_work`: all of the work goes to whichever thread is free.
-    pub(crate) fn new(program: &Program, seats: &[(usize, NodeIndex)], takes_work: bool) -> Runners {
+    /// Threads at the start of their timelines, on these CPUs and nodes. `takes_work`: all of the work goes to whichever thread is free. `described_local_ns`:
+    /// the unloaded latency of local memory, where the program is described; `None` where it was recorded, so that its steps have the times that they took.
+    pub(crate) fn new(
+        program: &Program,
+        seats: &[(usize, NodeIndex)],
+        takes_work: bool,
+        described_local_ns: Option<f64>,
+    ) -> Runners {
         let runner = |&(cpu, node): &(usize, NodeIndex)| Runner {
             part: 0,
             step: 0,
@@ -103,12 +111,13 @@ impl Runners {
         let all = seats.iter().map(runner).collect();
         let arrived = vec![0; program.events.len()];
         let taken = vec![None; if takes_work { program.processes.len() } else { 0 }];
-        Runners { now_ns: 0.0, all, arrived, done: 0, changes: 0, changed: Vec::new(), taken }
+        let going = program.threads.iter().filter(|thread| !thread.is_cut_off).count();
+        Runners { now_ns: 0.0, all, arrived, going, changes: 0, changed: Vec::new(), taken, described_local_ns }
     }
 
-    /// Whether every thread has ended.
+    /// Whether every thread has ended that the run lasts for.
     pub(crate) fn is_finished(&self) -> bool {
-        self.done == self.all.len()
+        self.going == 0
     }
 
     /// Threads that have not ended, on a CPU.
@@ -222,7 +231,7 @@ impl Runners {
             loop {
                 if self.skip_to_step(thread, around.program) {
                     self.all[thread].status = Status::Done(self.now_ns);
-                    self.done += 1;
+                    self.going -= usize::from(!around.program.threads[thread].is_cut_off);
                     break;
                 }
                 let step = *self.step(thread, around.program);
@@ -336,7 +345,7 @@ impl Runners {
         let mut sums = vec![(0.0, 0.0); self.taken.len()];
         let working: Vec<usize> = self.working().filter(|_| !sums.is_empty()).collect();
         for &thread in &working {
-            if let Some(span_ns) = self.recorded_ns(thread, program) {
+            if let Some(span_ns) = self.work_ns(thread, program) {
                 let (sum, count) = &mut sums[program.threads[thread].process as usize];
                 *sum += span_ns / (self.all[thread].duration_ns * self.sharers(thread));
                 *count += 1.0;
@@ -348,22 +357,29 @@ impl Runners {
         working.into_iter().for_each(|thread| self.get_on(thread, program));
     }
 
-    /// Where work is taken by whoever is free: the present work takes as long as its process's threads take for as much of the recording.
+    /// Where work is taken by whoever is free: the present work takes as long as its process's threads take for as much work.
     fn get_on(&mut self, thread: usize, program: &Program) {
         let taken = self.taken.get(program.threads[thread].process as usize).copied().flatten();
-        if let Some((taken, span_ns)) = taken.zip(self.recorded_ns(thread, program)) {
+        if let Some((taken, span_ns)) = taken.zip(self.work_ns(thread, program)) {
             self.all[thread].duration_ns = span_ns / (taken * self.sharers(thread));
         }
     }
 
-    /// How long the present work took in the recording, ns; `None` if nothing is being done.
-    fn recorded_ns(&self, thread: usize, program: &Program) -> Option<f64> {
+    /// Amount of the present work, ns: how long it took in the recording, or, where it is described, how long it takes with unloaded local memory (a described
+    /// step lasts as long as its own work, without what the thread waits for memory); `None` if nothing is being done.
+    fn work_ns(&self, thread: usize, program: &Program) -> Option<f64> {
         let runner = &self.all[thread];
         if runner.status != Status::Working || runner.duration_ns <= 0.0 {
             return None;
         }
         let step = self.step(thread, program);
-        Some(step.to_ns - step.from_ns).filter(|span_ns| *span_ns > 0.0)
+        let span_ns = match (step.action, self.described_local_ns) {
+            (Action::Work(work), Some(local_ns)) => {
+                work.own_ns + work.accesses * local_ns / program.behaviours[work.behaviour as usize].outstanding
+            }
+            _ => step.to_ns - step.from_ns,
+        };
+        Some(span_ns).filter(|span_ns| *span_ns > 0.0)
     }
 
     /// Working threads on a thread's CPU, itself included.

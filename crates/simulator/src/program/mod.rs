@@ -191,6 +191,8 @@ pub struct Thread {
     pub process: u32,
     /// CPU on which it ran, where that is known.
     pub cpu: Option<CpuId>,
+    /// Whether the program's end cuts it off wherever it is: the run does not last until it ends.
+    pub is_cut_off: bool,
     /// Steps that are executed once, before the body.
     pub prologue: Vec<Step>,
     /// Steps that are executed [`Program::repeat`] times.

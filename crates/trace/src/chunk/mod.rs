@@ -16,6 +16,7 @@ pub use format::{ChunkHeader, ChunkKind, Compression, HEADER_BYTES, MAX_RAW_BYTE
 pub use generated::{GeneratedCode, GeneratedFunction};
 pub use merge::Merge;
 pub use reader::{Damage, Problem, RawTrace, RingId, RingReader};
+pub(crate) use recorder::running_for;
 pub use recorder::{Activity, RECORDER_FILE, Recorder, activity};
 pub use session::{SessionEnd, SessionStart};
 pub use writer::{ChunkWriter, WriterOptions};

@@ -22,8 +22,20 @@ use crate::chunk::{Activity, activity};
 use crate::meta::{META_FILE, Meta, TableInfo};
 use crate::name;
 
-/// Largest row group that is read, because a few bytes can claim billions of nulls. The writer makes groups of at most [`ROWS_PER_GROUP`] rows.
-const MAX_ROWS_PER_GROUP: usize = 16 * ROWS_PER_GROUP;
+/// Most memory that a row group's columns take, in bytes, because a few bytes can claim billions of nulls or of equal values. The writer makes groups of at
+/// most [`ROWS_PER_GROUP`] rows: some 90 MB of accesses, some 230 MB of objects.
+const GROUP_BYTES_MAX: u64 = 512 << 20;
+
+/// Memory that a row of a table takes, in bytes; the texts themselves, which rows share, not counted.
+fn row_bytes(columns: &[Column]) -> u64 {
+    columns.iter().map(Column::memory_bytes).sum()
+}
+
+/// Most rows of a row group that is read: what [`GROUP_BYTES_MAX`] holds, and what the writer makes.
+fn rows_max(columns: &[Column]) -> usize {
+    let held = usize::try_from(GROUP_BYTES_MAX / row_bytes(columns).max(1)).unwrap_or(usize::MAX);
+    held.clamp(ROWS_PER_GROUP, 16 * ROWS_PER_GROUP)
+}
 
 /// A finished trace, opened for reading.
 #[derive(Debug)]
@@ -190,9 +202,8 @@ impl<T: Table> TableReader<T> {
     /// Memory that the largest row group takes when it is read, in bytes, by what the file says; the texts themselves, which rows share, not counted.
     #[must_use]
     pub fn largest_group_bytes(&self) -> u64 {
-        let row: u64 = T::COLUMNS.iter().map(Column::memory_bytes).sum();
         let rows = self.reader.metadata().row_groups().iter().map(|group| group.num_rows().max(0) as u64);
-        rows.max().unwrap_or(0).saturating_mul(row)
+        rows.max().unwrap_or(0).saturating_mul(row_bytes(T::COLUMNS))
     }
 
     /// Another reader of the same open file, from its first row group on: several can read it at the same time.
@@ -247,8 +258,12 @@ impl<T: Table> TableReader<T> {
             guarded(|| Ok(self.reader.get_row_group(self.next)?)).map_err(|fault| damaged(fault.to_string()))?;
         let rows =
             usize::try_from(group.metadata().num_rows()).map_err(|_| damaged("has a negative row count".into()))?;
-        if rows > MAX_ROWS_PER_GROUP {
-            return Err(damaged(format!("row group {} claims {rows} rows", self.next)));
+        let most = rows_max(T::COLUMNS);
+        if rows > most {
+            let (group, table) = (self.next, T::NAME);
+            return Err(damaged(format!(
+                "row group {group} of table `{table}` claims {rows} rows, and at most {most} are read at once"
+            )));
         }
         for (index, column) in T::COLUMNS.iter().enumerate() {
             let Some(position) = self.positions[index] else {
@@ -288,4 +303,66 @@ fn read_column<T: Table>(
 fn guarded<R>(run: impl FnOnce() -> Result<R, ReadFault>) -> Result<R, ReadFault> {
     catch_unwind(AssertUnwindSafe(run))
         .unwrap_or_else(|_| Err(ReadFault::Value("holds a page that cannot be decoded".into())))
+}
+
+#[cfg(test)]
+mod tests {
+    //! Row groups that claim more rows than they can have.
+
+    use parquet::file::writer::SerializedFileWriter;
+
+    use super::*;
+    use crate::tables::element::ColumnOutput;
+    use crate::tables::rows::{StackColumns, StackRow, all_tables};
+    use crate::tables::schema::{parquet_schema, properties};
+
+    /// Writes a table of two row groups of a row each, of which the second claims to have `claimed`.
+    fn write_claiming(path: &Path, claimed: u64) {
+        let mut stacks = StackColumns::default();
+        stacks.push(StackRow { stack: 1, ..StackRow::default() });
+        let schema = parquet_schema(StackColumns::NAME, StackColumns::COLUMNS).unwrap();
+        let properties = Arc::new(properties(StackColumns::COLUMNS).unwrap());
+        let file = File::create(path).unwrap();
+        let mut writer = SerializedFileWriter::new(file, schema, properties.clone()).unwrap();
+        let descr = writer.schema_descr().columns().to_vec();
+        for rows in [1, claimed] {
+            let mut group = writer.next_row_group().unwrap();
+            for (index, column) in StackColumns::COLUMNS.iter().enumerate() {
+                let (descr, properties) = (descr[index].clone(), properties.clone());
+                let mut output = ColumnOutput { descr, properties, encoding: column.encoding, chunk: None };
+                stacks.write_column(index, 0..1, &mut output).unwrap();
+                let mut chunk = output.chunk.unwrap();
+                chunk.close.rows_written = rows;
+                group.append_column(&chunk.bytes, chunk.close).unwrap();
+            }
+            group.close().unwrap();
+        }
+        writer.close().unwrap();
+    }
+
+    #[test]
+    fn a_row_group_that_claims_too_many_rows_is_named_before_memory_is_taken() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("stacks.parquet");
+        write_claiming(&path, 1);
+        assert_eq!(TableReader::<StackColumns>::open(&path).unwrap().read_all().unwrap().len(), 2);
+        // 16 million stacks of 19 bytes are within the limit of bytes.
+        for claimed in [16 * ROWS_PER_GROUP as u64 + 1, 1 << 40] {
+            write_claiming(&path, claimed);
+            let mut reader = TableReader::<StackColumns>::open(&path).unwrap();
+            assert_eq!(reader.next_group().unwrap().unwrap().len(), 1, "the first is sound");
+            let message = reader.next_group().unwrap_err().to_string();
+            let what = format!("row group 1 of table `stacks` claims {claimed} rows");
+            assert!(message.contains("stacks.parquet") && message.contains(&what), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_row_group_of_any_table_takes_bounded_memory_and_those_of_the_writer_are_read() {
+        for (table, columns) in all_tables() {
+            let rows = rows_max(columns);
+            assert!(rows >= ROWS_PER_GROUP, "{table}: {rows} rows");
+            assert!(rows as u64 * row_bytes(columns) <= GROUP_BYTES_MAX, "{table}: {rows} rows");
+        }
+    }
 }

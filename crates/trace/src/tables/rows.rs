@@ -277,7 +277,7 @@ table! {
         cpu: Option<u32>, "CPU number", Dictionary;
         /// Node of that CPU.
         node: Option<u16>, "node number", Dictionary;
-        /// Program time of its start.
+        /// Program time of its start; where that was lost, of its first record.
         start_ns: u64, "ns since the start of the recording", Delta;
         /// Program time of its end; null: not seen.
         end_ns: Option<u64>, "ns since the start of the recording", Delta;

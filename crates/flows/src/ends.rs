@@ -3,12 +3,13 @@
 //! The end of a process cuts its other threads off wherever they are: most often in a wait that is not recorded, because it never ended. Such a thread has no
 //! recorded end. Neither did it work until the run's end, nor does the run last as long as it does.
 
-use numapilot_flows::Trace;
 use numapilot_trace::ids::{ThreadIndex, TimeNs};
+
+use crate::trace::Trace;
 
 /// The ends of a recording's threads, by thread.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Ends {
+pub struct Ends {
     /// Whether the run lasts until the thread ends. Not so for threads that were cut off: a shorter run would cut them off earlier.
     pub lasting: Vec<bool>,
     /// Program time of its end, ns. For a thread that was cut off, the last moment at which it is known to have done anything, where the recording shows waits.
@@ -16,6 +17,8 @@ pub(crate) struct Ends {
 }
 
 impl Ends {
+    /// The ends that a recording tells, and those of the threads that were cut off.
+    #[must_use]
     pub fn of(trace: &Trace) -> Ends {
         let (threads, run_end) = (trace.threads(), trace.end().0);
         let latest = threads.iter().filter_map(|thread| thread.end).map(|end| end.0).max();
@@ -62,12 +65,11 @@ fn last_seen(trace: &Trace) -> Vec<u64> {
 
 #[cfg(test)]
 mod tests {
-    use numapilot_flows::{AccessRef, CountersAt, Tables, Thread, Wait};
-
     use super::*;
+    use crate::{AccessRef, CountersAt, Tables, Thread, Wait};
 
     /// Main, and two threads without a recorded end: the first makes the second at 70, and nothing more is seen of either.
-    fn ends(main_end: Option<u64>) -> Ends {
+    fn trace(main_end: Option<u64>) -> Trace {
         let thread = |index: u32, parent: Option<u32>, start: u64, end: Option<u64>| Thread {
             index: ThreadIndex(index),
             parent: parent.map(ThreadIndex),
@@ -81,7 +83,11 @@ mod tests {
         tables.waits.push(Wait { thread: ThreadIndex(1), kind: "cond".into(), began, ended, ..Wait::default() });
         tables.counters.push(CountersAt { time: TimeNs(50), thread: ThreadIndex(1), ..CountersAt::default() });
         tables.accesses.push(&AccessRef { time: TimeNs(60), thread: ThreadIndex(1), ..AccessRef::at(0x1000) });
-        Ends::of(&Trace::from_tables(tables))
+        Trace::from_tables(tables)
+    }
+
+    fn ends(main_end: Option<u64>) -> Ends {
+        Ends::of(&trace(main_end))
     }
 
     #[test]
@@ -95,5 +101,21 @@ mod tests {
         assert_eq!(ends(None), open);
         // The others' recorded ends, if any, are not the program's.
         assert_eq!(ends(Some(30)), Ends { until_ns: vec![30, 100, 100], ..open });
+    }
+
+    /// Make sure that who replays the recording sees the same ends: threads that were cut off lived, and worked, until the run's end.
+    #[test]
+    fn lives_in_dependences_end_there_too() {
+        for main_end in [Some(100), None, Some(30)] {
+            let found = trace(main_end).dependences();
+            let lives: Vec<u64> = found.lives.iter().map(|life| life.end_ns as u64).collect();
+            assert_eq!(lives, ends(main_end).until_ns, "main's end: {main_end:?}");
+        }
+        let found = trace(Some(100)).dependences();
+        // The wait from 20 to 40, and the thread that it makes at 70.
+        let pieces = found.orders[1].pieces(found.lives[1]);
+        let worked: f64 =
+            pieces.iter().filter(|piece| piece.deed.is_none()).map(|piece| piece.to_ns - piece.from_ns).sum();
+        assert_eq!(worked, 40.0, "{pieces:?}");
     }
 }

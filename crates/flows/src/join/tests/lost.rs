@@ -1,0 +1,40 @@
+//! Threads whose starts were lost, and binaries that a forked child unloads.
+
+use super::*;
+
+/// Make sure that a thread does not count as running, or waiting, before anything is known of it.
+#[test]
+fn a_thread_whose_start_was_lost_begins_where_it_was_seen_first() {
+    let mut world = World::new();
+    let wait = Event::Sync { kind: 1, object: 0, began: TimeNs(40) };
+    for (order, thread, event) in [(50, 2, access_to(BASE)), (60, 2, access_to(BASE)), (70, 3, wait)] {
+        world.order = order;
+        world.emit(thread, event);
+    }
+    let joined = world.joiner.finish();
+    let starts: Vec<(u64, u64)> = joined
+        .threads
+        .iter()
+        .zip(&joined.thread_extras)
+        .map(|(thread, extra)| (thread.start.0, extra.start_order))
+        .collect();
+    assert_eq!(starts, [(1, 1), (0, 0), (50, 50), (70, 70)], "nothing is known of the second");
+    assert_eq!(joined.losses.inconsistent_records, 2, "once for each");
+}
+
+/// The binaries that a child is forked with are its parent's, which go on having them.
+#[test]
+fn a_binary_that_a_forked_child_unloads_stays_loaded_in_its_parent() {
+    let id = ModuleId(1);
+    for unloads in [0, 1] {
+        let mut world = World::new();
+        let (address, path) = (VirtAddr(BASE), "/usr/lib/plugin.so".to_owned());
+        emit_all(&mut world, 0, [Event::Module { id, address, bytes: PAGE, bias: BASE, path, build_id: Vec::new() }]);
+        world.process(Some(0), true, false);
+        emit_all(&mut world, unloads, [Event::ModuleEnd { id }]);
+        let at = world.order;
+        let modules = [0, 1].map(|process| world.joiner.spaces[process].module_at(BASE).is_some());
+        assert_eq!(modules, [unloads == 1, unloads == 0], "process {unloads} unloads it");
+        assert_eq!(world.joiner.finish().modules.unload_ns, [(unloads == 0).then_some(at)]);
+    }
+}
