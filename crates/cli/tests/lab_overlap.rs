@@ -50,7 +50,8 @@ enum Held {
     Pages,
     /// What the placement costs, where every thread uses all pages alike and many spreads are as good.
     Cost,
-    /// Nothing is required, figures are only printed ([`FIGURES`]): when the program ends, the daemon has followed the last phase to a different extent in each run.
+    /// Nothing is required, figures are only printed ([`FIGURES`]): when the program ends, the daemon has followed the last phase to a different extent in
+    /// each run.
     Nothing,
 }
 

@@ -225,7 +225,7 @@ fn instrumented_torture_ends() {
     let program = bench.instrument("gcc", &[], "torture.c", "torture");
     for bind in [SPREAD, PACK, NONE] {
         for cpus in [17, 2] {
-            bench.run(setting(INSTRUMENT, bind, cpus), &program, &["1"]);
+            bench.run(setting(INSTRUMENT, bind, cpus), &program, &[]);
         }
     }
 }
