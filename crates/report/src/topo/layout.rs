@@ -14,6 +14,9 @@ pub struct Sizes {
     pub gap: f64,
 }
 
+/// More nodes of a socket, more sockets, or more nodes below others than this stand in about as many columns as rows.
+const MANY: usize = 8;
+
 /// A point: x to the right, y down.
 pub type Point = (f64, f64);
 
@@ -128,11 +131,19 @@ fn place_blocks(machine: &Machine, main: &[usize], sizes: Sizes, places: &mut [P
         main.iter().copied().filter(|&n| socket_of(machine, n) == socket).collect::<Vec<_>>()
     };
     let largest = sockets.iter().map(|&s| members(s).len()).max().unwrap_or(1);
-    // Two nodes of a socket stand one above the other, so that the way between sockets is short.
-    let columns = if largest > 2 { 2 } else { 1 };
-    let rows = largest.div_ceil(columns);
-    let per_row = if sockets.len() == 3 { 3 } else { 2 };
     let routed = !machine.routers().is_empty();
+    // Two nodes of a socket stand one above the other, so that the way between sockets is short.
+    let columns = match largest {
+        0..=2 => 1,
+        n if n > MANY && !routed => columns_of(n),
+        _ => 2,
+    };
+    let rows = largest.div_ceil(columns);
+    let per_row = match sockets.len() {
+        3 => 3,
+        n if n > MANY && !routed => columns_of(n),
+        _ => 2,
+    };
     for (position, &socket) in sockets.iter().enumerate() {
         let between = if routed && columns == 1 { 1.7 * sizes.gap } else { 0.6 * sizes.gap };
         let left = (position % per_row) as f64 * (columns as f64 * dx + between);
@@ -148,7 +159,13 @@ fn place_blocks(machine: &Machine, main: &[usize], sizes: Sizes, places: &mut [P
     }
 }
 
-/// Nodes without CPUs: in a row below everything, each as near as can be to what it hangs on.
+/// The columns of a grid that is about as wide as it is high.
+fn columns_of(count: usize) -> usize {
+    (count as f64).sqrt().ceil() as usize
+}
+
+/// Nodes without CPUs: in a row below everything, each as near as can be to what it hangs on. Many of whose links nothing is known (accelerators
+/// that are nodes of their own) take several rows.
 fn place_below(machine: &Machine, main: &[usize], below: &[usize], sizes: Sizes, places: &mut [Point]) {
     let bottom = main.iter().map(|&n| places[n].1).fold(f64::NEG_INFINITY, f64::max);
     let left = main.iter().map(|&n| places[n].0).fold(f64::INFINITY, f64::min);
@@ -165,6 +182,15 @@ fn place_below(machine: &Machine, main: &[usize], below: &[usize], sizes: Sizes,
     let mut order: Vec<(f64, usize)> =
         below.iter().filter(|n| !main.contains(n)).map(|&n| (host(n).map_or(left, |h| places[h].0), n)).collect();
     order.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    if order.len() > MANY && machine.links().is_empty() {
+        let columns = columns_of(order.len());
+        for (position, (_, node)) in order.into_iter().enumerate() {
+            let row = (1 + position / columns) as f64;
+            places[node] =
+                (left + (position % columns) as f64 * step, row.mul_add(sizes.card_height + sizes.gap, bottom));
+        }
+        return;
+    }
     for (wanted, node) in order {
         let x = wanted.max(taken + step);
         places[node] = (x, bottom + sizes.card_height + sizes.gap);

@@ -134,6 +134,84 @@ fn golden_drawings() {
     });
 }
 
+/// A system of `with_cpus` nodes with a CPU and 1 GiB, then `bare` nodes with neither, numbered with gaps; distances differ
+/// by direction. `sockets`: whether each CPU has a socket of its own.
+fn system(with_cpus: usize, bare: usize, sockets: bool) -> Machine {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |path: String, text: String| {
+        let path = folder.path().join("sys/devices/system").join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text + "\n").unwrap();
+    };
+    let count = with_cpus + bare;
+    let ids: Vec<String> = (0..count).map(|node| (node * 2).to_string()).collect();
+    write("node/online".to_owned(), ids.join(","));
+    write("cpu/present".to_owned(), format!("0-{}", with_cpus - 1));
+    for (node, id) in ids.iter().enumerate() {
+        let distance = |to: usize| if node == to { 10 } else { 11 + (node * 3 + to) % 200 };
+        let row: Vec<String> = (0..count).map(|to| distance(to).to_string()).collect();
+        write(format!("node/node{id}/distance"), row.join(" "));
+        if node < with_cpus {
+            write(format!("node/node{id}/cpulist"), node.to_string());
+            write(format!("node/node{id}/meminfo"), format!("Node {id} MemTotal: 1048576 kB"));
+        }
+        if sockets && node < with_cpus {
+            write(format!("cpu/cpu{node}/topology/physical_package_id"), node.to_string());
+        }
+    }
+    Machine::from_sysfs(folder.path()).unwrap()
+}
+
+#[test]
+fn distances_lead_from_the_row_to_the_column() {
+    // `nodeN/distance` lists the distances from node N, as the rows of `numactl -H` do.
+    let machine = system(2, 1, false);
+    let drawn = text(&machine, 80, false);
+    let table = drawn.split("Distances from row to column (ACPI, 10 is local)\n").nth(1).unwrap();
+    let words: Vec<Vec<&str>> = table.lines().take(4).map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(words[0], ["0", "2", "4"]);
+    assert_eq!(words[1], ["node", "0", "10", "12", "13"]);
+    assert_eq!(words[2], ["node", "2", "14", "10", "16"]);
+    assert_eq!(words[3], ["node", "4", "17", "18", "10"]);
+    assert_eq!(json(&machine)["distances"][0][2], 13);
+    let picture = svg(&machine);
+    let places =
+        ["10", "12", "13", "14", "16", "17", "18"].map(|cell| picture.find(&format!(">{cell}</text>")).unwrap());
+    assert!(places.windows(2).all(|pair| pair[0] < pair[1]), "rows one after the other: {places:?}");
+}
+
+#[test]
+fn sixty_four_nodes_fit_and_their_picture_is_no_ribbon() {
+    let sizes = Sizes { card_width: 240.0, card_height: 180.0, gap: 40.0 };
+    for (with_cpus, bare, sockets) in [(64, 0, false), (64, 0, true), (2, 32, true)] {
+        let machine = system(with_cpus, bare, sockets);
+        for width in [40, 80, 120] {
+            let drawn = text(&machine, width, false);
+            assert!(drawn.lines().all(|line| line.width() <= width), "{width}:\n{drawn}");
+            assert!(drawn.contains(&format!("─ node {} ", 2 * (with_cpus + bare - 1))), "{drawn}");
+        }
+        let layout = layout(&machine, sizes);
+        let ratio = layout.width / layout.height;
+        assert!((0.5..=2.0).contains(&ratio), "{with_cpus} + {bare}: {} x {}", layout.width, layout.height);
+        for (i, a) in layout.nodes.iter().enumerate() {
+            let clear = |b: &(f64, f64)| (a.0 - b.0).abs() >= 240.0 || (a.1 - b.1).abs() >= 180.0;
+            assert!(layout.nodes[i + 1..].iter().all(clear), "{with_cpus} + {bare}: {a:?}");
+        }
+        // Nothing is known of links, so that none is drawn.
+        assert!(!svg(&machine).contains("<polygon"));
+    }
+}
+
+#[test]
+fn the_longest_name_of_a_model_fits_a_narrow_terminal() {
+    let name = "n".repeat(64);
+    let model = random_model(2, &[]).replace("name = \"random\"", &format!("name = \"{name}\""));
+    let machine = Machine::from_model_text(&model, "long.toml").unwrap();
+    for line in text(&machine, 40, false).lines() {
+        assert!(line.width() <= 40 && !line.ends_with(' '), "{line:?}");
+    }
+}
+
 /// A model of `n` nodes on one-way and two-way links of various widths, all reaching all over a ring.
 fn random_model(n: usize, extra: &[(usize, usize, u32)]) -> String {
     let mut model = String::from(

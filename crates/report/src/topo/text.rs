@@ -46,9 +46,10 @@ fn header(machine: &Machine, paper: Paper) -> String {
         MachineSource::Recording { host } => format!("from a recording on {host}"),
     };
     let cpu = machine.cpu_model().map_or_else(|| "processor unknown".to_owned(), clean);
-    let name = clean(machine.name());
+    let name = shorten(&clean(machine.name()), paper.width);
     let rest = shorten(&format!("{cpu} ({})", clean(&source)), paper.width.saturating_sub(name.width() + 2));
-    let mut out = format!("{}  {rest}\n", paper.bold(&name));
+    let gap = if rest.is_empty() { "" } else { "  " };
+    let mut out = format!("{}{gap}{rest}\n", paper.bold(&name));
     if let Some(description) = machine.description() {
         out.push_str(&wrap("", &clean(description), paper.width));
     }
@@ -152,7 +153,7 @@ fn latencies(machine: &Machine, paper: Paper) -> String {
         machine.idle_latency_ns(from, from).or_else(|| row.min_by(f64::total_cmp))
     };
     if ids.iter().all(|&from| local(from).is_none()) {
-        return "\nIdle latency: unknown (the firmware does not report it).\n".to_owned();
+        return wrap("\nIdle latency: ", "unknown (the firmware does not report it).", paper.width);
     }
     let with_ratio = ids.len() <= 12;
     let cell = |from: NodeId, to: NodeId| match (machine.idle_latency_ns(from, to), local(from)) {
@@ -184,7 +185,7 @@ fn distances(machine: &Machine, paper: Paper) -> String {
         return "\nDistances: unknown.\n".to_owned();
     }
     let cell = |from: NodeId, to: NodeId| (machine.distance(from, to).map_or("-".to_owned(), |d| d.to_string()), None);
-    matrix("Distances (ACPI, 10 is local)", &ids, &ids, paper, &cell)
+    matrix("Distances from row to column (ACPI, 10 is local)", &ids, &ids, paper, &cell)
 }
 
 /// A matrix with nodes on both sides, cut into bands of columns that fit.
