@@ -189,6 +189,8 @@ pub struct NumaLine<'a> {
     pub anonymous_pages: u64,
     /// Page size in KiB (`kernelpagesize_kB`).
     pub page_kib: u64,
+    /// How often the page is mapped that is mapped most often (`mapmax`, which the kernel leaves out where that is once); 0: it says nothing.
+    pub most_mappings: u64,
     /// Whether it is a hugetlb mapping.
     pub is_huge: bool,
     /// Whether it is the heap of `brk`.
@@ -218,6 +220,7 @@ pub fn numa_maps<'a>(text: &'a [u8], mut visit: impl FnMut(NumaLine<'a>, &[(Node
                 (b"file", _) => found.file = value,
                 (b"anon", Some(count)) => found.anonymous_pages = count,
                 (b"kernelpagesize_kB", Some(size)) => found.page_kib = size,
+                (b"mapmax", Some(count)) => found.most_mappings = count,
                 ([b'N', node @ ..], Some(count)) => {
                     if let Some(node) = number(node, 10).and_then(|node| u16::try_from(node).ok()) {
                         pages.push((NodeId(node), count));

@@ -15,6 +15,9 @@ use crate::maps;
 pub struct NumaMemory {
     /// Bytes in memory by node. Pages that several processes map count for each of them.
     pub bytes: BTreeMap<NodeId, u64>,
+    /// This process' part of that by node: pages that several processes map count for each with one part of so many, by the page of a mapping that is
+    /// mapped most often, so at most what it has. All processes' parts together are at most what is in memory.
+    pub parts: BTreeMap<NodeId, u64>,
     /// Address ranges with a policy of the program's own, ascending and disjoint.
     pub chosen: Vec<(u64, u64)>,
     /// Bytes in memory there, by policy, such as `bind`.
@@ -44,6 +47,7 @@ impl NumaMemory {
             let size = if line.page_kib > 0 { line.page_kib << 10 } else { page_bytes() };
             for (node, count) in pages {
                 *found.bytes.entry(*node).or_default() += count * size;
+                *found.parts.entry(*node).or_default() += count * size / line.most_mappings.max(1);
             }
             // A mapping that is gone by now needs no end.
             let end = ends.get(&line.start).copied().unwrap_or(line.start);
@@ -141,6 +145,15 @@ mod tests {
         assert!(found.is_chosen(0x7f00_0002_3fff) && !found.is_chosen(0x7f00_0002_4000) && !found.is_chosen(0));
         assert!(found.has_chosen(0x7f00_0000_0000, 0x7f00_0001_1000) && !found.has_chosen(0, 0x7f00_0001_0000));
         assert!(!found.is_chosen(0x7f00_0005_0000), "local is where it is first used");
+    }
+
+    #[test]
+    fn memory_that_many_processes_map_is_in_part_each_ones() {
+        let numa = b"7f0000000000 default anon=8 dirty=8 N0=8 kernelpagesize_kB=4\n\
+            7f0000100000 default file=/dev/zero\\040(deleted) dirty=400 mapmax=100 N0=100 N1=300 kernelpagesize_kB=4\n";
+        let found = NumaMemory::of_texts(numa, b"");
+        assert_eq!(found.bytes, BTreeMap::from([(NodeId(0), 108 * 4096), (NodeId(1), 300 * 4096)]));
+        assert_eq!(found.parts, BTreeMap::from([(NodeId(0), 9 * 4096), (NodeId(1), 3 * 4096)]));
     }
 
     #[test]

@@ -186,8 +186,8 @@ pub fn demand(
     for pid in pids {
         let Some(one) = watched.get(pid) else { continue };
         cpus += one.cpus;
-        // Pages that several processes map count for each of them.
-        for (node, bytes) in &one.numa.last().bytes {
+        // Shared memory once and not for each process that maps it: a database's demand would be a multiple of the machine.
+        for (node, bytes) in &one.numa.last().parts {
             if let Some(at) = machine.node_index(*node) {
                 memory_bytes[at] += bytes;
             }
