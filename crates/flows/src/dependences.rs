@@ -119,6 +119,8 @@ pub struct Dependences {
     pub orders: Vec<Order>,
     /// Number of arrivals that each event needs, indexed by event.
     pub events: Vec<u32>,
+    /// The threads' ends, which `lives` have too, and whether the run lasts until then.
+    pub ends: Ends,
 }
 
 /// One recorded wait.
@@ -154,8 +156,9 @@ impl Trace {
         };
         let mut found = resolve(self.threads().iter().map(life).collect(), self.waits());
         // After the waits are resolved: no join waits for a thread that was cut off, wherever it was seen last.
-        for (life, until_ns) in found.lives.iter_mut().zip(Ends::of(self).until_ns) {
-            life.end_ns = life.end_ns.min(until_ns as f64).max(life.start_ns);
+        found.ends = Ends::of(self);
+        for (life, until_ns) in found.lives.iter_mut().zip(&found.ends.until_ns) {
+            life.end_ns = life.end_ns.min(*until_ns as f64).max(life.start_ns);
         }
         found
     }
@@ -195,7 +198,7 @@ fn resolve(lives: Vec<Life>, waits: &[Wait]) -> Dependences {
         order.marks.sort_by(|a, b| a.0.total_cmp(&b.0).then_with(|| key(&a.1).cmp(&key(&b.1))));
     }
     let Resolver { orders, events, .. } = resolver;
-    Dependences { lives, orders, events }
+    Dependences { lives, orders, events, ends: Ends::default() }
 }
 
 impl Resolver<'_> {

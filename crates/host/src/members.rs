@@ -314,13 +314,22 @@ impl Members {
 #[must_use]
 pub fn now_ticks() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is a valid timespec that the call fills in; sysconf has no conditions.
-    let per_s = unsafe {
-        libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut time);
-        libc::sysconf(libc::_SC_CLK_TCK)
-    };
-    let per_s = u64::try_from(per_s).unwrap_or(100);
+    // SAFETY: `time` is a valid timespec that the call fills in.
+    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut time) };
+    let per_s = ticks_per_s();
     time.tv_sec.unsigned_abs() * per_s + time.tv_nsec.unsigned_abs() * per_s / 1_000_000_000
+}
+
+/// How long ago a moment was that is given in clock ticks since the boot.
+#[must_use]
+pub fn time_since(ticks: u64) -> Duration {
+    Duration::from_millis(now_ticks().saturating_sub(ticks).saturating_mul(1000) / ticks_per_s())
+}
+
+fn ticks_per_s() -> u64 {
+    // SAFETY: sysconf has no conditions.
+    let per_s = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+    u64::try_from(per_s).ok().filter(|per_s| *per_s > 0).unwrap_or(100)
 }
 
 #[cfg(test)]

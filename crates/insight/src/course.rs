@@ -80,8 +80,8 @@ pub(crate) struct Walked {
 impl Course {
     /// The course of a recording, cut into windows of time.
     pub fn of(trace: &Trace, windows: Windows) -> Course {
-        let dependences = trace.dependences();
-        let ends = Ends::of(trace);
+        let mut dependences = trace.dependences();
+        let ends = std::mem::take(&mut dependences.ends);
         let threads = dependences.lives.len();
         let process_of = dependences.lives.iter().map(|life| life.process).collect();
         let end_ns = |thread: u32| dependences.lives[thread as usize].end_ns;

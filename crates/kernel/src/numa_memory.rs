@@ -15,7 +15,7 @@ use crate::maps;
 pub struct NumaMemory {
     /// Bytes in memory by node. Pages that several processes map count for each of them.
     pub bytes: BTreeMap<NodeId, u64>,
-    /// This process' part of that by node: pages that several processes map count for each with one part of so many, by the page of a mapping that is
+    /// This process's part of that by node: pages that several processes map count for each with one part of so many, by the page of a mapping that is
     /// mapped most often, so at most what it has. All processes' parts together are at most what is in memory.
     pub parts: BTreeMap<NodeId, u64>,
     /// Address ranges with a policy of the program's own, ascending and disjoint.

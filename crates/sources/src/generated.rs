@@ -11,7 +11,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use numapilot_host::{Pid, TaskStat, innermost_number, now_ticks};
+use numapilot_host::{Pid, TaskStat, innermost_number, time_since};
 use numapilot_kernel::maps;
 use numapilot_sampled::SharedWriter;
 use numapilot_symbols::{GeneratedFile, read_jitdump, read_perf_map};
@@ -287,10 +287,7 @@ fn code(pid: Pid, path: &Path, content: GeneratedFile) -> GeneratedCode {
 
 /// The time of a moment that is given in clock ticks since the boot.
 fn start_of(ticks: u64) -> Option<SystemTime> {
-    // SAFETY: sysconf has no conditions.
-    let hertz = u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).ok().filter(|hertz| *hertz > 0)?;
-    let age = now_ticks().saturating_sub(ticks).saturating_mul(1000) / hertz;
-    SystemTime::now().checked_sub(Duration::from_millis(age))
+    SystemTime::now().checked_sub(time_since(ticks))
 }
 
 #[cfg(test)]

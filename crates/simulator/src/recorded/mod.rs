@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use numapilot_flows::cores::{Core, CoreRanges, own_work};
-use numapilot_flows::{AccessRef, CountersAt, Deed, Dependences, Ends, Evidence, Life, Order, Trace};
+use numapilot_flows::{AccessRef, CountersAt, Deed, Dependences, Evidence, Life, Order, Trace};
 use numapilot_host::PageNumber;
 use numapilot_machine::Machine;
 use numapilot_trace::ids::ThreadIndex;
@@ -153,7 +153,7 @@ impl Recording<'_> {
             builder.process(process.command());
         }
         let space = Space::new(self.trace, self.placements, &mut builder);
-        let Dependences { lives, orders, events } = self.trace.dependences();
+        let Dependences { lives, orders, events, ends } = self.trace.dependences();
         events.iter().for_each(|&needed| {
             builder.event(needed);
         });
@@ -168,7 +168,6 @@ impl Recording<'_> {
         let (readings, memory_recorded) = self.readings(&lives, &orders, &sharing);
         let touches = self.touches(&space, &mut builder);
         let mut unplaced = 0.0;
-        let lasting = Ends::of(self.trace).lasting;
         let mut threads = Vec::new();
         for (index, recorded) in self.trace.threads().iter().enumerate() {
             let alone = |thread: usize, from: f64, to: f64| sharing.alone_ns(thread, from, to);
@@ -183,7 +182,7 @@ impl Recording<'_> {
                 name,
                 process: life.process,
                 cpu: ran_on[index],
-                is_cut_off: !lasting[index],
+                is_cut_off: !ends.lasting[index],
                 prologue: steps,
                 ..Thread::default()
             });

@@ -15,9 +15,6 @@ use serde::{Deserialize, Serialize};
 use super::RAW_FOLDER;
 use crate::ids::Pid;
 
-/// Clock ticks per second of what the kernel says about processes (USER_HZ): the same on every x86-64 kernel.
-const TICKS_PER_S: u64 = 100;
-
 /// Name of the file in `raw/`. It exists while a recording is running, and after a recorder was killed.
 pub const RECORDER_FILE: &str = "recorder.json";
 
@@ -145,8 +142,7 @@ fn start_ticks(pid: Pid) -> Option<u64> {
 
 /// How long a process has been running; `None` if there is no such process, or it is a zombie.
 pub(crate) fn running_for(pid: Pid) -> Option<Duration> {
-    let ticks = numapilot_host::now_ticks().saturating_sub(start_ticks(pid)?);
-    Some(Duration::from_millis(ticks.saturating_mul(1000) / TICKS_PER_S))
+    start_ticks(pid).map(numapilot_host::time_since)
 }
 
 #[cfg(test)]
