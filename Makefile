@@ -1,6 +1,8 @@
 # Users' commands. Each does its own set-up. `cargo` does the work; CONTRIBUTING.md lists what lies beneath.
 
-NUMAPILOT := target/release/numapilot
+# BUILD_PROFILE=dev: the command as tests have it, built with them; what has no time for two builds of everything sets it.
+BUILD_PROFILE ?= release
+NUMAPILOT := target/$(BUILD_PROFILE:dev=debug)/numapilot
 BUILD := build
 CARGO_FLAGS := --locked
 # A workspace of its own that builds beside everything else.
@@ -22,7 +24,7 @@ export HOST_CFLAGS := $(strip $(HOST_CFLAGS) $(MAPPED_C))
 export CARGO_PROFILE_RELEASE_DEBUG := line-tables-only
 endif
 
-.PHONY: all build query demo lab lab-pilot zoo test check bench experiments servers lint fuzz page docs setup-demo setup-test setup-bench setup-experiments setup-lab setup-web setup-zoo setup-servers setup-docs setup-packages packages workloads clean help
+.PHONY: all build query demo lab lab-pilot zoo test check bench experiments servers lint style fuzz page docs setup-demo setup-test setup-bench setup-experiments setup-lab setup-web setup-zoo setup-servers setup-docs setup-packages packages workloads clean help
 
 all: build
 
@@ -67,7 +69,7 @@ setup-packages:
 	@tools/setup packages
 
 build: setup-demo
-	@cargo build --release $(CARGO_FLAGS) -p numapilot
+	@cargo build --profile $(BUILD_PROFILE) $(CARGO_FLAGS) $(if $(filter dev,$(BUILD_PROFILE)),--workspace --tests,-p numapilot)
 
 # The SQL engine is large, so it is a program of its own, which `numapilot query` starts.
 query: build
@@ -127,13 +129,15 @@ bench: setup-bench workloads query
 experiments: setup-experiments workloads
 	@experiments/run $(NUMAPILOT) $(BUILD)/instrumented $(BUILD)/experiments $(EXPERIMENTS)
 
-# The workspace and not its package: what crates ask of each other would be less for that alone, and all of it built twice.
-lint: setup-demo setup-web
+lint: style
+	@cargo clippy $(CARGO_FLAGS) --workspace --all-targets -- -D warnings
+	@cargo clippy $(CARGO_FLAGS) $(QUERY) --all-targets -- -D warnings
+
+# All of it but clippy. The workspace and not its package: what crates ask of each other would be less for that alone, and all of it built twice.
+style: setup-demo setup-web
 	@cd web && npm run --silent check
 	@cargo fmt --all --check
-	@cargo clippy $(CARGO_FLAGS) --workspace --all-targets -- -D warnings
 	@cargo fmt --manifest-path crates/query/Cargo.toml --check
-	@cargo clippy $(CARGO_FLAGS) $(QUERY) --all-targets -- -D warnings
 	@cargo test $(CARGO_FLAGS) --quiet --workspace --test tidy
 
 # The HTML report's script and style, from web/ into crates/report/assets: only after a change there; the built files are committed.
