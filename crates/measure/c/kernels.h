@@ -1,5 +1,5 @@
 // The bandwidth kernels, as Rust calls them. Each variant (portable, AVX2, AVX-512, NEON, SVE) is one file that says what a vector is and includes
-// kernels.inc; np_kernel_function picks one at run time by what the processor and the kernel's saved registers allow.
+// kernels.inc; np_run_kernel (dispatch.c) calls the one for an instruction set, of which np_isa_works says whether processor and kernel allow it.
 #ifndef NUMAPILOT_MEASURE_KERNELS_H
 #define NUMAPILOT_MEASURE_KERNELS_H
 

@@ -1,4 +1,4 @@
-/* memsim.h: what the files of the simulated memory system share (filter.c, directory.c, l3.c, pages.c, sample.c, numa_sim.c).
+/* memsim.h: what the files of the simulated memory system share (filter.c, directory.c, l3.c, pages.c, sample.c, numa_*.c).
  *
  * docs/instrument.md states the model: what is simulated, what is not, and how wrong it can be.
  *

@@ -250,6 +250,7 @@ void np_heap_reaches(struct np_slot *slot, uintptr_t end);
 /* An arena's memory at `start` need not be looked for any more. False: that was known, or there is no room to note it. */
 bool np_heap_note_arena(uintptr_t start);
 void np_heap_block(struct np_slot *slot, uintptr_t block, size_t bytes);
+/* -- modules.c -- */
 void np_modules_after_fork(void);
 /* The calling thread jumped out of a hook: locks that it left held are opened. */
 void np_modules_jumped(void);
