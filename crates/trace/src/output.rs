@@ -16,6 +16,8 @@ use thiserror::Error;
 use crate::chunk::{Activity, activity, running_for};
 use crate::ids::Pid;
 use crate::meta::META_FILE;
+use crate::name;
+use crate::tables::is_temporary;
 
 /// A pending trace that holds no lock (before its first table, and when it is complete), or one that is about to be replaced, may be of a process that is not
 /// seen from here, if it was changed within this time.
@@ -222,7 +224,7 @@ fn names_in(folder: &Path) -> Option<Vec<String>> {
 
 /// Whether a writer of tables gives a file this name.
 fn is_of_table(name: &str) -> bool {
-    name.ends_with(".parquet") || (name.ends_with(".tmp") && name.contains(".parquet.")) || name.starts_with(META_FILE)
+    name.ends_with(".parquet") || is_temporary(name) || name.starts_with(META_FILE)
 }
 
 /// Removes a pending trace unless its process may be alive, or it has anything else in it than tables.
@@ -347,7 +349,7 @@ pub fn old_name(output: &Path) -> PathBuf {
 
 fn is_trace(path: &Path) -> bool {
     let is_folder = fs::symlink_metadata(path).is_ok_and(|m| m.is_dir());
-    is_folder && (path.join("raw").is_dir() || path.join("meta.json").is_file())
+    is_folder && name::is_trace(path)
 }
 
 fn is_empty_folder(path: &Path) -> bool {
