@@ -163,11 +163,11 @@ mod tests {
 
     /// The reader of a chunk of compressed pages in a file.
     fn reader(pages: Vec<(Page, usize)>, bytes_max: u64) -> Box<CheckedPages> {
-        let mut sink = TrackedWrite::new(Vec::new());
+        let mut sink = TrackedWrite::new(Vec::<u8>::new());
         for (page, claimed) in pages {
             SerializedPageWriter::new(&mut sink).write_page(CompressedPage::new(page, claimed)).unwrap();
         }
-        let bytes: Vec<u8> = sink.into_inner().unwrap();
+        let bytes = sink.into_inner().unwrap();
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&bytes).unwrap();
         let schema = SchemaDescriptor::new(parquet_schema(MarkColumns::NAME, MarkColumns::COLUMNS).unwrap());
