@@ -10,7 +10,11 @@ use numapilot_host::Pid;
 use numapilot_host::Tid;
 pub use numapilot_kernel::actuator::PageOutcomes;
 use serde::Deserialize;
+use serde::Deserializer;
 use serde::Serialize;
+use serde::de::Error as _;
+use serde_json::Map;
+use serde_json::Value;
 
 use crate::page_groups;
 pub use crate::page_groups::by_group;
@@ -254,8 +258,8 @@ pub struct Batch {
     /// Page size in bytes: 4,096, or that of a large page.
     pub page_bytes: u64,
     /// What is ordered for these pages.
-    #[serde(flatten)]
-    pub fate: PageDecision,
+    #[serde(flatten, deserialize_with = "page_decision")]
+    pub order: PageDecision,
     /// Evidence: observed accesses to these pages, by accessing node; nodes without accesses are left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub seen: Vec<SeenFrom>,
@@ -283,7 +287,7 @@ impl Batch {
 
 /// What is ordered for pages.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "fate", rename_all = "kebab-case")]
+#[serde(tag = "order", rename_all = "kebab-case")]
 pub enum PageDecision {
     /// The pages move.
     Move {
@@ -302,6 +306,15 @@ pub enum PageDecision {
     Split,
     /// The pages are unmapped, so that their next accesses fault and are observed.
     Unmap,
+}
+
+/// Reads a batch's order, which older journals call its fate.
+fn page_decision<'de, D: Deserializer<'de>>(input: D) -> Result<PageDecision, D::Error> {
+    let mut fields: Map<String, Value> = Map::deserialize(input)?;
+    if let Some(order) = fields.remove("fate") {
+        fields.entry("order").or_insert(order);
+    }
+    PageDecision::deserialize(Value::Object(fields)).map_err(D::Error::custom)
 }
 
 /// Observed accesses from one node.
@@ -666,7 +679,7 @@ mod tests {
             first: 0x7fff_ffff_f000,
             pages: 3,
             page_bytes: 4096,
-            fate: PageDecision::Move { from: Some(0), to: 2 },
+            order: PageDecision::Move { from: Some(0), to: 2 },
             seen: vec![SeenFrom { node: 2, reads: 12.5, writes: 3.0 }],
             because: "one remote user".to_owned(),
             predicted_gain_ns_per_s: Some(1e6),
@@ -679,10 +692,13 @@ mod tests {
             "{line}"
         );
         assert!(
-            line.contains(r#""first":"0x7ffffffff000""#) && line.contains(r#""fate":"move","from":0,"to":2"#),
+            line.contains(r#""first":"0x7ffffffff000""#) && line.contains(r#""order":"move","from":0,"to":2"#),
             "{line}"
         );
         assert_eq!(serde_json::from_str::<Entry>(&line).unwrap(), written);
+        let older = line.replace(r#""order":"move""#, r#""fate":"move""#);
+        assert_ne!(older, line);
+        assert_eq!(serde_json::from_str::<Entry>(&older).unwrap(), written, "the older name");
     }
 
     #[test]

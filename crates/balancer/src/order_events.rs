@@ -35,7 +35,7 @@ pub fn batches(
     for (order, page) in sorted {
         let known = known(&page);
         let home = known.as_ref().and_then(|known| known.home).map(|home| ids[usize::from(home)].0);
-        let fate = match order {
+        let ordered = match order {
             Order::Migrate { to, .. } => PageDecision::Move { from: home, to: ids[*to].0 },
             Order::Replicate { nodes, .. } => {
                 PageDecision::Copy { nodes: nodes.iter().map(|node| ids[*node].0).collect() }
@@ -46,7 +46,7 @@ pub fn batches(
         let (pid, first, page_bytes) = (pid_of(page.process), page.page.address(), page.size.bytes());
         match out.last_mut() {
             Some(last)
-                if last.pid == pid && last.end() == first && last.page_bytes == page_bytes && last.fate == fate =>
+                if last.pid == pid && last.end() == first && last.page_bytes == page_bytes && last.order == ordered =>
             {
                 last.pages += 1;
                 add(&mut last.seen, &seen);
@@ -56,7 +56,7 @@ pub fn batches(
                 first,
                 pages: 1,
                 page_bytes,
-                fate,
+                order: ordered,
                 seen,
                 because: String::new(),
                 predicted_gain_ns_per_s: None,
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_with_one_fate_are_one_batch_with_their_evidence() {
+    fn neighbours_with_one_order_are_one_batch_with_their_evidence() {
         let ids = [NodeId(0), NodeId(2)];
         let orders: Vec<Order> =
             [12, 10, 11, 20].map(|number| Order::Migrate { page: page(number), to: NodeIndex(1) }).into();
@@ -139,9 +139,9 @@ mod tests {
         let told = batches(&orders, &ids, |_| Pid(77), known);
         assert_eq!(told.len(), 2);
         assert_eq!((told[0].pid, told[0].first, told[0].pages), (Pid(77), 10 * 4096, 3));
-        assert_eq!(told[0].fate, PageDecision::Move { from: Some(0), to: 2 });
+        assert_eq!(told[0].order, PageDecision::Move { from: Some(0), to: 2 });
         assert_eq!(told[0].seen, [SeenFrom { node: 2, reads: 9.0, writes: 0.0 }]);
-        assert_eq!(told[1].fate, PageDecision::Move { from: None, to: 2 });
+        assert_eq!(told[1].order, PageDecision::Move { from: None, to: 2 });
         let moves = [3, 4].map(|thread| Order::MoveThread { thread, to: NodeIndex(1) });
         let told = threads(&moves, &ids, |thread| (thread == 3).then_some((Pid(77), Tid(78))));
         assert_eq!((told.len(), told[0].tid, told[0].nodes.clone()), (1, Some(Tid(78)), vec![2]));

@@ -66,7 +66,7 @@ fn write_journal(folder: &std::path::Path) -> String {
         first: 0x7f00_0000_0000,
         pages: 512,
         page_bytes: 4096,
-        fate: event::PageDecision::Move { from: Some(0), to: 1 },
+        order: event::PageDecision::Move { from: Some(0), to: 1 },
         seen: vec![event::SeenFrom { node: 1, reads: 40.0, writes: 3.0 }],
         because: "one remote user".to_owned(),
         predicted_gain_ns_per_s: None,

@@ -13,7 +13,7 @@ use numapilot_host::workers;
 use numapilot_symbols::{GeneratedCode, GeneratedFunction, GeneratedLine, Unresolved};
 use numapilot_trace::chunk::{self, Damage, Problem, RawTrace, SessionEnd, SessionStart};
 use numapilot_trace::engine::Engine;
-use numapilot_trace::ids::{Pid, ProcessIndex};
+use numapilot_trace::ids::{Pid, ProcessIndex, TimeNs};
 use numapilot_trace::meta::{
     ClockInfo, ExitInfo, Format, Losses as MetaLosses, META_FILE, Meta, Sampling, base_page_bytes,
 };
@@ -254,6 +254,16 @@ struct SessionFacts<'a> {
     missing_chunks: u64,
 }
 
+impl SessionFacts<'_> {
+    /// Whether every thread that the system knew no more at the end of the recording has an end: the tracker records all threads, and its recorder ends those
+    /// that were killed.
+    fn tells_ends_of_threads(&self) -> bool {
+        let is_tracked =
+            matches!(self.start.engine.known(), Some(Engine::Instrument | Engine::Track | Engine::Emulate));
+        is_tracked && self.end.is_some()
+    }
+}
+
 /// The written table of accesses, and the joined data for the other tables.
 struct Made {
     writer: TraceWriter,
@@ -298,6 +308,9 @@ impl Made {
     /// Writes the other tables and `meta.json`.
     fn finish(self, session: &SessionFacts<'_>, progress: Progress<'_>) -> Result<Summary, FlowError> {
         let Made { mut writer, mut joined, samples, weight } = self;
+        if session.tells_ends_of_threads() {
+            end_killed_processes(&mut joined);
+        }
         progress("symbols", 0);
         let names = resolve(&joined, &wrappers(session.start));
         joined.losses.unresolved_locations = names.unresolved.values().sum();
@@ -620,6 +633,24 @@ fn meta_losses(losses: &Losses, session: &SessionFacts<'_>) -> MetaLosses {
     }
 }
 
+/// Ends processes that were killed, and could not record it: with the last of their threads. Where the main thread is not among those that are known, others
+/// may be missing, too.
+fn end_killed_processes(joined: &mut Joined) {
+    // By process: the last end of its threads, `None` if one has none; and whether its main thread is known.
+    let mut found = vec![(Some(TimeNs(0)), false); joined.processes.len()];
+    for thread in &joined.threads {
+        let index = thread.process.0 as usize;
+        let (Some(process), Some((last, has_main))) = (joined.processes.get(index), found.get_mut(index)) else {
+            continue;
+        };
+        *last = last.zip(thread.end).map(|(last, end)| last.max(end));
+        *has_main |= thread.tid.0 == process.pid.0;
+    }
+    for (process, (last, has_main)) in joined.processes.iter_mut().zip(found) {
+        process.end = process.end.or(last.filter(|_| has_main));
+    }
+}
+
 /// The last image of the first process, each of which replaced the one before by exec.
 fn last_image(processes: &[Process]) -> ProcessIndex {
     let mut last: Option<&Process> = processes.first();
@@ -646,9 +677,61 @@ fn exits(session: &SessionFacts<'_>, joined: &Joined) -> Vec<ExitInfo> {
 
 #[cfg(test)]
 mod tests {
+    use numapilot_trace::ids::Tid;
+
     use super::*;
     use crate::join::ProcessExtra;
-    use crate::model::Frame;
+    use crate::model::{Frame, Thread};
+
+    #[test]
+    fn a_process_that_was_killed_ends_with_the_last_of_its_threads() {
+        let process = |index: u32, end: Option<u64>| Process {
+            index: ProcessIndex(index),
+            pid: Pid(70 + index),
+            end: end.map(TimeNs),
+            ..Process::default()
+        };
+        let thread = |process: u32, tid: u32, end: Option<u64>| Thread {
+            process: ProcessIndex(process),
+            tid: Tid(tid),
+            end: end.map(TimeNs),
+            ..Thread::default()
+        };
+        let ended = vec![
+            // It ended by itself.
+            thread(0, 70, Some(9)),
+            thread(1, 71, Some(5)),
+            thread(1, 80, Some(7)),
+            // One thread outlives the recording.
+            thread(2, 72, Some(5)),
+            thread(2, 81, None),
+            // The main thread found no slot.
+            thread(3, 82, Some(5)),
+            thread(99, 83, Some(5)),
+        ];
+        let mut joined = Joined {
+            processes: vec![
+                process(0, Some(8)),
+                process(1, None),
+                process(2, None),
+                process(3, None),
+                process(4, None),
+            ],
+            threads: ended,
+            ..Joined::default()
+        };
+        end_killed_processes(&mut joined);
+        let ends: Vec<_> = joined.processes.iter().map(|process| process.end.map(|end| end.0)).collect();
+        assert_eq!(ends, [Some(8), Some(7), None, None, None]);
+        let start = |engine: Engine| SessionStart { engine: engine.into(), ..SessionStart::default() };
+        let end = SessionEnd::default();
+        let tells = |start: &SessionStart, end: Option<&SessionEnd>| {
+            SessionFacts { start, end, problems: Vec::new(), missing_chunks: 0 }.tells_ends_of_threads()
+        };
+        assert!(tells(&start(Engine::Track), Some(&end)));
+        assert!(!tells(&start(Engine::Track), None), "the recorder was killed");
+        assert!(!tells(&start(Engine::Fault), Some(&end)), "threads without samples are unknown");
+    }
 
     /// A shell that forks a helper, and becomes the program by exec; the helper becomes another program.
     #[test]

@@ -35,6 +35,10 @@ const STACKS_MAX: u32 = 1 << 26;
 const STACKS_MISSING_MAX: usize = 1 << 23;
 const LOCATIONS_MAX: u32 = 1 << 26;
 const NODES_MAX: u16 = 4096;
+/// Most totals by home node that are accepted without a row, of nodes below one that has a row, which can claim any node: 512 MB of them, or
+/// [`HOMES_MISSING_PER_READING`] for each reading of counters, of which a machine with so many nodes has no more.
+const HOMES_MISSING_MAX: usize = 1 << 26;
+const HOMES_MISSING_PER_READING: usize = 256;
 /// Most threads that read accesses.
 const READERS_MAX: usize = 4;
 /// Most memory that the row groups take which these threads hold, in bytes: some 90 MB each as the writer makes them, up to six times as much in other
@@ -83,7 +87,7 @@ fn read_tables(dir: &Path, reader: &TraceReader, meta: &Meta) -> Result<Tables, 
     let lives = lives(&object_columns);
     let processes_of = object_columns.process.clone();
     let (objects, sites) = objects(object_columns).map_err(inconsistent)?;
-    let counters = counters(reader.read()?, reader.read()?).map_err(inconsistent)?;
+    let counters = counters(reader.read()?, reader.read()?, HOMES_MISSING_MAX).map_err(inconsistent)?;
     let thread_columns: ThreadColumns = reader.read()?;
     let process_columns: ProcessColumns = reader.read()?;
     let lives = (lives, processes_of);
@@ -356,7 +360,11 @@ fn stacks(columns: StackColumns) -> Result<Vec<Vec<LocationId>>, String> {
     Ok(stacks)
 }
 
-fn counters(columns: CounterColumns, by_home: HomeCounterColumns) -> Result<Vec<CountersAt>, String> {
+fn counters(
+    columns: CounterColumns,
+    by_home: HomeCounterColumns,
+    missing_max: usize,
+) -> Result<Vec<CountersAt>, String> {
     let mut rows: Vec<CountersAt> = columns
         .rows()
         .map(|row| CountersAt {
@@ -380,7 +388,8 @@ fn counters(columns: CounterColumns, by_home: HomeCounterColumns) -> Result<Vec<
         .collect();
     // Both tables are in the same order; a row without accesses has no rows in the second.
     let mut next = 0;
-    for home in by_home.rows() {
+    let mut missing_left = missing_max.max(HOMES_MISSING_PER_READING.saturating_mul(rows.len()));
+    for (number, home) in by_home.rows().enumerate() {
         let key = (home.time_ns, home.thread, home.node);
         let matches = |row: &CountersAt| (row.time.0, row.thread.0, row.node.map(|node| node.0)) == key;
         while next < rows.len() && !matches(&rows[next]) {
@@ -390,6 +399,10 @@ fn counters(columns: CounterColumns, by_home: HomeCounterColumns) -> Result<Vec<
             return Err(format!("`counters_by_home` has a row at {} ns that `counters` has not", home.time_ns));
         };
         let by_home = &mut row.totals.by_home;
+        let missing = usize::from(home.home).saturating_sub(by_home.len());
+        missing_left = missing_left.checked_sub(missing).ok_or_else(|| {
+            format!("row {number} of `counters_by_home` has node {}, and too many lower nodes have no row", home.home)
+        })?;
         by_home.resize(by_home.len().max(usize::from(home.home) + 1), 0);
         by_home[usize::from(home.home)] = home.memory_accesses;
     }
@@ -454,9 +467,9 @@ fn losses(meta: &Meta) -> Losses {
 
 #[cfg(test)]
 mod tests {
-    //! Accesses that several threads read, and stacks with ids that cannot be.
+    //! Accesses that several threads read, and stacks and nodes with numbers that cannot be.
 
-    use numapilot_trace::tables::{AccessRow, StackRow, TableWriter};
+    use numapilot_trace::tables::{AccessRow, CounterRow, HomeCounterRow, StackRow, TableWriter};
 
     use super::*;
 
@@ -521,6 +534,24 @@ mod tests {
             let error = stacks(table(&[1, 1, stack])).unwrap_err();
             assert_eq!(error, format!("row 2 of `stacks` has stack {stack}, more than there can be after 1 stacks"));
         }
+    }
+
+    #[test]
+    fn totals_of_nodes_far_beyond_the_others_are_refused_before_memory_is_taken_for_those_between() {
+        let read = |homes: &[u16], missing_max| {
+            let (mut readings, mut by_home) = (CounterColumns::default(), HomeCounterColumns::default());
+            for (time_ns, &home) in (0..).zip(homes) {
+                readings.push(CounterRow { time_ns, ..CounterRow::default() });
+                by_home.push(HomeCounterRow { time_ns, home, memory_accesses: 7, ..HomeCounterRow::default() });
+            }
+            counters(readings, by_home, missing_max)
+        };
+        let lengths = |read: Vec<CountersAt>| read.iter().map(|at| at.totals.by_home.len()).collect::<Vec<_>>();
+        // A machine whose highest node is 255 may have readings of that node alone.
+        assert_eq!(lengths(read(&[255, 255, 255], 0).unwrap()), [256, 256, 256]);
+        assert_eq!(lengths(read(&[4095, 4095], 2 * 4095).unwrap()), [4096, 4096]);
+        let error = read(&[4095, 4095], 2 * 4095 - 1).unwrap_err();
+        assert_eq!(error, "row 1 of `counters_by_home` has node 4095, and too many lower nodes have no row");
     }
 
     #[test]

@@ -34,6 +34,7 @@ pub use members::Members;
 pub use members::ProcessLine;
 pub use members::ProcessTable;
 pub use members::now_ticks;
+pub use members::ticks_per_s;
 pub use members::time_since;
 pub use namespaces::innermost_number;
 pub use namespaces::numbers_by_namespace;

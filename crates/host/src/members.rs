@@ -326,7 +326,9 @@ pub fn time_since(ticks: u64) -> Duration {
     Duration::from_millis(now_ticks().saturating_sub(ticks).saturating_mul(1000) / ticks_per_s())
 }
 
-fn ticks_per_s() -> u64 {
+/// Clock ticks per second, of the times in /proc.
+#[must_use]
+pub fn ticks_per_s() -> u64 {
     // SAFETY: sysconf has no conditions.
     let per_s = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
     u64::try_from(per_s).ok().filter(|per_s| *per_s > 0).unwrap_or(100)

@@ -52,12 +52,10 @@ fn number(word: &[u8]) -> Option<u64> {
     std::str::from_utf8(word).ok()?.parse().ok()
 }
 
-/// Ticks per second of processor times in /proc.
+/// Ticks per second of processor times in /proc, by which their sums are divided.
 #[must_use]
 pub fn ticks_per_s() -> f64 {
-    // SAFETY: asks for a constant of the system.
-    let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
-    if ticks > 0 { ticks as f64 } else { 100.0 }
+    numapilot_host::ticks_per_s() as f64
 }
 
 #[cfg(test)]

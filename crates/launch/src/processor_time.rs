@@ -9,6 +9,7 @@ use std::fs;
 
 use numapilot_host::Pid;
 use numapilot_host::TaskStat;
+use numapilot_host::ticks_per_s;
 use serde_json::Value;
 use serde_json::json;
 
@@ -38,10 +39,8 @@ impl ProcessorTimes {
 
     /// For the trace: process ids with user and system time in nanoseconds.
     pub fn to_json(&self) -> Value {
-        // SAFETY: sysconf has no conditions.
-        let hertz = u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).ok().filter(|hertz| *hertz > 0);
-        let Some(hertz) = hertz else { return Value::Null };
-        let ns = |ticks: u64| ticks.saturating_mul(1_000_000_000) / hertz;
+        let per_s = ticks_per_s();
+        let ns = |ticks: u64| ticks.saturating_mul(1_000_000_000) / per_s;
         let mut rows: Vec<_> = self.latest.iter().collect();
         rows.sort_by_key(|(key, _)| **key);
         rows.into_iter()

@@ -334,7 +334,7 @@ mod tests {
                     first: 0x1000_0000 * decision,
                     pages: 10,
                     page_bytes: 4096,
-                    fate: PageDecision::Move { from: Some(0), to: 1 },
+                    order: PageDecision::Move { from: Some(0), to: 1 },
                     seen: Vec::new(),
                     because: String::new(),
                     predicted_gain_ns_per_s: None,

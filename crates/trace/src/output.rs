@@ -6,18 +6,21 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use thiserror::Error;
 
 use crate::chunk::{Activity, activity, running_for};
 use crate::ids::Pid;
 use crate::meta::META_FILE;
+use crate::name;
+use crate::tables::is_temporary;
 
-/// A pending trace that holds no lock (before its first table, and when it is complete) may be of a process that is not seen from here, if it was changed
-/// within this time.
+/// A pending trace that holds no lock (before its first table, and when it is complete), or one that is about to be replaced, may be of a process that is not
+/// seen from here, if it was changed within this time.
 const UNLOCKED_AT_MOST: Duration = Duration::from_secs(60);
 
 /// Why a trace cannot be written where it was to be.
@@ -74,6 +77,8 @@ struct Moved {
     to: PathBuf,
     /// Whether it goes once the new trace is there.
     goes: bool,
+    /// Its folder, locked where it goes: from another container or machine, this process is not seen, but the lock is.
+    _held: Option<fs::File>,
 }
 
 /// A trace that is written beside the place where it belongs. Dropped before [`Pending::complete`], it goes, and what is at that place stays.
@@ -86,14 +91,14 @@ pub struct Pending {
     is_complete: bool,
 }
 
-/// Makes `output` an empty folder; an existing trace there is handled as `existing` says. What killed imports to it left behind goes.
+/// Makes `output` an empty folder; an existing trace there is handled as `existing` says. What killed imports and recordings to it left behind goes.
 ///
 /// # Errors
 /// Something that is no trace is in the way, or the file system refuses. Everything is as it was then.
 pub fn prepare(output: &Path, existing: Existing) -> Result<Room, OutputError> {
-    let room = make_room(output, existing)?;
-    remove_leftovers(output);
-    Ok(room)
+    check(output, existing)?;
+    remove_leftovers(output, SystemTime::now());
+    make_room(output, existing)
 }
 
 fn make_room(output: &Path, existing: Existing) -> Result<Room, OutputError> {
@@ -161,22 +166,65 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
     }
 }
 
-/// Removes the pending traces of `output` whose processes were killed. A failure is ignored: they are in nobody's way.
-fn remove_leftovers(output: &Path) {
-    let Some(name) = output.file_name() else { return };
-    let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        if let Some(pid) = owner(name, &entry.file_name()) {
-            remove_if_left(&entry.path(), pid);
+/// Removes the pending traces of `output` whose processes were killed, and the traces that killed recordings replaced. A failure is ignored: they are in
+/// nobody's way.
+fn remove_leftovers(output: &Path, now: SystemTime) {
+    for (path, pid) in left_beside(output, ".tmp") {
+        remove_if_left(&path, pid);
+    }
+    for place in [output.to_owned(), old_name(output)] {
+        // While nothing has taken its place, it is all that there is of that name.
+        if fs::symlink_metadata(&place).is_ok() && !is_empty_folder(&place) {
+            for (path, pid) in left_beside(&place, ".replaced") {
+                remove_if_replaced(&path, pid, now);
+            }
         }
     }
 }
 
-/// The process in the name of a pending trace of `output`, as [`beside`] makes it: `NAME.PID.tmp`, perhaps with underscores.
-fn owner(output: &OsStr, found: &OsStr) -> Option<Pid> {
+/// What [`beside`] named after `output` with this ending, and whose processes' numbers it has.
+fn left_beside(output: &Path, ending: &str) -> Vec<(PathBuf, Pid)> {
+    let Some(name) = output.file_name() else { return Vec::new() };
+    let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter_map(|entry| Some((entry.path(), owner(name, &entry.file_name(), ending)?))).collect()
+}
+
+/// The process in a name that [`beside`] made for `output`: `NAME.PID` and the ending, perhaps with underscores.
+fn owner(output: &OsStr, found: &OsStr, ending: &str) -> Option<Pid> {
     let rest = found.as_bytes().strip_prefix(output.as_bytes())?.strip_prefix(b".")?;
-    let pid = std::str::from_utf8(rest).ok()?.trim_end_matches('_').strip_suffix(".tmp")?;
+    let pid = std::str::from_utf8(rest).ok()?.trim_end_matches('_').strip_suffix(ending)?;
     pid.parse().ok().map(Pid).filter(|_| pid.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// Removes a trace that a recording replaced, unless a process of that number is alive, which may be another by now, or one elsewhere may hold it. Where the
+/// recording was killed while it removed it, some of its tables may be left.
+fn remove_if_replaced(folder: &Path, pid: Pid, now: SystemTime) {
+    let Ok(found) = fs::symlink_metadata(folder) else { return };
+    // Its new name does not change when it was modified.
+    let renamed = u64::try_from(found.ctime()).ok().map(Duration::from_secs);
+    let Some(renamed) = renamed.and_then(|since| SystemTime::UNIX_EPOCH.checked_add(since)) else { return };
+    let is_old = now.duration_since(renamed).is_ok_and(|ago| ago > UNLOCKED_AT_MOST);
+    if !found.is_dir() || !is_old || running_for(pid).is_some() {
+        return;
+    }
+    let Ok(held) = fs::File::open(folder) else { return };
+    if held.try_lock().is_err() || !matches!(activity(folder), Activity::Ended) {
+        return;
+    }
+    if is_trace(folder) || names_in(folder).is_some_and(|names| names.iter().all(|name| is_of_table(name))) {
+        let _ = fs::remove_dir_all(folder);
+    }
+}
+
+fn names_in(folder: &Path) -> Option<Vec<String>> {
+    let entries = fs::read_dir(folder).ok()?.flatten();
+    Some(entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect())
+}
+
+/// Whether a writer of tables gives a file this name.
+fn is_of_table(name: &str) -> bool {
+    name.ends_with(".parquet") || is_temporary(name) || name.starts_with(META_FILE)
 }
 
 /// Removes a pending trace unless its process may be alive, or it has anything else in it than tables.
@@ -190,18 +238,12 @@ fn remove_if_left(folder: &Path, pid: Pid) {
     }
     // From another container or machine, the process is not seen, but its lock is. It is held here until the folder is gone.
     let Ok(held) = fs::File::open(folder) else { return };
-    let Ok(entries) = fs::read_dir(folder) else { return };
-    let names: Vec<_> = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    let Some(names) = names_in(folder) else { return };
     let is_unlocked_by_right = names.is_empty() || names.iter().any(|name| name == META_FILE);
     if held.try_lock().is_err() || (is_unlocked_by_right && unchanged_for < UNLOCKED_AT_MOST) {
         return;
     }
-    let is_ours = |name: &String| {
-        name.ends_with(".parquet")
-            || (name.ends_with(".tmp") && name.contains(".parquet."))
-            || name.starts_with(META_FILE)
-    };
-    if names.iter().all(is_ours) {
+    if names.iter().all(|name| is_of_table(name)) {
         let _ = fs::remove_dir_all(folder);
     }
 }
@@ -217,8 +259,9 @@ impl Room {
     }
 
     fn rename(&mut self, from: &Path, to: PathBuf, goes: bool) -> Result<(), OutputError> {
+        let held = if goes { fs::File::open(from).ok().filter(|folder| folder.try_lock().is_ok()) } else { None };
         match fs::rename(from, &to) {
-            Ok(()) => self.moved.push(Moved { from: from.to_owned(), to, goes }),
+            Ok(()) => self.moved.push(Moved { from: from.to_owned(), to, goes, _held: held }),
             // A folder of a container's image can have no other name.
             Err(e) if goes && e.kind() == io::ErrorKind::CrossesDevices => {
                 fs::remove_dir_all(from).map_err(refused(from))?;
@@ -242,13 +285,14 @@ impl Drop for Room {
 }
 
 impl Pending {
-    /// Makes a folder beside `output`, or takes `output` itself where it is an empty folder. What killed imports to it left behind goes.
+    /// Makes a folder beside `output`, or takes `output` itself where it is an empty folder. What killed imports and recordings to it left
+    /// behind goes.
     ///
     /// # Errors
     /// Something that is no trace is in the way, or the file system refuses.
     pub fn create(output: &Path, existing: Existing) -> Result<Pending, OutputError> {
         check(output, existing)?;
-        remove_leftovers(output);
+        remove_leftovers(output, SystemTime::now());
         let folder = if is_empty_folder(output) { output.to_owned() } else { beside(output, "tmp") };
         fs::create_dir_all(&folder).map_err(refused(&folder))?;
         Ok(Pending { output: output.to_owned(), existing, folder, is_complete: false })
@@ -305,7 +349,7 @@ pub fn old_name(output: &Path) -> PathBuf {
 
 fn is_trace(path: &Path) -> bool {
     let is_folder = fs::symlink_metadata(path).is_ok_and(|m| m.is_dir());
-    is_folder && (path.join("raw").is_dir() || path.join("meta.json").is_file())
+    is_folder && name::is_trace(path)
 }
 
 fn is_empty_folder(path: &Path) -> bool {
@@ -414,7 +458,7 @@ mod tests {
         let path = folder.join(format!("a.numatrace.{ending}"));
         fs::create_dir(&path).unwrap();
         files.iter().for_each(|file| fs::write(path.join(file), "half").unwrap());
-        let changed = std::time::SystemTime::now() - Duration::from_secs(seconds);
+        let changed = SystemTime::now() - Duration::from_secs(seconds);
         fs::File::open(&path).unwrap().set_times(fs::FileTimes::new().set_modified(changed)).unwrap();
         path
     }
@@ -474,6 +518,55 @@ mod tests {
         drop(locked);
         drop(prepare(&output, Existing::Rotate).unwrap());
         assert_eq!(names(folder.path()).len(), before.len() - 1, "the lock is gone with its holder");
+    }
+
+    #[test]
+    fn what_a_killed_recording_replaced_goes_when_another_has_its_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let output = folder.path().join("a.numatrace");
+        let old = old_name(&output);
+        let replaced = |of: &Path, pid: u32| {
+            let path = of.with_file_name(format!("{}.{pid}.replaced", of.file_name().unwrap().to_str().unwrap()));
+            trace(&path, "replaced");
+            path
+        };
+        let (soon, later) = (SystemTime::now(), SystemTime::now() + UNLOCKED_AT_MOST + Duration::from_secs(9));
+        let left = [replaced(&output, GONE), replaced(&old, GONE)];
+        // Of this process; of one elsewhere that holds it; what has something else in it, or is a file.
+        let live = replaced(&output, std::process::id());
+        let locked = replaced(&output, GONE + 1);
+        let held = fs::File::open(&locked).unwrap();
+        held.lock().unwrap();
+        let foreign = pending(folder.path(), &format!("{GONE}.replaced_"), &["meta.txt"], 3_600);
+        let file = folder.path().join(format!("a.numatrace.{}.replaced", GONE + 2));
+        fs::write(&file, "a file").unwrap();
+        // What a killed recording had begun to remove.
+        let half = pending(folder.path(), &format!("{}.replaced", GONE + 3), &["objects.parquet"], 0);
+        let all = names(folder.path());
+        remove_leftovers(&output, later);
+        assert_eq!(names(folder.path()), all, "nothing has their places");
+        trace(&output, "new");
+        trace(&old, "old");
+        remove_leftovers(&output, soon);
+        assert!(left.iter().chain([&half]).all(|path| path.is_dir()), "they may be of a process elsewhere");
+        remove_leftovers(&output, later);
+        assert!(left.iter().chain([&half]).all(|path| !path.exists()), "{:?}", names(folder.path()));
+        assert!([&output, &old, &live, &locked, &foreign, &file].iter().all(|path| path.exists()));
+        drop(held);
+        remove_leftovers(&output, later);
+        assert!(!locked.exists() && live.exists());
+    }
+
+    #[test]
+    fn what_is_about_to_be_replaced_is_held() {
+        let folder = tempfile::tempdir().unwrap();
+        let output = folder.path().join("a.numatrace");
+        trace(&output, "old");
+        let room = prepare(&output, Existing::Replace).unwrap();
+        let moved = folder.path().join(format!("a.numatrace.{}.replaced", std::process::id()));
+        assert!(fs::File::open(moved).unwrap().try_lock().is_err());
+        room.keep();
+        assert_eq!(names(folder.path()), ["a.numatrace"]);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use parquet::file::writer::{SerializedPageWriter, TrackedWrite};
 use parquet::schema::types::ColumnDescPtr;
 
 use super::dictionary::{self, Chunk};
-use super::schema::{ColumnType, Encoding, ROWS_PER_GROUP};
+use super::schema::{ColumnType, Encoding, ROWS_PER_GROUP, TEXT_BYTES_MAX};
 
 /// Values converted at a time.
 const BATCH: usize = 8192;
@@ -61,9 +61,17 @@ pub struct ColumnInput<'a> {
 }
 
 /// Interned strings of a table: one copy of each.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Strings {
     known: HashMap<Vec<u8>, Arc<str>>,
+    /// Bytes that the strings that are still to come may have.
+    bytes_left: usize,
+}
+
+impl Default for Strings {
+    fn default() -> Strings {
+        Strings { known: HashMap::default(), bytes_left: TEXT_BYTES_MAX }
+    }
 }
 
 impl Strings {
@@ -73,6 +81,8 @@ impl Strings {
         }
         let text: Arc<str> =
             std::str::from_utf8(bytes).map_err(|_| ReadFault::Value("holds text that is not UTF-8".into()))?.into();
+        let left = self.bytes_left.checked_sub(bytes.len());
+        self.bytes_left = left.ok_or_else(|| ReadFault::Value("holds more text than a table can have".into()))?;
         self.known.insert(bytes.to_vec(), text.clone());
         Ok(text)
     }
@@ -343,5 +353,23 @@ impl<T: Stored> Element for Option<T> {
             left -= rows.min(left);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Texts of a table.
+
+    use super::*;
+
+    #[test]
+    fn a_table_has_bounded_memory_for_its_different_texts() {
+        let mut strings = Strings { bytes_left: 8, ..Strings::default() };
+        for text in ["main", "main", "fill", "", "main"] {
+            assert_eq!(&*strings.get(text.as_bytes()).unwrap(), text);
+        }
+        let message = strings.get(b"x").unwrap_err().to_string();
+        assert_eq!(message, "holds more text than a table can have");
+        assert_eq!(&*strings.get(b"fill").unwrap(), "fill");
     }
 }

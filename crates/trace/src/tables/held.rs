@@ -10,6 +10,9 @@ use bytes::Bytes;
 use parquet::errors::{ParquetError, Result};
 use parquet::file::reader::{ChunkReader, Length};
 
+/// Bytes at a Parquet file's end: the length of its footer, and the format's mark.
+const TAIL_BYTES: usize = 8;
+
 /// The file and its size.
 pub(super) struct Held {
     file: Arc<File>,
@@ -20,6 +23,15 @@ impl Held {
     pub(super) fn new(file: File) -> io::Result<Held> {
         let bytes = file.metadata()?.len();
         Ok(Held { file: Arc::new(file), bytes })
+    }
+
+    /// Length of the footer as the file's end says it; 0 where the file cannot hold one.
+    pub(super) fn footer_bytes(&self) -> io::Result<u64> {
+        let mut tail = [0; TAIL_BYTES];
+        let Some(at) = self.bytes.checked_sub(TAIL_BYTES as u64) else { return Ok(0) };
+        self.file.read_exact_at(&mut tail, at)?;
+        let length = u64::from(u32::from_le_bytes([tail[0], tail[1], tail[2], tail[3]]));
+        Ok(if length <= at { length } else { 0 })
     }
 }
 

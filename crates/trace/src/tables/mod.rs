@@ -16,6 +16,7 @@ mod write;
 pub use element::{Cells, ColumnInput, ColumnOutput, Element, ReadFault, Values};
 pub use read::{TableReader, TraceReader};
 pub use rows::*;
+pub(crate) use write::is_temporary;
 pub use write::{Durability, FolderLock, TableWriter, TraceWriter};
 
 use std::path::PathBuf;

@@ -8,8 +8,7 @@ use std::sync::Arc;
 
 use parquet::basic::Repetition;
 use parquet::column::reader::get_column_reader;
-use parquet::file::reader::{FileReader, RowGroupReader};
-use parquet::file::serialized_reader::SerializedFileReader;
+use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader, RowGroupMetaData};
 
 use super::TableError;
 use super::element::{ColumnInput, ReadFault, Strings};
@@ -26,6 +25,13 @@ use crate::name;
 /// most [`ROWS_PER_GROUP`] rows: some 90 MB of accesses, some 230 MB of objects.
 const GROUP_BYTES_MAX: u64 = 512 << 20;
 
+/// Memory that a table may take whatever the size of its file, in bytes. A larger one has [`ROWS_PER_BYTE_MAX`] rows for each byte of its file at most.
+const TABLE_BYTES_MAX: u64 = 1 << 30;
+/// Rows of a recording have a time or an order that no rule foretells, which takes a byte or more of each; rows that are all equal take none.
+const ROWS_PER_BYTE_MAX: u64 = 4;
+/// Longest footer that is read, in bytes: it takes some thirty times as much memory. The 4 billion rows that a table can have need 14 MB.
+const FOOTER_BYTES_MAX: u64 = 32 << 20;
+
 /// Memory that a row of a table takes, in bytes; the texts themselves, which rows share, not counted.
 fn row_bytes(columns: &[Column]) -> u64 {
     columns.iter().map(Column::memory_bytes).sum()
@@ -35,6 +41,11 @@ fn row_bytes(columns: &[Column]) -> u64 {
 fn rows_max(columns: &[Column]) -> usize {
     let held = usize::try_from(GROUP_BYTES_MAX / row_bytes(columns).max(1)).unwrap_or(usize::MAX);
     held.clamp(ROWS_PER_GROUP, 16 * ROWS_PER_GROUP)
+}
+
+/// Most rows of a table whose file has this many bytes.
+fn table_rows_max(columns: &[Column], file_bytes: u64) -> u64 {
+    (TABLE_BYTES_MAX / row_bytes(columns).max(1)).max(file_bytes.saturating_mul(ROWS_PER_BYTE_MAX))
 }
 
 /// A finished trace, opened for reading.
@@ -88,6 +99,12 @@ impl TraceReader {
                 why: format!("has {} rows instead of {}", reader.rows(), info.rows),
             });
         }
+        let most = table_rows_max(T::COLUMNS, info.bytes);
+        if info.rows > most {
+            let (rows, bytes) = (info.rows, info.bytes);
+            let why = format!("claims {rows} rows in {bytes} bytes, and at most {most} are read from so few");
+            return Err(TableError::Damaged { path, why });
+        }
         Ok(reader)
     }
 
@@ -130,7 +147,8 @@ impl TraceReader {
 /// Reads one table, a row group at a time.
 pub struct TableReader<T> {
     path: PathBuf,
-    reader: Arc<SerializedFileReader<Held>>,
+    file: Arc<Held>,
+    footer: Arc<ParquetMetaData>,
     /// For each column of the table, its position in the file; `None` for a nullable column that an older file lacks.
     positions: Vec<Option<usize>>,
     next: usize,
@@ -153,9 +171,13 @@ impl<T: Table> TableReader<T> {
     fn of(file: File, path: &Path) -> Result<TableReader<T>, TableError> {
         let file = Held::new(file).map_err(TableError::io("read", path))?;
         let damaged = |why: String| TableError::Damaged { path: path.to_path_buf(), why };
-        let reader = guarded(|| Ok(SerializedFileReader::new(file)?)).map_err(|fault| damaged(fault.to_string()))?;
-        let reader = Arc::new(reader);
-        let schema = reader.metadata().file_metadata().schema_descr_ptr();
+        let bytes = file.footer_bytes().map_err(TableError::io("read", path))?;
+        if bytes > FOOTER_BYTES_MAX {
+            return Err(damaged(format!("has a footer of {bytes} bytes, and at most {FOOTER_BYTES_MAX} are read")));
+        }
+        let footer = guarded(|| Ok(ParquetMetaDataReader::new().parse_and_finish(&file)?))
+            .map_err(|fault| damaged(fault.to_string()))?;
+        let schema = footer.file_metadata().schema_descr_ptr();
         let mut positions = Vec::with_capacity(T::COLUMNS.len());
         for wanted in T::COLUMNS {
             let bad = |why: &str| TableError::Column { path: path.to_path_buf(), column: wanted.name, why: why.into() };
@@ -175,10 +197,12 @@ impl<T: Table> TableReader<T> {
             }
             positions.push(Some(position));
         }
-        let rows = reader.metadata().file_metadata().num_rows().max(0) as u64;
+        let rows = footer.row_groups().iter().map(|group| group.num_rows().max(0) as u64);
+        let rows = rows.fold(0, u64::saturating_add);
         Ok(TableReader {
             path: path.to_path_buf(),
-            reader,
+            file: Arc::new(file),
+            footer: Arc::new(footer),
             positions,
             next: 0,
             rows,
@@ -187,7 +211,7 @@ impl<T: Table> TableReader<T> {
         })
     }
 
-    /// Number of rows, from the file's footer.
+    /// Number of rows of all row groups, from the file's footer.
     #[must_use]
     pub fn rows(&self) -> u64 {
         self.rows
@@ -196,13 +220,13 @@ impl<T: Table> TableReader<T> {
     /// Number of row groups.
     #[must_use]
     pub fn groups(&self) -> usize {
-        self.reader.num_row_groups()
+        self.footer.num_row_groups()
     }
 
     /// Memory that the largest row group takes when it is read, in bytes, by what the file says; the texts themselves, which rows share, not counted.
     #[must_use]
     pub fn largest_group_bytes(&self) -> u64 {
-        let rows = self.reader.metadata().row_groups().iter().map(|group| group.num_rows().max(0) as u64);
+        let rows = self.footer.row_groups().iter().map(|group| group.num_rows().max(0) as u64);
         rows.max().unwrap_or(0).saturating_mul(row_bytes(T::COLUMNS))
     }
 
@@ -211,7 +235,8 @@ impl<T: Table> TableReader<T> {
     pub fn another(&self) -> TableReader<T> {
         TableReader {
             path: self.path.clone(),
-            reader: Arc::clone(&self.reader),
+            file: Arc::clone(&self.file),
+            footer: Arc::clone(&self.footer),
             positions: self.positions.clone(),
             next: 0,
             rows: self.rows,
@@ -249,15 +274,10 @@ impl<T: Table> TableReader<T> {
     }
 
     fn group_into(&mut self, columns: &mut T) -> Result<bool, TableError> {
-        if self.next >= self.reader.num_row_groups() {
-            return Ok(false);
-        }
+        let Some(group) = self.footer.row_groups().get(self.next) else { return Ok(false) };
         let before = columns.len();
         let damaged = |why: String| TableError::Damaged { path: self.path.clone(), why };
-        let group =
-            guarded(|| Ok(self.reader.get_row_group(self.next)?)).map_err(|fault| damaged(fault.to_string()))?;
-        let rows =
-            usize::try_from(group.metadata().num_rows()).map_err(|_| damaged("has a negative row count".into()))?;
+        let rows = usize::try_from(group.num_rows()).map_err(|_| damaged("has a negative row count".into()))?;
         let most = rows_max(T::COLUMNS);
         if rows > most {
             let (group, table) = (self.next, T::NAME);
@@ -270,8 +290,11 @@ impl<T: Table> TableReader<T> {
                 columns.fill_column(index, rows);
                 continue;
             };
-            read_column(&*group, position, rows, &mut self.strings, index, columns).map_err(|fault| match fault {
-                ReadFault::Parquet(error) => damaged(format!("column `{}`: {error}", column.name)),
+            let pages = (&self.file, group, position);
+            read_column(pages, rows, &mut self.strings, index, columns).map_err(|fault| match fault {
+                ReadFault::Parquet(error) => {
+                    damaged(format!("column `{}` of row group {}: {error}", column.name, self.next))
+                }
                 ReadFault::Value(why) => TableError::Column { path: self.path.clone(), column: column.name, why },
             })?;
         }
@@ -284,16 +307,15 @@ impl<T: Table> TableReader<T> {
 }
 
 fn read_column<T: Table>(
-    group: &dyn RowGroupReader,
-    position: usize,
+    (file, group, position): (&Arc<Held>, &RowGroupMetaData, usize),
     rows: usize,
     strings: &mut Strings,
     index: usize,
     columns: &mut T,
 ) -> Result<(), ReadFault> {
     guarded(|| {
-        let pages = CheckedPages::new(group.get_column_page_reader(position)?, rows);
-        let reader = get_column_reader(group.metadata().schema_descr().column(position), pages);
+        let pages = CheckedPages::new(file, group.column(position), rows, T::COLUMNS[index].page_bytes_max(rows))?;
+        let reader = get_column_reader(group.schema_descr().column(position), pages);
         columns.read_column(index, &mut ColumnInput { reader, rows, strings })
     })
 }
@@ -307,7 +329,9 @@ fn guarded<R>(run: impl FnOnce() -> Result<R, ReadFault>) -> Result<R, ReadFault
 
 #[cfg(test)]
 mod tests {
-    //! Row groups that claim more rows than they can have.
+    //! Tables, row groups and footers that claim more than they can have.
+
+    use std::os::unix::fs::FileExt;
 
     use parquet::file::writer::SerializedFileWriter;
 
@@ -364,5 +388,42 @@ mod tests {
             assert!(rows >= ROWS_PER_GROUP, "{table}: {rows} rows");
             assert!(rows as u64 * row_bytes(columns) <= GROUP_BYTES_MAX, "{table}: {rows} rows");
         }
+    }
+
+    #[test]
+    fn a_table_that_claims_too_many_rows_for_its_file_is_refused_before_they_are_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("stacks.parquet");
+        let open = |claimed: u64| {
+            write_claiming(&path, claimed);
+            let (bytes, crc32) = checksum(File::open(&path).unwrap(), &path).unwrap();
+            let info = TableInfo { rows: claimed + 1, bytes, crc32 };
+            Meta { tables: [("stacks".to_owned(), info)].into(), ..Meta::default() }.write(folder.path()).unwrap();
+            TraceReader::open(folder.path()).unwrap().table::<StackColumns>()
+        };
+        assert_eq!(open(1).unwrap().rows(), 2);
+        let most = TABLE_BYTES_MAX / row_bytes(StackColumns::COLUMNS);
+        assert_eq!(open(most - 1).unwrap().rows(), most);
+        for claimed in [most, 1 << 40] {
+            let message = open(claimed).err().unwrap().to_string();
+            let what = format!("claims {} rows in", claimed + 1);
+            assert!(message.contains("stacks.parquet") && message.contains(&what), "{message}");
+        }
+        // The four billion accesses that a trace has at most take tens of gigabytes; one is enough.
+        let accesses = all_tables()[0].1;
+        assert!(table_rows_max(accesses, 1 << 30) >= u64::from(u32::MAX));
+    }
+
+    #[test]
+    fn a_footer_that_would_take_too_much_memory_is_refused_before_it_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("stacks.parquet");
+        let length = FOOTER_BYTES_MAX as u32 + 1;
+        let file = File::create(&path).unwrap();
+        // All but the end is a hole.
+        let tail = [&length.to_le_bytes()[..], b"PAR1"].concat();
+        file.write_all_at(&tail, u64::from(length) + 4).unwrap();
+        let message = TableReader::<StackColumns>::open(&path).err().unwrap().to_string();
+        assert!(message.contains("stacks.parquet: has a footer of 33554433 bytes"), "{message}");
     }
 }

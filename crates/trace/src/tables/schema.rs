@@ -15,6 +15,10 @@ pub const ROWS_PER_GROUP: usize = 1 << 20;
 pub(super) const ROWS_PER_PAGE: usize = ROWS_PER_GROUP / 8;
 /// Largest dictionary, bytes; a column with more distinct values has none.
 pub(super) const DICTIONARY_BYTES_MAX: usize = 4 << 20;
+/// Most bytes of a table's different texts, each of which is in memory twice while the table is read, and of the pages of a column of texts in a row group.
+pub(super) const TEXT_BYTES_MAX: usize = 1 << 30;
+/// Most bytes of a row in the pages of a column of numbers: eight in the dictionary, eight of its own, and as much again for what encodings add.
+const ROW_BYTES_MAX: u64 = 32;
 /// Compression level of zstd.
 pub(super) const COMPRESSION_LEVEL: i32 = 1;
 
@@ -70,6 +74,14 @@ impl Column {
             ColumnType::Text => (size_of::<Arc<str>>(), size_of::<Option<Arc<str>>>()),
         };
         (if self.nullable { nullable } else { plain }) as u64
+    }
+
+    /// Most bytes that its pages have together in a row group of this many rows when they are decompressed. Small groups have what blocks are filled up with.
+    pub(super) fn page_bytes_max(&self, rows: usize) -> u64 {
+        match self.kind {
+            ColumnType::Text => TEXT_BYTES_MAX as u64,
+            _ => (1 << 20) + ROW_BYTES_MAX.saturating_mul(rows as u64),
+        }
     }
 
     pub(super) fn physical(&self) -> PhysicalType {

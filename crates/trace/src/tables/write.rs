@@ -165,12 +165,17 @@ fn own_suffix() -> String {
     format!("{}.tmp", std::process::id())
 }
 
+/// Whether a writer gives a table's file this name while it writes it: `TABLE.parquet.PID.tmp`.
+pub(crate) fn is_temporary(name: &str) -> bool {
+    name.contains(".parquet.") && name.ends_with(".tmp")
+}
+
 /// Removes temporary files of tables. A failure is ignored, because no reader opens a file of such a name.
 fn remove_temporaries(folder: &Path, suffix: &str) {
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let name = name.to_string_lossy();
-        if name.contains(".parquet.") && name.ends_with(&format!(".{suffix}")) {
+        if is_temporary(&name) && name.ends_with(&format!(".{suffix}")) {
             let _ = std::fs::remove_file(entry.path());
         }
     }

@@ -247,7 +247,7 @@ fn seen(observation: &Observation) -> String {
 }
 
 fn range(batch: &Batch, name: &str) -> String {
-    let fate = match &batch.fate {
+    let order = match &batch.order {
         PageDecision::Move { from, to } => {
             format!("node {} to {to}", from.map_or("?".to_owned(), |from| from.to_string()))
         }
@@ -264,7 +264,7 @@ fn range(batch: &Batch, name: &str) -> String {
         .collect();
     let because = if batch.because.is_empty() { String::new() } else { format!("; {}", clean(&batch.because)) };
     format!(
-        "{:#x}-{:#x} ({} x {}) of {}{name}: {fate}; seen from {}{because}",
+        "{:#x}-{:#x} ({} x {}) of {}{name}: {order}; seen from {}{because}",
         batch.first,
         batch.end(),
         batch.pages,
