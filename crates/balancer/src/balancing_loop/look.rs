@@ -1,7 +1,6 @@
 //! Observation: finds the targets' processes, their page uses, and the home nodes of these pages.
 
 use std::collections::BTreeMap;
-use std::collections::BTreeSet;
 use std::fs;
 
 use numapilot_host::Group;
@@ -24,8 +23,8 @@ use crate::event::Target;
 use crate::event::Targets as TargetsEvent;
 use crate::observe::Use;
 use crate::system::binding;
+use crate::system::births;
 use crate::system::fault_sampler::Fault;
-use crate::system::fault_sampler::News;
 use crate::system::fault_sampler::Seen;
 
 /// Maximum number of pages whose home node is read per observation. Other pages are assumed to be on the faulting thread's node until they are observed again.
@@ -200,36 +199,22 @@ impl Balancer {
             samples.look(&self.machine, &mut seen);
         }
         let takes_children = !matches!(self.options.who, Who::Group(Group::Processes(_)));
-        let (mut added, mut full) = (Vec::new(), BTreeSet::new());
-        for (_, news) in &seen.news {
-            match news {
-                News::Fork { pid, parent } if takes_children && self.targets.takes_children_of(*parent) => {
-                    self.fault_sampler.inherits(*pid, Some(*parent));
-                    if let Some(samples) = &mut self.samples {
-                        samples.inherits(*pid, Some(*parent));
-                    }
-                    // A process that has ended already does not become a target.
-                    added.extend(self.targets.add_child(*pid, Some(*parent)).ok().flatten());
-                }
-                // It is not managed, so it is not to keep what its parent is bound to.
-                News::Fork { pid, parent } => {
-                    let parent = self.targets.all.get(parent);
-                    full.extend(parent.and_then(|parent| parent.guest_of).filter(|_| takes_children));
-                    let bindings = parent.map(|parent| parent.bindings.as_slice());
-                    binding::release_unseen(*pid, |_| false, bindings.unwrap_or_default());
-                }
-                News::Exec { .. } => {}
+        let births = births::take_in(&mut self.targets, &seen.news, takes_children);
+        for (pid, parent) in births.inherited {
+            self.fault_sampler.inherits(pid, Some(parent));
+            if let Some(samples) = &mut self.samples {
+                samples.inherits(pid, Some(parent));
             }
         }
-        for uid in full {
+        for uid in births.full {
             let what =
                 format!("user {uid} has as many processes managed as a user may add: more that these start are not");
             self.trouble(what, control_port);
         }
-        if !added.is_empty() {
+        if !births.added.is_empty() {
             self.want_evidence();
             let because = "started by a target".to_owned();
-            control_port.record(Event::Targets(TargetsEvent { added, removed: Vec::new(), because }));
+            control_port.record(Event::Targets(TargetsEvent { added: births.added, removed: Vec::new(), because }));
         }
         seen
     }

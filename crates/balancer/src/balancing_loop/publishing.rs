@@ -26,6 +26,7 @@ impl Balancer {
             .insert("pages whose statistics the policy dropped at its limit (table-pages)", self.policy.forgotten());
         let known = run_stats.losses.entry("pages whose home nodes exceed the size of their table").or_default();
         *known = (*known).max(refused);
+        run_stats.losses.insert("ended processes whose last children may not be managed", self.targets.forgotten());
         let new = |(what, count): (&&'static str, &u64)| {
             let count = count - run_stats.losses_recorded.get(what).copied().unwrap_or(0);
             (count > 0).then(|| Loss { what: (*what).to_owned(), count })

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 use std::time::Instant;
 
@@ -21,6 +22,8 @@ use numapilot_machine::NodeIndex;
 
 use super::bound::Bound;
 use super::clock;
+use super::heritage::Former;
+use super::heritage::Heritage;
 use super::numa_look::NumaLook;
 use crate::allowance::Allowance;
 use crate::event::Target;
@@ -175,11 +178,30 @@ pub struct Changes {
     pub left: Vec<(Pid, Vec<Bound>)>,
 }
 
+/// What becomes of a process that was seen to be started.
+#[derive(Debug)]
+pub enum Started {
+    /// Nothing: no managed process has started it.
+    Elsewhere,
+    /// It is managed from now on; `None`: it is already.
+    Joined(Option<Target>),
+    /// Nothing more: it has ended.
+    Ended,
+    /// It is not managed, and is not to keep what it may have inherited of these bindings.
+    LeftOut {
+        /// Bindings of the processes that it descends from.
+        bindings: Arc<[Bound]>,
+        /// The user who may not add more, if that is the reason.
+        full: Option<u32>,
+    },
+}
+
 /// All managed processes.
 #[derive(Debug)]
 pub struct Targets {
     /// The processes by process id.
     pub all: BTreeMap<Pid, ManagedProcess>,
+    former: Former,
     next_slot: u16,
     next_thread: u32,
     looked_at: Option<Instant>,
@@ -195,6 +217,7 @@ impl Default for Targets {
     fn default() -> Targets {
         Targets {
             all: BTreeMap::new(),
+            former: Former::default(),
             next_slot: 0,
             next_thread: 0,
             looked_at: None,
@@ -213,14 +236,42 @@ impl Targets {
     /// # Errors
     /// The process has ended, or may not be inspected.
     pub fn add(&mut self, pid: Pid) -> Result<Option<Target>, KernelError> {
-        self.add_child(pid, task::parent_of(pid))
+        let parent = task::parent_of(pid);
+        let heritage = parent.and_then(|parent| Some(heritage_from(parent, self.all.get(&parent)?)));
+        self.insert(pid, Heritage { parent, ..heritage.unwrap_or_default() })
     }
 
-    /// As [`Targets::add`], for a process that was seen to be started by `parent`, which may have ended since. Its threads inherit the parent's bindings.
-    ///
-    /// # Errors
-    /// As [`Targets::add`].
-    pub fn add_child(&mut self, pid: Pid, parent: Option<Pid>) -> Result<Option<Target>, KernelError> {
+    /// Takes in a process that `parent` was seen to start, which may have ended since, if that is managed, or was, and there is a place for it. Its threads
+    /// inherit the parent's bindings. `takes_children`: what managed processes start is managed.
+    pub fn started(&mut self, pid: Pid, parent: Pid, takes_children: bool) -> Started {
+        // Whatever had this number before has ended, and what that started was told before.
+        self.former.forget(pid);
+        let heritage = match self.all.get(&parent) {
+            Some(managed) => heritage_from(parent, managed),
+            None => match self.former.get(parent) {
+                Some(heritage) => heritage.clone(),
+                None => return Started::Elsewhere,
+            },
+        };
+        let is_wanted = takes_children && heritage.is_joined;
+        if is_wanted && self.has_place_for(heritage.guest_of, GUESTS_MAX) {
+            return match self.insert(pid, heritage.clone()) {
+                Err(KernelError::Gone { .. }) => {
+                    self.former.remember(pid, heritage);
+                    Started::Ended
+                }
+                added => Started::Joined(added.ok().flatten()),
+            };
+        }
+        let (bindings, full) = (heritage.bindings.clone(), heritage.guest_of.filter(|_| is_wanted));
+        if !bindings.is_empty() {
+            // What it has started already inherited them, too.
+            self.former.remember(pid, Heritage { is_joined: false, ..heritage });
+        }
+        Started::LeftOut { bindings, full }
+    }
+
+    fn insert(&mut self, pid: Pid, heritage: Heritage) -> Result<Option<Target>, KernelError> {
         if self.all.contains_key(&pid) {
             return Ok(None);
         }
@@ -229,9 +280,6 @@ impl Targets {
         let users = task::users_of(pid).ok_or(KernelError::Gone { pid })?;
         let target = Target { pid, start_ticks: stat.start_ticks, uid: users[0], name: stat.name };
         let slot = self.free_slot().ok_or(KernelError::TooMany { what: "processes", limit: 4096 })?;
-        let started_by = parent.and_then(|parent| self.all.get(&parent));
-        let bindings = started_by.map(|parent| parent.bindings.clone()).unwrap_or_default();
-        let guest_of = started_by.and_then(|parent| parent.guest_of);
         let managed = ManagedProcess {
             target: target.clone(),
             process,
@@ -246,9 +294,9 @@ impl Targets {
             moved_bytes: 0,
             known_since_ns: u64::MAX,
             is_claimed: false,
-            guest_of,
-            parent,
-            bindings,
+            guest_of: heritage.guest_of,
+            parent: heritage.parent,
+            bindings: heritage.bindings.to_vec(),
             numa: NumaLook::default(),
             allowed_nodes: None,
             nodes_at: None,
@@ -262,16 +310,16 @@ impl Targets {
         Ok(Some(target))
     }
 
-    /// Whether a process that this one starts is managed, too: not if its user has filled the places of guests.
-    #[must_use]
-    pub fn takes_children_of(&self, parent: Pid) -> bool {
-        self.takes_children_within(parent, GUESTS_MAX)
+    /// Whether another process of what this user has added may be managed (`None`: what may fill all places); `most`: as many of each user's.
+    fn has_place_for(&self, guest_of: Option<u32>, most: usize) -> bool {
+        let alike = || self.all.values().filter(|managed| managed.guest_of == guest_of).count();
+        guest_of.is_none() || alike() < most
     }
 
-    fn takes_children_within(&self, parent: Pid, most: usize) -> bool {
-        let Some(parent) = self.all.get(&parent) else { return false };
-        let alike = || self.all.values().filter(|managed| managed.guest_of == parent.guest_of).count();
-        parent.guest_of.is_none() || alike() < most
+    /// Number of processes that ended while too many others did to be remembered: what they started just before may not be managed.
+    #[must_use]
+    pub fn forgotten(&self) -> u64 {
+        self.former.dropped
     }
 
     /// Slots are used in turn, so that a new process does not take over the pages of one that has just ended.
@@ -285,7 +333,7 @@ impl Targets {
     /// Whether any thread may have an affinity from this program.
     #[must_use]
     pub fn has_bindings(&self) -> bool {
-        self.all.values().any(|managed| !managed.bindings.is_empty())
+        self.all.values().any(|managed| !managed.bindings.is_empty()) || self.former.has_bindings()
     }
 
     /// Whether a process is another, or was started by it, or by one that it started, as far as these are managed.
@@ -318,6 +366,7 @@ impl Targets {
     /// process: reading those of a large machine takes longer than a watchdog waits.
     pub fn look_at_all(&mut self, machine: &Machine, alive: &mut dyn FnMut()) -> (Changes, Option<Duration>) {
         let mut changes = Changes::default();
+        self.former.next_look();
         self.keep(&mut changes, |managed| managed.process.is_running());
         let now = Instant::now();
         let since = self.looked_at.map(|then| now.duration_since(then));
@@ -377,17 +426,29 @@ impl Targets {
     }
 
     fn keep(&mut self, changes: &mut Changes, stays: impl Fn(&ManagedProcess) -> bool) {
-        self.all.retain(|_, managed| {
+        let former = &mut self.former;
+        self.all.retain(|pid, managed| {
             let stays = stays(managed);
             if !stays {
                 changes.ended.push(managed.target.clone());
-                if !managed.bindings.is_empty() && managed.process.is_running() {
-                    changes.left.push((managed.target.pid, std::mem::take(&mut managed.bindings)));
+                let runs_on = managed.process.is_running();
+                let bindings = std::mem::take(&mut managed.bindings);
+                if !bindings.is_empty() && runs_on {
+                    changes.left.push((*pid, bindings.clone()));
                 }
+                // What it started since the last look is told at the next one. What another user's process starts is not managed.
+                let (parent, guest_of) = (managed.parent, managed.guest_of);
+                former.remember(*pid, Heritage { parent, bindings: bindings.into(), guest_of, is_joined: !runs_on });
             }
             stays
         });
     }
+}
+
+/// What a process inherits that a managed one starts.
+fn heritage_from(parent: Pid, managed: &ManagedProcess) -> Heritage {
+    let bindings = managed.bindings.as_slice().into();
+    Heritage { parent: Some(parent), bindings, guest_of: managed.guest_of, is_joined: true }
 }
 
 /// Reads the threads. Returns whether the process has executed another program.
@@ -631,14 +692,14 @@ mod tests {
         let (this, first, second) = (Pid::own(), Pid::of_child(&children[0]), Pid::of_child(&children[1]));
         let mut targets = Targets::default();
         targets.add(this).unwrap();
-        assert!(targets.takes_children_within(this, 1) && !targets.takes_children_within(first, 9), "not managed");
+        assert!(matches!(targets.started(second, first, true), Started::Elsewhere), "not managed");
         targets.all.get_mut(&this).unwrap().guest_of = Some(4711);
-        targets.add_child(first, Some(this)).unwrap();
-        targets.add_child(second, Some(first)).unwrap();
+        assert!(matches!(targets.started(first, this, true), Started::Joined(Some(_))));
+        assert!(matches!(targets.started(second, first, true), Started::Joined(Some(_))));
         assert_eq!(targets.all[&second].guest_of, Some(4711), "whatever starts whatever");
-        assert!(targets.takes_children_within(second, 4) && !targets.takes_children_within(second, 3));
+        assert!(targets.has_place_for(Some(4711), 4) && !targets.has_place_for(Some(4711), 3));
         targets.all.get_mut(&second).unwrap().guest_of = None;
-        assert!(targets.takes_children_within(second, 1) && targets.takes_children_of(first));
+        assert!(targets.has_place_for(None, 1) && targets.has_place_for(Some(4711), 3));
         for child in &mut children {
             child.kill().unwrap();
             child.wait().unwrap();

@@ -1,0 +1,156 @@
+//! Processes that managed ones have started, by the kernel's records: they join, or are not to keep what they have inherited.
+
+use std::collections::BTreeSet;
+
+use numapilot_host::Pid;
+
+use super::binding;
+use super::fault_sampler::News;
+use super::targets::Started;
+use super::targets::Targets;
+use crate::event::Target;
+
+/// What records of new processes led to.
+#[derive(Debug, Default)]
+pub struct Births {
+    /// Processes that are managed from now on.
+    pub added: Vec<Target>,
+    /// Processes that have inherited events, each with the one that started it, in order of time.
+    pub inherited: Vec<(Pid, Pid)>,
+    /// Users who have as many processes managed as they may add.
+    pub full: BTreeSet<u32>,
+}
+
+/// Takes in the processes that managed ones have started. `takes_children`: they are managed; otherwise they only lose what binds them.
+pub fn take_in(targets: &mut Targets, news: &[(u64, News)], takes_children: bool) -> Births {
+    let mut births = Births::default();
+    for (_, news) in news {
+        let News::Fork { pid, parent } = news else { continue };
+        match targets.started(*pid, *parent, takes_children) {
+            Started::Elsewhere => {}
+            Started::Joined(target) => {
+                births.inherited.push((*pid, *parent));
+                births.added.extend(target);
+            }
+            // What it has started before it ended inherits from it.
+            Started::Ended => births.inherited.push((*pid, *parent)),
+            Started::LeftOut { bindings, full } => {
+                binding::release_unseen(*pid, |_| false, &bindings);
+                births.full.extend(full);
+            }
+        }
+    }
+    births
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shells that are bound, and what they start.
+
+    use std::process::Command;
+
+    use numapilot_host::Tid;
+    use numapilot_kernel::affinity;
+    use numapilot_kernel::affinity::CpuMask;
+    use numapilot_machine::Machine;
+    use numapilot_machine::NodeIndex;
+
+    use super::*;
+    use crate::system::binding::Binder;
+    use crate::system::binding::Moves;
+    use crate::system::binding::ThreadOrder;
+    use crate::system::binding::tests::Killed;
+    use crate::system::binding::tests::Sleeper;
+    use crate::system::binding::tests::binder;
+    use crate::system::binding::tests::shell;
+    use crate::system::binding::tests::started_by;
+    use crate::system::undo_log::tests::Kept;
+
+    /// A managed shell that is bound to one CPU, and what it has started since.
+    struct BoundShell {
+        shell: Sleeper,
+        targets: Targets,
+        binder: Binder,
+        undo_log: Kept,
+        moves: Moves,
+        /// The CPUs before.
+        all: CpuMask,
+        heir: Killed,
+    }
+
+    impl BoundShell {
+        /// `None`: this machine has one CPU.
+        fn by(words: &str) -> Option<BoundShell> {
+            let (mut shell, mut targets, all, thread) = shell(words)?;
+            let (cpus, mut undo_log) = (all.cpus(), Kept::default());
+            let binder = binder(&[&cpus[..1]]);
+            let moves = binder.carry_out(&[ThreadOrder { thread, to: NodeIndex(0) }], &mut targets, &mut undo_log);
+            let heir = Killed(started_by(&mut shell));
+            assert_eq!(affinity::of_thread(Tid::first_of(heir.0)).unwrap().cpus(), cpus[..1], "the kernel's rule");
+            Some(BoundShell { shell, targets, binder, undo_log, moves, all, heir })
+        }
+
+        fn pid(&self) -> Pid {
+            Pid::of_child(&self.shell.0)
+        }
+
+        fn heir_may_run_on(&self) -> CpuMask {
+            affinity::of_thread(Tid::first_of(self.heir.0)).unwrap()
+        }
+
+        fn look(&mut self) {
+            self.targets.look(&Machine::live().unwrap());
+            assert_eq!(binding::adopt(&mut self.targets, &mut self.undo_log), Vec::<String>::new());
+        }
+    }
+
+    /// The id of a process that has ended.
+    fn ended() -> Pid {
+        let mut child = Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        Pid::of_child(&child)
+    }
+
+    fn forks(forks: &[(Pid, Pid)]) -> Vec<(u64, News)> {
+        forks.iter().map(|(pid, parent)| (0, News::Fork { pid: *pid, parent: *parent })).collect()
+    }
+
+    /// Daemons start so, and commands behind a shell's ampersand: the process between has ended before it is heard of. What it had started was not managed,
+    /// and stayed bound for good.
+    #[test]
+    fn what_a_short_lived_process_has_started_is_managed_and_released_with_its_ancestor() {
+        let Some(mut bound) = BoundShell::by("read x; (sleep 100 & echo $!); read y") else { return };
+        let (heir, between, parent) = (bound.heir.0, ended(), bound.pid());
+        let births = take_in(&mut bound.targets, &forks(&[(between, parent), (heir, between)]), true);
+        let added: Vec<Pid> = births.added.iter().map(|target| target.pid).collect();
+        assert_eq!((added, births.inherited), (vec![heir], vec![(between, parent), (heir, between)]));
+        bound.look();
+        assert_eq!(bound.undo_log.threads.len(), 2, "it would get back its affinity after a kill, too");
+        bound.binder.take_back(&bound.moves.moved, &mut bound.targets, &mut bound.undo_log);
+        assert_eq!((bound.heir_may_run_on(), bound.undo_log.threads.len()), (bound.all.clone(), 0));
+    }
+
+    /// Its child was told of at the next look, when the parent was managed no longer.
+    #[test]
+    fn what_a_process_starts_before_it_ends_is_managed_and_not_bound_for_longer() {
+        let Some(mut bound) = BoundShell::by("read x; sleep 100 & echo $!") else { return };
+        let (heir, parent) = (bound.heir.0, bound.pid());
+        bound.shell.0.wait().unwrap();
+        bound.look();
+        assert!(bound.targets.all.is_empty() && bound.targets.has_bindings());
+        let births = take_in(&mut bound.targets, &forks(&[(heir, parent)]), true);
+        assert_eq!(births.added.len(), 1);
+        bound.look();
+        assert_eq!(bound.heir_may_run_on(), bound.all, "nothing is bound so any more");
+        assert!(bound.targets.all.contains_key(&heir));
+    }
+
+    #[test]
+    fn where_children_are_not_managed_they_and_theirs_lose_what_binds_them() {
+        let Some(mut bound) = BoundShell::by("read x; (sleep 100 & echo $!); read y") else { return };
+        let (heir, between, parent) = (bound.heir.0, ended(), bound.pid());
+        let births = take_in(&mut bound.targets, &forks(&[(between, parent), (heir, between)]), false);
+        assert!(births.added.is_empty() && births.inherited.is_empty());
+        assert_eq!((bound.heir_may_run_on(), bound.targets.all.len()), (bound.all.clone(), 1));
+    }
+}
