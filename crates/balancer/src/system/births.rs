@@ -10,13 +10,24 @@ use super::targets::Started;
 use super::targets::Targets;
 use crate::event::Target;
 
+/// A process that has inherited events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Heir {
+    /// Process id.
+    pub pid: Pid,
+    /// The process that started it; `None`: this one.
+    pub parent: Option<Pid>,
+    /// When it started, in clock ticks since boot; `None`: not known.
+    pub start_ticks: Option<u64>,
+}
+
 /// What records of new processes led to.
 #[derive(Debug, Default)]
 pub struct Births {
     /// Processes that are managed from now on.
     pub added: Vec<Target>,
-    /// Processes that have inherited events, each with the one that started it, in order of time.
-    pub inherited: Vec<(Pid, Pid)>,
+    /// Processes that have inherited events, in order of time.
+    pub heirs: Vec<Heir>,
     /// Users who have as many processes managed as they may add.
     pub full: BTreeSet<u32>,
 }
@@ -26,14 +37,17 @@ pub fn take_in(targets: &mut Targets, news: &[(u64, News)], takes_children: bool
     let mut births = Births::default();
     for (_, news) in news {
         let News::Fork { pid, parent } = news else { continue };
-        match targets.started(*pid, *parent, takes_children) {
+        let started = targets.started(*pid, *parent, takes_children);
+        let start_ticks = targets.all.get(pid).map(|managed| managed.target.start_ticks);
+        let heir = Heir { pid: *pid, parent: Some(*parent), start_ticks };
+        match started {
             Started::Elsewhere => {}
             Started::Joined(target) => {
-                births.inherited.push((*pid, *parent));
+                births.heirs.push(heir);
                 births.added.extend(target);
             }
             // What it has started before it ended inherits from it.
-            Started::Ended => births.inherited.push((*pid, *parent)),
+            Started::Ended => births.heirs.push(heir),
             Started::LeftOut { bindings, full } => {
                 binding::release_unseen(*pid, |_| false, &bindings);
                 births.full.extend(full);
@@ -123,7 +137,10 @@ mod tests {
         let (heir, between, parent) = (bound.heir.0, ended(), bound.pid());
         let births = take_in(&mut bound.targets, &forks(&[(between, parent), (heir, between)]), true);
         let added: Vec<Pid> = births.added.iter().map(|target| target.pid).collect();
-        assert_eq!((added, births.inherited), (vec![heir], vec![(between, parent), (heir, between)]));
+        let heirs: Vec<(Pid, Option<Pid>)> = births.heirs.iter().map(|one| (one.pid, one.parent)).collect();
+        assert_eq!((added, heirs), (vec![heir], vec![(between, Some(parent)), (heir, Some(between))]));
+        let started = births.heirs.iter().map(|one| one.start_ticks).collect::<Vec<_>>();
+        assert!(started[0].is_none() && started[1].is_some(), "{started:?}");
         bound.look();
         assert_eq!(bound.undo_log.threads.len(), 2, "it would get back its affinity after a kill, too");
         bound.binder.take_back(&bound.moves.moved, &mut bound.targets, &mut bound.undo_log);
@@ -150,7 +167,7 @@ mod tests {
         let Some(mut bound) = BoundShell::by("read x; (sleep 100 & echo $!); read y") else { return };
         let (heir, between, parent) = (bound.heir.0, ended(), bound.pid());
         let births = take_in(&mut bound.targets, &forks(&[(between, parent), (heir, between)]), false);
-        assert!(births.added.is_empty() && births.inherited.is_empty());
+        assert!(births.added.is_empty() && births.heirs.is_empty());
         assert_eq!((bound.heir_may_run_on(), bound.targets.all.len()), (bound.all.clone(), 1));
     }
 }
