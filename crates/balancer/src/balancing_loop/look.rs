@@ -232,11 +232,8 @@ impl Balancer {
         let takes_children = !matches!(self.options.who, Who::Group(Group::Processes(_)));
         let births = births::take_in(&mut self.targets, &seen.news, takes_children);
         births.heirs.into_iter().for_each(|heir| self.inherits(heir));
-        for uid in births.full {
-            let what =
-                format!("user {uid} has as many processes managed as a user may add: more that these start are not");
-            self.trouble(what, control_port);
-        }
+        self.run_stats.left_out(births.left_out);
+        births.troubles.into_iter().for_each(|trouble| self.trouble(trouble, control_port));
         if !births.added.is_empty() {
             self.want_evidence();
             let because = "started by a target".to_owned();

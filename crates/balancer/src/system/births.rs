@@ -3,9 +3,11 @@
 use std::collections::BTreeSet;
 
 use numapilot_host::Pid;
+use numapilot_kernel::KernelError;
 
 use super::binding;
 use super::fault_sampler::News;
+use super::targets::LeftOut;
 use super::targets::Started;
 use super::targets::Targets;
 use crate::event::Target;
@@ -28,8 +30,10 @@ pub struct Births {
     pub added: Vec<Target>,
     /// Processes that have inherited events, in order of time.
     pub heirs: Vec<Heir>,
-    /// Users who have as many processes managed as they may add.
-    pub full: BTreeSet<u32>,
+    /// Number of processes that are not managed although such processes are: there was no room for them.
+    pub left_out: u64,
+    /// Why, each reason once.
+    pub troubles: BTreeSet<String>,
 }
 
 /// Takes in the processes that managed ones have started. `takes_children`: they are managed; otherwise they only lose what binds them.
@@ -48,13 +52,33 @@ pub fn take_in(targets: &mut Targets, news: &[(u64, News)], takes_children: bool
             }
             // What it has started before it ended inherits from it.
             Started::Ended => births.heirs.push(heir),
-            Started::LeftOut { bindings, full } => {
+            Started::LeftOut { bindings, why } => {
                 binding::release_unseen(*pid, |_| false, &bindings);
-                births.full.extend(full);
+                births.left_out += u64::from(!matches!(why, LeftOut::Unwanted));
+                births.troubles.extend(message(&why));
+                if matches!(why, LeftOut::Refused(_)) {
+                    births.heirs.push(heir);
+                }
             }
         }
     }
     births
+}
+
+/// What is said of a reason; none of those that name single processes, which would be as many messages.
+fn message(why: &LeftOut) -> Option<String> {
+    match why {
+        LeftOut::UserIsFull(uid) => {
+            Some(format!("user {uid} has as many processes managed as a user may add: more that these start are not"))
+        }
+        LeftOut::Refused(KernelError::TooMany { limit, .. }) => Some(format!(
+            "{limit} processes are managed, and there is room for no more: others that these start are not"
+        )),
+        LeftOut::Refused(error @ KernelError::Call { .. }) => {
+            Some(format!("processes that managed ones start are not managed: {error}"))
+        }
+        LeftOut::Unwanted | LeftOut::Refused(_) => None,
+    }
 }
 
 #[cfg(test)]
@@ -167,7 +191,20 @@ mod tests {
         let Some(mut bound) = BoundShell::by("read x; (sleep 100 & echo $!); read y") else { return };
         let (heir, between, parent) = (bound.heir.0, ended(), bound.pid());
         let births = take_in(&mut bound.targets, &forks(&[(between, parent), (heir, between)]), false);
-        assert!(births.added.is_empty() && births.heirs.is_empty());
+        assert!(births.added.is_empty() && births.heirs.is_empty() && births.left_out == 0);
+        assert_eq!((bound.heir_may_run_on(), bound.targets.all.len()), (bound.all.clone(), 1));
+    }
+
+    /// It kept its parent's CPUs for good, and nothing said that it is not managed.
+    #[test]
+    fn what_there_is_no_room_for_is_counted_and_loses_what_binds_it() {
+        let Some(mut bound) = BoundShell::by("read x; sleep 100 & echo $!; read y") else { return };
+        let (heir, parent) = (bound.heir.0, bound.pid());
+        bound.targets.slots = 1;
+        let births = take_in(&mut bound.targets, &forks(&[(heir, parent)]), true);
+        assert_eq!((births.added.len(), births.heirs.len(), births.left_out), (0, 1, 1));
+        let told: Vec<&String> = births.troubles.iter().collect();
+        assert!(told.len() == 1 && told[0].starts_with("1 processes are managed"), "{told:?}");
         assert_eq!((bound.heir_may_run_on(), bound.targets.all.len()), (bound.all.clone(), 1));
     }
 }

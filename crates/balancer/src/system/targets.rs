@@ -54,6 +54,8 @@ const BINDINGS_MAX: usize = 64;
 /// Processes that are managed of a user who has added the first of them, other than root and this program's user, with all that they start: there are 4,096
 /// places for those of all users.
 const GUESTS_MAX: usize = 256;
+/// Processes that can be managed at once: slots are twelve bits of the numbers that policies use.
+const SLOTS: u16 = 1 << 12;
 /// Longest chain of parents that is followed.
 const LINEAGE_MAX: usize = 64;
 /// Maximum number of pages of a new target whose home nodes are read; of larger targets every n-th page.
@@ -191,9 +193,20 @@ pub enum Started {
     LeftOut {
         /// Bindings of the processes that it descends from.
         bindings: Arc<[Bound]>,
-        /// The user who may not add more, if that is the reason.
-        full: Option<u32>,
+        /// Why it is not managed.
+        why: LeftOut,
     },
+}
+
+/// Why a process that a managed one has started is not managed.
+#[derive(Debug)]
+pub enum LeftOut {
+    /// What its parent starts is not managed.
+    Unwanted,
+    /// This user may not add more.
+    UserIsFull(u32),
+    /// There is no place, or it cannot be looked at.
+    Refused(KernelError),
 }
 
 /// All managed processes.
@@ -202,6 +215,8 @@ pub struct Targets {
     /// The processes by process id.
     pub all: BTreeMap<Pid, ManagedProcess>,
     former: Former,
+    /// Number of processes that may be managed at once; fewer in tests.
+    pub(super) slots: u16,
     next_slot: u16,
     next_thread: u32,
     looked_at: Option<Instant>,
@@ -218,6 +233,7 @@ impl Default for Targets {
         Targets {
             all: BTreeMap::new(),
             former: Former::default(),
+            slots: SLOTS,
             next_slot: 0,
             next_thread: 0,
             looked_at: None,
@@ -253,22 +269,25 @@ impl Targets {
                 None => return Started::Elsewhere,
             },
         };
-        let is_wanted = takes_children && heritage.is_joined;
-        if is_wanted && self.has_place_for(heritage.guest_of, GUESTS_MAX) {
-            return match self.insert(pid, heritage.clone()) {
+        let full = heritage.guest_of.filter(|_| !self.has_place_for(heritage.guest_of, GUESTS_MAX));
+        let why = match full {
+            _ if !takes_children || !heritage.is_joined => LeftOut::Unwanted,
+            Some(uid) => LeftOut::UserIsFull(uid),
+            None => match self.insert(pid, heritage.clone()) {
+                Ok(added) => return Started::Joined(added),
                 Err(KernelError::Gone { .. }) => {
                     self.former.remember(pid, heritage);
-                    Started::Ended
+                    return Started::Ended;
                 }
-                added => Started::Joined(added.ok().flatten()),
-            };
-        }
-        let (bindings, full) = (heritage.bindings.clone(), heritage.guest_of.filter(|_| is_wanted));
+                Err(error) => LeftOut::Refused(error),
+            },
+        };
+        let bindings = heritage.bindings.clone();
         if !bindings.is_empty() {
             // What it has started already inherited them, too.
             self.former.remember(pid, Heritage { is_joined: false, ..heritage });
         }
-        Started::LeftOut { bindings, full }
+        Started::LeftOut { bindings, why }
     }
 
     fn insert(&mut self, pid: Pid, heritage: Heritage) -> Result<Option<Target>, KernelError> {
@@ -279,7 +298,8 @@ impl Targets {
         let stat = task::stat(pid)?;
         let users = task::users_of(pid).ok_or(KernelError::Gone { pid })?;
         let target = Target { pid, start_ticks: stat.start_ticks, uid: users[0], name: stat.name };
-        let slot = self.free_slot().ok_or(KernelError::TooMany { what: "processes", limit: 4096 })?;
+        let limit = usize::from(self.slots);
+        let slot = self.free_slot().ok_or(KernelError::TooMany { what: "processes", limit })?;
         let managed = ManagedProcess {
             target: target.clone(),
             process,
@@ -325,8 +345,8 @@ impl Targets {
     /// Slots are used in turn, so that a new process does not take over the pages of one that has just ended.
     fn free_slot(&mut self) -> Option<u16> {
         let taken = |slot: u16| self.all.values().any(|managed| managed.slot == slot);
-        let slot = (0..4096).map(|step| (self.next_slot + step) % 4096).find(|slot| !taken(*slot))?;
-        self.next_slot = (slot + 1) % 4096;
+        let slot = (0..self.slots).map(|step| (self.next_slot + step) % self.slots).find(|slot| !taken(*slot))?;
+        self.next_slot = (slot + 1) % self.slots;
         Some(slot)
     }
 
