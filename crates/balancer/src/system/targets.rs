@@ -27,6 +27,7 @@ use super::heritage::Heritage;
 use super::numa_look::NumaLook;
 use crate::allowance::Allowance;
 use crate::event::Target;
+use crate::evidence::homes::AllHomes;
 use crate::evidence::homes::Homes;
 use crate::evidence::hot::Hot;
 use crate::evidence::table::PageId;
@@ -215,6 +216,8 @@ pub struct Targets {
     /// The processes by process id.
     pub all: BTreeMap<Pid, ManagedProcess>,
     former: Former,
+    /// What the processes' tables of home nodes hold together.
+    pub all_homes: Arc<AllHomes>,
     /// Number of processes that may be managed at once; fewer in tests.
     pub(super) slots: u16,
     next_slot: u16,
@@ -233,6 +236,7 @@ impl Default for Targets {
         Targets {
             all: BTreeMap::new(),
             former: Former::default(),
+            all_homes: Arc::default(),
             slots: SLOTS,
             next_slot: 0,
             next_thread: 0,
@@ -306,7 +310,7 @@ impl Targets {
             slot,
             generation: 0,
             threads: BTreeMap::new(),
-            homes: Homes::default(),
+            homes: Homes::among(&self.all_homes),
             mappings: Vec::new(),
             huge: Vec::new(),
             hot: Hot::default(),
@@ -508,7 +512,7 @@ fn look_at(managed: &mut ManagedProcess, next_thread: &mut u32, machine: &Machin
 /// Resets all evidence about the memory of a process, after an exec.
 pub fn begin_anew(managed: &mut ManagedProcess, name: String) {
     managed.generation = managed.generation.wrapping_add(1);
-    managed.homes = Homes::default();
+    managed.homes.begin_anew();
     managed.hot.clear();
     managed.mappings.clear();
     managed.huge.clear();
