@@ -195,6 +195,20 @@ mod tests {
         assert_eq!((bound.heir_may_run_on(), bound.targets.all.len()), (bound.all.clone(), 1));
     }
 
+    /// One that a user has added before the record of its start was read was taken from its node again.
+    #[test]
+    fn what_is_managed_already_stays_bound_whether_or_not_children_are_managed() {
+        let Some(mut bound) = BoundShell::by("read x; sleep 100 & echo $!; read y") else { return };
+        let (heir, parent) = (bound.heir.0, bound.pid());
+        bound.targets.add(heir).unwrap();
+        let births = take_in(&mut bound.targets, &forks(&[(heir, parent)]), false);
+        assert_eq!((births.added.len(), births.heirs.len()), (0, 1));
+        assert_eq!(bound.heir_may_run_on().cpus(), bound.all.cpus()[..1]);
+        bound.look();
+        bound.binder.take_back(&bound.moves.moved, &mut bound.targets, &mut bound.undo_log);
+        assert_eq!(bound.heir_may_run_on(), bound.all);
+    }
+
     /// It kept its parent's CPUs for good, and nothing said that it is not managed.
     #[test]
     fn what_there_is_no_room_for_is_counted_and_loses_what_binds_it() {

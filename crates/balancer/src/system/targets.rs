@@ -275,6 +275,7 @@ impl Targets {
         };
         let full = heritage.guest_of.filter(|_| !self.has_place_for(heritage.guest_of, GUESTS_MAX));
         let why = match full {
+            _ if self.all.contains_key(&pid) => return Started::Joined(None),
             _ if !takes_children || !heritage.is_joined => LeftOut::Unwanted,
             Some(uid) => LeftOut::UserIsFull(uid),
             None => match self.insert(pid, heritage.clone()) {
