@@ -9,7 +9,9 @@ use numapilot_host::Pid;
 use super::bound::Bound;
 
 /// Former processes that are remembered of one look: more than ordinarily end within an interval.
-const FORMER_MAX: usize = 1024;
+const FORMER_MAX: usize = 4096;
+/// Lists of bindings that processes are compared with, to keep each list once: a mask is 1 KiB.
+const SHARED_MAX: usize = 16;
 
 /// What a process that is started inherits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,8 +34,8 @@ pub(super) struct Former {
     latest: BTreeMap<Pid, Heritage>,
     /// Of the look before.
     earlier: BTreeMap<Pid, Heritage>,
-    /// The bindings that were remembered last: most processes of a program have the same, which are kept once.
-    bindings: Arc<[Bound]>,
+    /// Bindings that were remembered at this look: most processes of a program have the same.
+    shared: Vec<Arc<[Bound]>>,
     /// Number of processes that were not remembered, because there were too many.
     pub dropped: u64,
 }
@@ -42,6 +44,7 @@ impl Former {
     /// Begins a look: what was remembered two looks ago is forgotten.
     pub fn next_look(&mut self) {
         self.earlier = std::mem::take(&mut self.latest);
+        self.shared.clear();
     }
 
     /// Remembers what the children of a process inherit.
@@ -50,10 +53,12 @@ impl Former {
             self.dropped += 1;
             return;
         }
-        if self.bindings != heritage.bindings {
-            self.bindings = heritage.bindings.clone();
+        let known = self.shared.iter().find(|shared| **shared == heritage.bindings).cloned();
+        if known.is_none() && self.shared.len() < SHARED_MAX {
+            self.shared.push(Arc::clone(&heritage.bindings));
         }
-        self.latest.insert(pid, Heritage { bindings: self.bindings.clone(), ..heritage });
+        let bindings = known.unwrap_or_else(|| Arc::clone(&heritage.bindings));
+        self.latest.insert(pid, Heritage { bindings, ..heritage });
     }
 
     /// Forgets a process whose number another one has by now.
@@ -103,5 +108,6 @@ mod tests {
         (1..=most + 5).for_each(|pid| former.remember(Pid(pid), of(1)));
         former.remember(Pid(3), of(2));
         assert_eq!((former.get(Pid(3)), former.get(Pid(most + 1)), former.dropped), (Some(&of(2)), None, 5));
+        assert_eq!(former.shared.len(), 1, "what all inherit is kept once");
     }
 }
