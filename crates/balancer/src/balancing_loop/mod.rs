@@ -406,8 +406,9 @@ impl Balancer {
             }
             Command::RemoveTarget(target) => match self.targets.all.get(&target.pid) {
                 Some(managed) if managed.target.start_ticks == target.start_ticks => {
+                    let bindings = managed.bindings.clone();
                     self.migration_executor.release_threads(Some(target.pid), &mut self.targets, control_port);
-                    self.targets.all.remove(&target.pid);
+                    self.targets.let_go(target.pid, bindings);
                     self.close_events();
                     self.removed.insert((target.pid, target.start_ticks));
                     control_port.unclaim(target.pid);

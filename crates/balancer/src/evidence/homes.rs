@@ -2,7 +2,7 @@
 //! that is not in here is a first touch.
 //!
 //! Bounded for one process ([`Homes::MAX_RUNS`]) and for all of them together ([`AllHomes::MAX_RUNS`]). Where a change would make more runs, the shortest of
-//! those beside it is left out, and its pages are counted ([`Homes::refused`], [`AllHomes::refused`]): what is in here is true, with gaps.
+//! those beside it is left out, and its pages are counted ([`Homes::refused`], [`AllHomes::refused()`]): what is in here is true, with gaps.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;

@@ -209,6 +209,19 @@ mod tests {
         assert_eq!(bound.heir_may_run_on(), bound.all);
     }
 
+    /// Nobody knew its parent any more when it was told, so it stayed bound for good.
+    #[test]
+    fn what_a_process_has_started_before_a_user_removes_it_loses_what_binds_it() {
+        let Some(mut bound) = BoundShell::by("read x; sleep 100 & echo $!; read y") else { return };
+        let (heir, parent) = (bound.heir.0, bound.pid());
+        let bindings = bound.targets.all[&parent].bindings.clone();
+        bound.binder.release(Some(parent), &mut bound.targets, &mut bound.undo_log);
+        bound.targets.let_go(parent, bindings);
+        let births = take_in(&mut bound.targets, &forks(&[(heir, parent)]), true);
+        assert!(births.added.is_empty() && births.left_out == 0 && bound.targets.all.is_empty());
+        assert_eq!(bound.heir_may_run_on(), bound.all);
+    }
+
     /// It kept its parent's CPUs for good, and nothing said that it is not managed.
     #[test]
     fn what_there_is_no_room_for_is_counted_and_loses_what_binds_it() {

@@ -335,6 +335,14 @@ impl Targets {
         Ok(Some(target))
     }
 
+    /// Stops managing a process that runs on, and whose threads had these bindings: what it has started since the last look is not to keep them.
+    pub fn let_go(&mut self, pid: Pid, bindings: Vec<Bound>) {
+        self.all.remove(&pid);
+        if !bindings.is_empty() {
+            self.former.remember(pid, Heritage { bindings: bindings.into(), ..Heritage::default() });
+        }
+    }
+
     /// Whether another process of what this user has added may be managed (`None`: what may fill all places); `most`: as many of each user's.
     fn has_place_for(&self, guest_of: Option<u32>, most: usize) -> bool {
         let alike = || self.all.values().filter(|managed| managed.guest_of == guest_of).count();
