@@ -222,6 +222,21 @@ mod tests {
         assert_eq!(bound.heir_may_run_on(), bound.all);
     }
 
+    /// A listing shows another parent by then. Such a process was taken for one that has chosen its CPUs.
+    #[test]
+    fn what_is_found_before_it_is_told_of_inherits_from_its_ancestor_afterwards() {
+        let Some(mut bound) = BoundShell::by("read x; (sleep 100 & echo $!); read y") else { return };
+        let (heir, between, parent) = (bound.heir.0, ended(), bound.pid());
+        bound.targets.add(heir).unwrap();
+        bound.look();
+        assert_eq!(bound.undo_log.threads.len(), 1);
+        take_in(&mut bound.targets, &forks(&[(between, parent), (heir, between)]), true);
+        bound.look();
+        assert_eq!(bound.undo_log.threads.len(), 2);
+        bound.binder.take_back(&bound.moves.moved, &mut bound.targets, &mut bound.undo_log);
+        assert_eq!((bound.heir_may_run_on(), bound.undo_log.threads.len()), (bound.all.clone(), 0));
+    }
+
     /// It kept its parent's CPUs for good, and nothing said that it is not managed.
     #[test]
     fn what_there_is_no_room_for_is_counted_and_loses_what_binds_it() {

@@ -149,6 +149,15 @@ impl ManagedProcess {
         self.bindings.drain(..too_many);
     }
 
+    /// It was found before the record of its start was read, when its parent had ended, and with that what it has inherited.
+    fn also_inherits(&mut self, heritage: &Heritage) {
+        if self.bindings.is_empty() && self.parent != heritage.parent {
+            self.parent = heritage.parent;
+            self.bindings = heritage.bindings.to_vec();
+            self.threads.values_mut().for_each(|thread| thread.is_new = true);
+        }
+    }
+
     /// Reads on which nodes it may have memory.
     pub fn look_at_nodes(&mut self) {
         self.nodes_at = Some(Instant::now());
@@ -273,9 +282,12 @@ impl Targets {
                 None => return Started::Elsewhere,
             },
         };
+        if let Some(managed) = self.all.get_mut(&pid) {
+            managed.also_inherits(&heritage);
+            return Started::Joined(None);
+        }
         let full = heritage.guest_of.filter(|_| !self.has_place_for(heritage.guest_of, GUESTS_MAX));
         let why = match full {
-            _ if self.all.contains_key(&pid) => return Started::Joined(None),
             _ if !takes_children || !heritage.is_joined => LeftOut::Unwanted,
             Some(uid) => LeftOut::UserIsFull(uid),
             None => match self.insert(pid, heritage.clone()) {
