@@ -139,6 +139,12 @@ pub fn stat(pid: Pid) -> Result<Stat, KernelError> {
     stat_at(PathBuf::from(format!("/proc/{pid}/stat")), pid)
 }
 
+/// When a process started, in clock ticks since boot; `None` where it is gone.
+#[must_use]
+pub fn start_ticks_of(pid: Pid) -> Option<u64> {
+    Some(stat(pid).ok()?.start_ticks)
+}
+
 /// Reads `/proc/PID/task/TID/stat`.
 ///
 /// # Errors

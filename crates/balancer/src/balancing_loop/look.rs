@@ -1,7 +1,6 @@
 //! Observation: finds the targets' processes, their page uses, and the home nodes of these pages.
 
 use std::collections::BTreeMap;
-use std::collections::BTreeSet;
 use std::fs;
 
 use numapilot_host::Group;
@@ -24,8 +23,9 @@ use crate::event::Target;
 use crate::event::Targets as TargetsEvent;
 use crate::observe::Use;
 use crate::system::binding;
+use crate::system::births;
+use crate::system::births::Heir;
 use crate::system::fault_sampler::Fault;
-use crate::system::fault_sampler::News;
 use crate::system::fault_sampler::Seen;
 
 /// Maximum number of pages whose home node is read per observation. Other pages are assumed to be on the faulting thread's node until they are observed again.
@@ -36,12 +36,17 @@ const ASKED_IF_LOCAL: u64 = 16;
 const WEIGHED_IF_CALM: u64 = 4;
 /// Observations between two listings of a cgroup's or the system's processes.
 const LIST_EVERY: u64 = 10;
+/// Observations between two listings by which ended processes are forgotten.
+const PRUNE_EVERY: u64 = 100;
 
 impl Balancer {
     /// Updates the set of managed processes.
     pub(super) fn look_at_targets(&mut self, control_port: &mut dyn ControlPort) {
         if self.run_stats.looks().is_multiple_of(LIST_EVERY) {
             self.find_targets(control_port);
+        }
+        if self.run_stats.looks() % PRUNE_EVERY == PRUNE_EVERY - 1 {
+            self.forget_ended();
         }
         self.claim_new(control_port);
         let (changes, _) = self.targets.look_at_all(&self.machine, &mut || control_port.alive());
@@ -66,9 +71,36 @@ impl Balancer {
     /// Closes the events of processes that are managed no longer: sampling slows a process down.
     pub(super) fn close_events(&mut self) {
         let all = &self.targets.all;
-        self.fault_sampler.close_ended(|pid| all.contains_key(&pid));
+        let start_of = |pid: Pid| all.get(&pid).map(|managed| managed.target.start_ticks);
+        self.fault_sampler.close_ended(start_of);
         if let Some(samples) = &mut self.samples {
-            samples.close_ended(|pid| all.contains_key(&pid));
+            samples.close_ended(start_of);
+        }
+    }
+
+    /// A process has inherited the events of the one that started it.
+    pub(super) fn inherits(&mut self, heir: Heir) {
+        self.fault_sampler.inherits(heir.pid, heir.parent, heir.start_ticks);
+        if let Some(samples) = &mut self.samples {
+            samples.inherits(heir.pid, heir.parent, heir.start_ticks);
+        }
+    }
+
+    /// Forgets processes that have inherited events and ended: others get their numbers.
+    fn forget_ended(&mut self) {
+        // Events of the whole system have all processes.
+        if self.options.who == Who::System {
+            return;
+        }
+        let Ok(listed) = task::processes() else { return };
+        let all = &self.targets.all;
+        let start_of = |pid: Pid| match all.get(&pid) {
+            Some(managed) => Some(managed.target.start_ticks),
+            None => listed.binary_search(&pid).ok().and_then(|_| task::start_ticks_of(pid)),
+        };
+        self.fault_sampler.prune(start_of);
+        if let Some(samples) = &mut self.samples {
+            samples.prune(start_of);
         }
     }
 
@@ -122,10 +154,8 @@ impl Balancer {
         let Some(members) = &mut self.members else { return Vec::new() };
         let joined = members.refresh(&Root::default());
         for member in joined.iter().filter(|member| member.is_child) {
-            self.fault_sampler.inherits(member.pid, Some(member.parent));
-            if let Some(samples) = &mut self.samples {
-                samples.inherits(member.pid, Some(member.parent));
-            }
+            let start_ticks = Some(member.start_ticks);
+            self.inherits(Heir { pid: member.pid, parent: Some(member.parent), start_ticks });
         }
         joined.into_iter().map(|member| member.pid).collect()
     }
@@ -200,36 +230,14 @@ impl Balancer {
             samples.look(&self.machine, &mut seen);
         }
         let takes_children = !matches!(self.options.who, Who::Group(Group::Processes(_)));
-        let (mut added, mut full) = (Vec::new(), BTreeSet::new());
-        for (_, news) in &seen.news {
-            match news {
-                News::Fork { pid, parent } if takes_children && self.targets.takes_children_of(*parent) => {
-                    self.fault_sampler.inherits(*pid, Some(*parent));
-                    if let Some(samples) = &mut self.samples {
-                        samples.inherits(*pid, Some(*parent));
-                    }
-                    // A process that has ended already does not become a target.
-                    added.extend(self.targets.add_child(*pid, Some(*parent)).ok().flatten());
-                }
-                // It is not managed, so it is not to keep what its parent is bound to.
-                News::Fork { pid, parent } => {
-                    let parent = self.targets.all.get(parent);
-                    full.extend(parent.and_then(|parent| parent.guest_of).filter(|_| takes_children));
-                    let bindings = parent.map(|parent| parent.bindings.as_slice());
-                    binding::release_unseen(*pid, |_| false, bindings.unwrap_or_default());
-                }
-                News::Exec { .. } => {}
-            }
-        }
-        for uid in full {
-            let what =
-                format!("user {uid} has as many processes managed as a user may add: more that these start are not");
-            self.trouble(what, control_port);
-        }
-        if !added.is_empty() {
+        let births = births::take_in(&mut self.targets, &seen.news, takes_children);
+        births.heirs.into_iter().for_each(|heir| self.inherits(heir));
+        self.run_stats.left_out(births.left_out);
+        births.troubles.into_iter().for_each(|trouble| self.trouble(trouble, control_port));
+        if !births.added.is_empty() {
             self.want_evidence();
             let because = "started by a target".to_owned();
-            control_port.record(Event::Targets(TargetsEvent { added, removed: Vec::new(), because }));
+            control_port.record(Event::Targets(TargetsEvent { added: births.added, removed: Vec::new(), because }));
         }
         seen
     }

@@ -57,6 +57,7 @@ use crate::status::Command;
 use crate::status::State;
 use crate::status::Steering;
 use crate::system::binding::ThreadMove;
+use crate::system::births::Heir;
 use crate::system::fault_sampler::FaultSampler;
 use crate::system::migration_executor::MigrationExecutor;
 use crate::system::probes::Probes;
@@ -293,10 +294,7 @@ impl Balancer {
     /// # Errors
     /// The process has ended already.
     pub fn child(&mut self, pid: Pid) -> Result<(), BalancerError> {
-        self.fault_sampler.inherits(pid, None);
-        if let Some(samples) = &mut self.samples {
-            samples.inherits(pid, None);
-        }
+        self.inherits(Heir { pid, parent: None, start_ticks: task::start_ticks_of(pid) });
         Ok(self.targets.add(pid).map(drop)?)
     }
 
@@ -408,8 +406,9 @@ impl Balancer {
             }
             Command::RemoveTarget(target) => match self.targets.all.get(&target.pid) {
                 Some(managed) if managed.target.start_ticks == target.start_ticks => {
+                    let bindings = managed.bindings.clone();
                     self.migration_executor.release_threads(Some(target.pid), &mut self.targets, control_port);
-                    self.targets.all.remove(&target.pid);
+                    self.targets.let_go(target.pid, bindings);
                     self.close_events();
                     self.removed.insert((target.pid, target.start_ticks));
                     control_port.unclaim(target.pid);
@@ -486,7 +485,7 @@ impl Balancer {
     /// Adds a process, and opens events for it unless it inherited them.
     fn add_process(&mut self, pid: Pid) -> Result<(), BalancerError> {
         let mut refused = None;
-        let needs_events = !self.fault_sampler.sees(pid);
+        let needs_events = !self.fault_sampler.sees(pid, task::start_ticks_of(pid));
         if needs_events {
             let scope = Scope::Processes(vec![pid]);
             self.fault_sampler.open(&scope)?;
@@ -581,11 +580,11 @@ mod tests {
         let options = Options { who, dry_run: true, probes: false, samples: false, ..Options::default() };
         let made = Balancer::new(machine, policy, options, &[]);
         let was_and_is_seen = made.map(|mut balancer| {
-            let was = balancer.fault_sampler.sees(pid);
+            let was = balancer.fault_sampler.sees(pid, None);
             let command = Command::RemoveTarget(balancer.targets.all[&pid].target.clone());
             let mut desk = Desk::default();
             balancer.handle_command(Steering { command, by_uid: None, answer: None }, &mut desk);
-            (was, balancer.fault_sampler.sees(pid))
+            (was, balancer.fault_sampler.sees(pid, None))
         });
         child.kill().unwrap();
         child.wait().unwrap();

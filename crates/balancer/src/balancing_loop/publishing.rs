@@ -18,14 +18,14 @@ use crate::system::clock::unix_ns;
 impl Balancer {
     /// Records the losses since they were last recorded.
     pub(super) fn record_losses(&mut self, control_port: &mut dyn ControlPort) {
-        let refused: u64 = self.targets.all.values().map(|managed| managed.homes.refused).sum();
+        let refused = self.targets.all_homes.refused();
         let run_stats = &mut self.run_stats;
         run_stats.losses.insert("pages beyond the size of the table (table-pages)", self.table.dropped);
         run_stats
             .losses
             .insert("pages whose statistics the policy dropped at its limit (table-pages)", self.policy.forgotten());
-        let known = run_stats.losses.entry("pages whose home nodes exceed the size of their table").or_default();
-        *known = (*known).max(refused);
+        run_stats.losses.insert("pages whose home nodes exceed the size of their table", refused);
+        run_stats.losses.insert("ended processes whose last children may not be managed", self.targets.forgotten());
         let new = |(what, count): (&&'static str, &u64)| {
             let count = count - run_stats.losses_recorded.get(what).copied().unwrap_or(0);
             (count > 0).then(|| Loss { what: (*what).to_owned(), count })

@@ -133,6 +133,11 @@ impl RunStats {
         self.counters.samples_lost += samples;
     }
 
+    /// Counts processes that managed ones have started and that are not managed, because there is no room for them.
+    pub fn left_out(&mut self, processes: u64) {
+        *self.losses.entry("started processes that are not managed for want of room").or_default() += processes;
+    }
+
     pub fn deciding(&mut self, took: Duration) {
         self.counters.deciding_ns += took.as_nanos() as u64;
     }
@@ -275,5 +280,21 @@ impl RunStats {
     pub(super) fn lost(&self) -> Vec<Loss> {
         let lost = self.losses.iter().filter(|(_, count)| **count > 0);
         lost.map(|(what, count)| Loss { what: (*what).to_owned(), count: *count }).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_without_room_are_among_the_losses() {
+        let mut run_stats = RunStats::new(&Options::default());
+        run_stats.left_out(0);
+        assert!(run_stats.lost().is_empty());
+        run_stats.left_out(2);
+        run_stats.left_out(1);
+        let what = "started processes that are not managed for want of room".to_owned();
+        assert_eq!(run_stats.lost(), [Loss { what, count: 3 }]);
     }
 }

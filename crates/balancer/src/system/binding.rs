@@ -413,7 +413,7 @@ fn refusal(id: ThreadId, error: &KernelError, troubles: &mut Vec<String>) -> Ref
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     //! A sleeping child, bound and let go.
 
     use std::process::Child;
@@ -422,9 +422,11 @@ mod tests {
     use numapilot_machine::CpuId;
 
     use super::*;
+    use crate::system::targets::Started;
     use crate::system::undo_log::tests::Kept;
 
-    struct Sleeper(Child);
+    /// A child that ends with its test.
+    pub(crate) struct Sleeper(pub(crate) Child);
 
     impl Drop for Sleeper {
         fn drop(&mut self) {
@@ -448,7 +450,8 @@ mod tests {
         Some((child, targets, all, number))
     }
 
-    fn binder(masks: &[&[CpuId]]) -> Binder {
+    /// A binder for nodes with these CPUs.
+    pub(crate) fn binder(masks: &[&[CpuId]]) -> Binder {
         Binder { cpus: masks.iter().map(|cpus| cpus.iter().copied().collect()).collect() }
     }
 
@@ -581,7 +584,7 @@ mod tests {
     }
 
     /// A managed program that runs a shell's words, with two CPUs to bind it to.
-    fn shell(words: &str) -> Option<(Sleeper, Targets, CpuMask, u32)> {
+    pub(crate) fn shell(words: &str) -> Option<(Sleeper, Targets, CpuMask, u32)> {
         let (sleeper, _, all, _) = sleeper()?;
         drop(sleeper);
         let mut command = Command::new("sh");
@@ -595,7 +598,7 @@ mod tests {
     }
 
     /// Lets the shell go on; the process id that it prints.
-    fn started_by(shell: &mut Sleeper) -> Pid {
+    pub(crate) fn started_by(shell: &mut Sleeper) -> Pid {
         use std::io::BufRead;
         use std::io::Write;
         shell.0.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
@@ -605,7 +608,7 @@ mod tests {
     }
 
     /// Ends a process that the shell has started.
-    struct Killed(Pid);
+    pub(crate) struct Killed(pub(crate) Pid);
 
     impl Drop for Killed {
         fn drop(&mut self) {
@@ -624,7 +627,8 @@ mod tests {
         assert_eq!(moves.moved.len(), 1);
         let heir = Killed(started_by(&mut child));
         assert_eq!(affinity::of_thread(Tid::first_of(heir.0)).unwrap().cpus(), cpus[..1], "the kernel's rule");
-        targets.add_child(heir.0, Some(Pid::of_child(&child.0))).unwrap();
+        let started = targets.started(heir.0, Pid::of_child(&child.0), true);
+        assert!(matches!(started, Started::Joined(Some(_))));
         targets.look(&Machine::live().unwrap());
         assert_eq!(adopt(&mut targets, &mut undo_log), Vec::<String>::new());
         let kept =

@@ -4,6 +4,7 @@
 use numapilot_host::PageNumber;
 use numapilot_host::Pid;
 use numapilot_host::Tid;
+use numapilot_kernel::task;
 use numapilot_machine::CpuId;
 use numapilot_machine::Machine;
 use numapilot_machine::NodeIndex;
@@ -118,25 +119,31 @@ impl FaultSampler {
             set.enable();
         }
         let refused = set.refused.clone();
-        self.sets.push(Watched { set, family: Family::of(scope) });
+        self.sets.push(Watched { set, family: Family::of(scope, task::start_ticks_of) });
         Ok(refused)
     }
 
-    /// Whether a process's faults are sampled.
+    /// Whether a process's faults are sampled. `start_ticks`: when it started, in clock ticks since boot; `None`: not known.
     #[must_use]
-    pub fn sees(&self, pid: Pid) -> bool {
-        self.sets.iter().any(|watched| watched.family.has(pid))
+    pub fn sees(&self, pid: Pid, start_ticks: Option<u64>) -> bool {
+        self.sets.iter().any(|watched| watched.family.has(pid, start_ticks))
     }
 
-    /// Adds a process that was started by a sampled one (or, without a parent, by this thread) and inherited its events.
-    pub fn inherits(&mut self, pid: Pid, parent: Option<Pid>) {
-        self.sets.iter_mut().for_each(|watched| watched.family.inherits(pid, parent));
+    /// Adds a process that was started by a sampled one (or, without a parent, by this thread) and inherited its events. `start_ticks` as in
+    /// [`FaultSampler::sees`].
+    pub fn inherits(&mut self, pid: Pid, parent: Option<Pid>, start_ticks: Option<u64>) {
+        self.sets.iter_mut().for_each(|watched| watched.family.inherits(pid, parent, start_ticks));
     }
 
-    /// Closes the events of processes that have all ended.
-    pub fn close_ended(&mut self, runs: impl Fn(Pid) -> bool) {
+    /// Forgets processes that have ended, by two readings of all that run. `start_of`: when one of them started.
+    pub fn prune(&mut self, start_of: impl Fn(Pid) -> Option<u64>) {
+        self.sets.iter_mut().for_each(|watched| watched.family.prune(&start_of));
+    }
+
+    /// Closes the events of processes that are all managed no longer. `start_of`: when a managed one started.
+    pub fn close_ended(&mut self, start_of: impl Fn(Pid) -> Option<u64>) {
         let before = self.sets.len();
-        self.sets.retain(|watched| watched.family.runs(&runs));
+        self.sets.retain(|watched| watched.family.runs(&start_of));
         if self.sets.len() != before {
             self.lost = self.sets.iter().map(|watched| watched.set.lost()).sum();
         }
@@ -233,7 +240,7 @@ mod tests {
             return numapilot_not_run::not_run!(PageFaultEvents, "{error}");
         }
         let seen = fault_sampler.look();
-        assert!(fault_sampler.sees(Pid::of_child(&child)) && seen.bad == 0);
+        assert!(fault_sampler.sees(Pid::of_child(&child), None) && seen.bad == 0);
         let forks = seen
             .news
             .iter()

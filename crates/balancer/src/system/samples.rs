@@ -3,6 +3,7 @@
 
 use numapilot_host::PageNumber;
 use numapilot_host::Pid;
+use numapilot_kernel::task;
 use numapilot_machine::Machine;
 use numapilot_machine::NodeId;
 use numapilot_perf_events::EventsError;
@@ -70,20 +71,25 @@ impl Samples {
             return Ok(());
         }
         if let Some(live_sampler) = LiveSampler::of_accesses(scope, machine)? {
-            self.sets.push(Set { live_sampler, family: Family::of(scope) });
+            self.sets.push(Set { live_sampler, family: Family::of(scope, task::start_ticks_of) });
         }
         Ok(())
     }
 
-    /// Adds a process that was started by a sampled one, or by this thread.
-    pub fn inherits(&mut self, pid: Pid, parent: Option<Pid>) {
-        self.sets.iter_mut().for_each(|set| set.family.inherits(pid, parent));
+    /// Adds a process that was started by a sampled one, or by this thread. `start_ticks`: when it started, in clock ticks since boot; `None`: not known.
+    pub fn inherits(&mut self, pid: Pid, parent: Option<Pid>, start_ticks: Option<u64>) {
+        self.sets.iter_mut().for_each(|set| set.family.inherits(pid, parent, start_ticks));
     }
 
-    /// Closes the events of processes that have all ended.
-    pub fn close_ended(&mut self, runs: impl Fn(Pid) -> bool) {
+    /// Forgets processes that have ended, by two readings of all that run. `start_of`: when one of them started.
+    pub fn prune(&mut self, start_of: impl Fn(Pid) -> Option<u64>) {
+        self.sets.iter_mut().for_each(|set| set.family.prune(&start_of));
+    }
+
+    /// Closes the events of processes that are all managed no longer. `start_of`: when a managed one started.
+    pub fn close_ended(&mut self, start_of: impl Fn(Pid) -> Option<u64>) {
         let before = self.sets.len();
-        self.sets.retain(|set| set.family.runs(&runs));
+        self.sets.retain(|set| set.family.runs(&start_of));
         if self.sets.len() != before {
             self.told_lost = self.sets.iter().map(|set| set.live_sampler.lost).sum();
         }

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 use std::time::Instant;
 
@@ -21,9 +22,12 @@ use numapilot_machine::NodeIndex;
 
 use super::bound::Bound;
 use super::clock;
+use super::heritage::Former;
+use super::heritage::Heritage;
 use super::numa_look::NumaLook;
 use crate::allowance::Allowance;
 use crate::event::Target;
+use crate::evidence::homes::AllHomes;
 use crate::evidence::homes::Homes;
 use crate::evidence::hot::Hot;
 use crate::evidence::table::PageId;
@@ -51,6 +55,8 @@ const BINDINGS_MAX: usize = 64;
 /// Processes that are managed of a user who has added the first of them, other than root and this program's user, with all that they start: there are 4,096
 /// places for those of all users.
 const GUESTS_MAX: usize = 256;
+/// Processes that can be managed at once: slots are twelve bits of the numbers that policies use.
+const SLOTS: u16 = 1 << 12;
 /// Longest chain of parents that is followed.
 const LINEAGE_MAX: usize = 64;
 /// Maximum number of pages of a new target whose home nodes are read; of larger targets every n-th page.
@@ -143,6 +149,15 @@ impl ManagedProcess {
         self.bindings.drain(..too_many);
     }
 
+    /// It was found before the record of its start was read, when its parent had ended, and with that what it has inherited.
+    fn also_inherits(&mut self, heritage: &Heritage) {
+        if self.bindings.is_empty() && self.parent != heritage.parent {
+            self.parent = heritage.parent;
+            self.bindings = heritage.bindings.to_vec();
+            self.threads.values_mut().for_each(|thread| thread.is_new = true);
+        }
+    }
+
     /// Reads on which nodes it may have memory.
     pub fn look_at_nodes(&mut self) {
         self.nodes_at = Some(Instant::now());
@@ -175,11 +190,45 @@ pub struct Changes {
     pub left: Vec<(Pid, Vec<Bound>)>,
 }
 
+/// What becomes of a process that was seen to be started.
+#[derive(Debug)]
+pub enum Started {
+    /// Nothing: no managed process has started it.
+    Elsewhere,
+    /// It is managed from now on; `None`: it is already.
+    Joined(Option<Target>),
+    /// Nothing more: it has ended.
+    Ended,
+    /// It is not managed, and is not to keep what it may have inherited of these bindings.
+    LeftOut {
+        /// Bindings of the processes that it descends from.
+        bindings: Arc<[Bound]>,
+        /// Why it is not managed.
+        why: LeftOut,
+    },
+}
+
+/// Why a process that a managed one has started is not managed.
+#[derive(Debug)]
+pub enum LeftOut {
+    /// What its parent starts is not managed.
+    Unwanted,
+    /// This user may not add more.
+    UserIsFull(u32),
+    /// There is no place, or it cannot be looked at.
+    Refused(KernelError),
+}
+
 /// All managed processes.
 #[derive(Debug)]
 pub struct Targets {
     /// The processes by process id.
     pub all: BTreeMap<Pid, ManagedProcess>,
+    former: Former,
+    /// What the processes' tables of home nodes hold together.
+    pub all_homes: Arc<AllHomes>,
+    /// Number of processes that may be managed at once; fewer in tests.
+    pub(super) slots: u16,
     next_slot: u16,
     next_thread: u32,
     looked_at: Option<Instant>,
@@ -195,6 +244,9 @@ impl Default for Targets {
     fn default() -> Targets {
         Targets {
             all: BTreeMap::new(),
+            former: Former::default(),
+            all_homes: Arc::default(),
+            slots: SLOTS,
             next_slot: 0,
             next_thread: 0,
             looked_at: None,
@@ -213,14 +265,49 @@ impl Targets {
     /// # Errors
     /// The process has ended, or may not be inspected.
     pub fn add(&mut self, pid: Pid) -> Result<Option<Target>, KernelError> {
-        self.add_child(pid, task::parent_of(pid))
+        let parent = task::parent_of(pid);
+        let heritage = parent.and_then(|parent| Some(heritage_from(parent, self.all.get(&parent)?)));
+        self.insert(pid, Heritage { parent, ..heritage.unwrap_or_default() })
     }
 
-    /// As [`Targets::add`], for a process that was seen to be started by `parent`, which may have ended since. Its threads inherit the parent's bindings.
-    ///
-    /// # Errors
-    /// As [`Targets::add`].
-    pub fn add_child(&mut self, pid: Pid, parent: Option<Pid>) -> Result<Option<Target>, KernelError> {
+    /// Takes in a process that `parent` was seen to start, which may have ended since, if that is managed, or was, and there is a place for it. Its threads
+    /// inherit the parent's bindings. `takes_children`: what managed processes start is managed.
+    pub fn started(&mut self, pid: Pid, parent: Pid, takes_children: bool) -> Started {
+        // Whatever had this number before has ended, and what that started was told before.
+        self.former.forget(pid);
+        let heritage = match self.all.get(&parent) {
+            Some(managed) => heritage_from(parent, managed),
+            None => match self.former.get(parent) {
+                Some(heritage) => heritage.clone(),
+                None => return Started::Elsewhere,
+            },
+        };
+        if let Some(managed) = self.all.get_mut(&pid) {
+            managed.also_inherits(&heritage);
+            return Started::Joined(None);
+        }
+        let full = heritage.guest_of.filter(|_| !self.has_place_for(heritage.guest_of, GUESTS_MAX));
+        let why = match full {
+            _ if !takes_children || !heritage.is_joined => LeftOut::Unwanted,
+            Some(uid) => LeftOut::UserIsFull(uid),
+            None => match self.insert(pid, heritage.clone()) {
+                Ok(added) => return Started::Joined(added),
+                Err(KernelError::Gone { .. }) => {
+                    self.former.remember(pid, heritage);
+                    return Started::Ended;
+                }
+                Err(error) => LeftOut::Refused(error),
+            },
+        };
+        let bindings = heritage.bindings.clone();
+        if !bindings.is_empty() {
+            // What it has started already inherited them, too.
+            self.former.remember(pid, Heritage { is_joined: false, ..heritage });
+        }
+        Started::LeftOut { bindings, why }
+    }
+
+    fn insert(&mut self, pid: Pid, heritage: Heritage) -> Result<Option<Target>, KernelError> {
         if self.all.contains_key(&pid) {
             return Ok(None);
         }
@@ -228,17 +315,15 @@ impl Targets {
         let stat = task::stat(pid)?;
         let users = task::users_of(pid).ok_or(KernelError::Gone { pid })?;
         let target = Target { pid, start_ticks: stat.start_ticks, uid: users[0], name: stat.name };
-        let slot = self.free_slot().ok_or(KernelError::TooMany { what: "processes", limit: 4096 })?;
-        let started_by = parent.and_then(|parent| self.all.get(&parent));
-        let bindings = started_by.map(|parent| parent.bindings.clone()).unwrap_or_default();
-        let guest_of = started_by.and_then(|parent| parent.guest_of);
+        let limit = usize::from(self.slots);
+        let slot = self.free_slot().ok_or(KernelError::TooMany { what: "processes", limit })?;
         let managed = ManagedProcess {
             target: target.clone(),
             process,
             slot,
             generation: 0,
             threads: BTreeMap::new(),
-            homes: Homes::default(),
+            homes: Homes::among(&self.all_homes),
             mappings: Vec::new(),
             huge: Vec::new(),
             hot: Hot::default(),
@@ -246,9 +331,9 @@ impl Targets {
             moved_bytes: 0,
             known_since_ns: u64::MAX,
             is_claimed: false,
-            guest_of,
-            parent,
-            bindings,
+            guest_of: heritage.guest_of,
+            parent: heritage.parent,
+            bindings: heritage.bindings.to_vec(),
             numa: NumaLook::default(),
             allowed_nodes: None,
             nodes_at: None,
@@ -262,30 +347,38 @@ impl Targets {
         Ok(Some(target))
     }
 
-    /// Whether a process that this one starts is managed, too: not if its user has filled the places of guests.
-    #[must_use]
-    pub fn takes_children_of(&self, parent: Pid) -> bool {
-        self.takes_children_within(parent, GUESTS_MAX)
+    /// Stops managing a process that runs on, and whose threads had these bindings: what it has started since the last look is not to keep them.
+    pub fn let_go(&mut self, pid: Pid, bindings: Vec<Bound>) {
+        self.all.remove(&pid);
+        if !bindings.is_empty() {
+            self.former.remember(pid, Heritage { bindings: bindings.into(), ..Heritage::default() });
+        }
     }
 
-    fn takes_children_within(&self, parent: Pid, most: usize) -> bool {
-        let Some(parent) = self.all.get(&parent) else { return false };
-        let alike = || self.all.values().filter(|managed| managed.guest_of == parent.guest_of).count();
-        parent.guest_of.is_none() || alike() < most
+    /// Whether another process of what this user has added may be managed (`None`: what may fill all places); `most`: as many of each user's.
+    fn has_place_for(&self, guest_of: Option<u32>, most: usize) -> bool {
+        let alike = || self.all.values().filter(|managed| managed.guest_of == guest_of).count();
+        guest_of.is_none() || alike() < most
+    }
+
+    /// Number of processes that ended while too many others did to be remembered: what they started just before may not be managed.
+    #[must_use]
+    pub fn forgotten(&self) -> u64 {
+        self.former.dropped
     }
 
     /// Slots are used in turn, so that a new process does not take over the pages of one that has just ended.
     fn free_slot(&mut self) -> Option<u16> {
         let taken = |slot: u16| self.all.values().any(|managed| managed.slot == slot);
-        let slot = (0..4096).map(|step| (self.next_slot + step) % 4096).find(|slot| !taken(*slot))?;
-        self.next_slot = (slot + 1) % 4096;
+        let slot = (0..self.slots).map(|step| (self.next_slot + step) % self.slots).find(|slot| !taken(*slot))?;
+        self.next_slot = (slot + 1) % self.slots;
         Some(slot)
     }
 
     /// Whether any thread may have an affinity from this program.
     #[must_use]
     pub fn has_bindings(&self) -> bool {
-        self.all.values().any(|managed| !managed.bindings.is_empty())
+        self.all.values().any(|managed| !managed.bindings.is_empty()) || self.former.has_bindings()
     }
 
     /// Whether a process is another, or was started by it, or by one that it started, as far as these are managed.
@@ -318,6 +411,7 @@ impl Targets {
     /// process: reading those of a large machine takes longer than a watchdog waits.
     pub fn look_at_all(&mut self, machine: &Machine, alive: &mut dyn FnMut()) -> (Changes, Option<Duration>) {
         let mut changes = Changes::default();
+        self.former.next_look();
         self.keep(&mut changes, |managed| managed.process.is_running());
         let now = Instant::now();
         let since = self.looked_at.map(|then| now.duration_since(then));
@@ -377,17 +471,29 @@ impl Targets {
     }
 
     fn keep(&mut self, changes: &mut Changes, stays: impl Fn(&ManagedProcess) -> bool) {
-        self.all.retain(|_, managed| {
+        let former = &mut self.former;
+        self.all.retain(|pid, managed| {
             let stays = stays(managed);
             if !stays {
                 changes.ended.push(managed.target.clone());
-                if !managed.bindings.is_empty() && managed.process.is_running() {
-                    changes.left.push((managed.target.pid, std::mem::take(&mut managed.bindings)));
+                let runs_on = managed.process.is_running();
+                let bindings = std::mem::take(&mut managed.bindings);
+                if !bindings.is_empty() && runs_on {
+                    changes.left.push((*pid, bindings.clone()));
                 }
+                // What it started since the last look is told at the next one. What another user's process starts is not managed.
+                let (parent, guest_of) = (managed.parent, managed.guest_of);
+                former.remember(*pid, Heritage { parent, bindings: bindings.into(), guest_of, is_joined: !runs_on });
             }
             stays
         });
     }
+}
+
+/// What a process inherits that a managed one starts.
+fn heritage_from(parent: Pid, managed: &ManagedProcess) -> Heritage {
+    let bindings = managed.bindings.as_slice().into();
+    Heritage { parent: Some(parent), bindings, guest_of: managed.guest_of, is_joined: true }
 }
 
 /// Reads the threads. Returns whether the process has executed another program.
@@ -427,7 +533,7 @@ fn look_at(managed: &mut ManagedProcess, next_thread: &mut u32, machine: &Machin
 /// Resets all evidence about the memory of a process, after an exec.
 pub fn begin_anew(managed: &mut ManagedProcess, name: String) {
     managed.generation = managed.generation.wrapping_add(1);
-    managed.homes = Homes::default();
+    managed.homes.begin_anew();
     managed.hot.clear();
     managed.mappings.clear();
     managed.huge.clear();
@@ -631,14 +737,14 @@ mod tests {
         let (this, first, second) = (Pid::own(), Pid::of_child(&children[0]), Pid::of_child(&children[1]));
         let mut targets = Targets::default();
         targets.add(this).unwrap();
-        assert!(targets.takes_children_within(this, 1) && !targets.takes_children_within(first, 9), "not managed");
+        assert!(matches!(targets.started(second, first, true), Started::Elsewhere), "not managed");
         targets.all.get_mut(&this).unwrap().guest_of = Some(4711);
-        targets.add_child(first, Some(this)).unwrap();
-        targets.add_child(second, Some(first)).unwrap();
+        assert!(matches!(targets.started(first, this, true), Started::Joined(Some(_))));
+        assert!(matches!(targets.started(second, first, true), Started::Joined(Some(_))));
         assert_eq!(targets.all[&second].guest_of, Some(4711), "whatever starts whatever");
-        assert!(targets.takes_children_within(second, 4) && !targets.takes_children_within(second, 3));
+        assert!(targets.has_place_for(Some(4711), 4) && !targets.has_place_for(Some(4711), 3));
         targets.all.get_mut(&second).unwrap().guest_of = None;
-        assert!(targets.takes_children_within(second, 1) && targets.takes_children_of(first));
+        assert!(targets.has_place_for(None, 1) && targets.has_place_for(Some(4711), 3));
         for child in &mut children {
             child.kill().unwrap();
             child.wait().unwrap();
