@@ -6,6 +6,7 @@ use unicode_width::UnicodeWidthStr;
 
 use super::layout::{Sizes, layout};
 use super::{json, svg, text};
+use crate::fixture::system;
 
 fn trees() -> Vec<Machine> {
     let names = numapilot_host::testing::names();
@@ -132,34 +133,6 @@ fn golden_drawings() {
         }
         insta::assert_snapshot!("x1-32xlarge-80", text(&Machine::load("x1-32xlarge").unwrap(), 80, false));
     });
-}
-
-/// A system of `with_cpus` nodes with a CPU and 1 GiB, then `bare` nodes with neither, numbered with gaps; distances differ
-/// by direction. `sockets`: whether each CPU has a socket of its own.
-fn system(with_cpus: usize, bare: usize, sockets: bool) -> Machine {
-    let folder = tempfile::tempdir().unwrap();
-    let write = |path: String, text: String| {
-        let path = folder.path().join("sys/devices/system").join(path);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, text + "\n").unwrap();
-    };
-    let count = with_cpus + bare;
-    let ids: Vec<String> = (0..count).map(|node| (node * 2).to_string()).collect();
-    write("node/online".to_owned(), ids.join(","));
-    write("cpu/present".to_owned(), format!("0-{}", with_cpus - 1));
-    for (node, id) in ids.iter().enumerate() {
-        let distance = |to: usize| if node == to { 10 } else { 11 + (node * 3 + to) % 200 };
-        let row: Vec<String> = (0..count).map(|to| distance(to).to_string()).collect();
-        write(format!("node/node{id}/distance"), row.join(" "));
-        if node < with_cpus {
-            write(format!("node/node{id}/cpulist"), node.to_string());
-            write(format!("node/node{id}/meminfo"), format!("Node {id} MemTotal: 1048576 kB"));
-        }
-        if sockets && node < with_cpus {
-            write(format!("cpu/cpu{node}/topology/physical_package_id"), node.to_string());
-        }
-    }
-    Machine::from_sysfs(folder.path()).unwrap()
 }
 
 #[test]
