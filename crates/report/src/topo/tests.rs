@@ -176,6 +176,35 @@ fn sixty_four_nodes_fit_and_their_picture_is_no_ribbon() {
 }
 
 #[test]
+fn a_picture_says_which_table_it_leaves_out() {
+    let note = "Not drawn for more than 16 nodes: `numapilot topo` has it";
+    let (drawn, left_out) = (svg(&system(16, 0, true)), svg(&system(17, 0, true)));
+    for picture in [&drawn, &left_out] {
+        assert!(picture.contains(">Distance (10 is local)</text>"), "{picture}");
+    }
+    assert!(drawn.contains(">from 30</text>") && !drawn.contains(note), "{drawn}");
+    assert!(!left_out.contains(">from 32</text>") && left_out.contains(note), "{left_out}");
+}
+
+#[test]
+fn long_names_stay_within_the_picture_and_are_told_in_full() {
+    let model = random_model(2, &[]);
+    for (name, cpu) in [("n".repeat(64), "W".repeat(90)), ("short".to_owned(), "処理装置".repeat(20))] {
+        let model = model.replace("\"random\"", &format!("\"{name}\"")).replace("\"x\"", &format!("\"{cpu}\""));
+        let picture = svg(&Machine::from_model_text(&model, "long.toml").unwrap());
+        assert!(picture.starts_with("<svg ") && picture.contains("width=\"760\""), "{picture}");
+        // Wide letters are as wide as the type is high.
+        let line = picture.lines().find(|line| line.contains("font-size=\"14\"")).unwrap();
+        let (told, shown) = line.strip_suffix("</text>").unwrap().split_once("</title>").unwrap();
+        assert!(told.ends_with(&format!("<title>{cpu}")) && shown.contains('…'), "{line}");
+        let left: f64 = line.split('"').nth(1).unwrap().parse().unwrap();
+        assert!(left + shown.chars().count() as f64 * 14.0 <= 716.0 && shown.chars().count() > 9, "{line}");
+        let line = picture.lines().find(|line| line.contains("font-size=\"22\"")).unwrap();
+        assert_eq!(line.contains(&format!("<title>{name}</title>")), name.len() > 5, "{line}");
+    }
+}
+
+#[test]
 fn the_longest_name_of_a_model_fits_a_narrow_terminal() {
     let name = "n".repeat(64);
     let model = random_model(2, &[]).replace("name = \"random\"", &format!("name = \"{name}\""));
