@@ -98,11 +98,9 @@ pub fn picture(traffic: &Picture<'_>) -> String {
     let origin = ((width - layout.width) / 2.0, TITLE);
     let all = traffic.matrix.accesses.iter().flatten().map(|accesses| accesses.value).sum();
     let scene = Scene { traffic, layout, origin, all };
-    let mut writer = SvgWriter::new(
-        width,
-        height,
-        &format!("Memory traffic between the nodes of {}", clean(traffic.machine.name())),
-    );
+    let what = traffic.counted.or_faults("Memory traffic", "Page faults");
+    let mut writer =
+        SvgWriter::new(width, height, &format!("{what} between the nodes of {}", clean(traffic.machine.name())));
     title(&mut writer, traffic, width);
     let left_out = links::draw(&mut writer, &scene);
     for index in 0..traffic.machine.nodes().len() {
