@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use unicode_width::UnicodeWidthChar;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::text::shorten;
 use crate::topo::layout::Point;
@@ -151,9 +151,9 @@ pub fn escape(text: &str) -> String {
     out
 }
 
-/// About how wide a text comes out; fonts differ, so this errs on the wide side.
+/// About how wide a text comes out, by its columns in a terminal; fonts differ, so this errs on the wide side.
 pub fn text_width(text: &str, size: f64) -> f64 {
-    text.chars().count() as f64 * size * 0.58
+    text.width() as f64 * size * 0.58
 }
 
 /// How wide a text comes out at most, by its characters in the widest of the fonts (DejaVu Sans).
