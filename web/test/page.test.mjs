@@ -94,6 +94,37 @@ test("every view is drawn", async () => {
     await done();
 });
 
+test("heights have an axis: round values from 0, in the measure of the bars, and what they count", async () => {
+    const value = (label) => Number.parseFloat(label) * ({ k: 1e3, M: 1e6, G: 1e9 }[label.at(-1)] ?? 1);
+    const greatest = (slots, weights) => {
+        const sums = new Map();
+        slots.forEach((slot, row) => sums.set(slot, (sums.get(slot) ?? 0) + weights[row]));
+        return Math.max(...sums.values());
+    };
+    const { columns: big } = dataOf("big.html");
+    const { columns: timed } = dataOf("latency-cells.html");
+    for (const [name, card, most, unit] of [
+        ["big.html", ".time", greatest(big.row_bin, big.row_weight), /^height: accesses in a slice of [\d.]+ (ns|µs|ms|s)$/],
+        ["latency-cells.html", ".latency", greatest(timed.latency_bucket, timed.latency_weight), /^height: accesses in a quarter of a doubling$/],
+    ]) {
+        const { page, done } = await open(name);
+        assert.match(await text(page, `${card} .unit`), unit);
+        const ticks = await page.locator(`${card} .tick`).evaluateAll((texts) => texts.map((text) => [text.textContent, Number(text.getAttribute("y"))]));
+        const [values, places] = [ticks.map(([label]) => value(label)), ticks.map(([, y]) => y)];
+        const said = `${ticks.join(" ")} of ${most}`;
+        const [, step] = values;
+        assert.ok(values[0] === 0 && [1, 2, 5].includes(Number(step.toExponential().split("e")[0])), said);
+        assert.ok(values.at(-1) <= most * 1.001 && values.at(-1) + step > most, said);
+        // What the highest bar has of the height: that of the bars themselves in one of them, in both what leaves no tick outside.
+        const tall = ((places[0] - places[1]) / step) * most;
+        values.forEach((value, tick) => assert.ok(Math.abs(places[0] - places[tick] - (value / most) * tall) < 0.5, said));
+        const bars = await page.locator(`${card} rect`).evaluateAll((rects) => rects.map((rect) => ["x", "height"].map((name) => rect.getAttribute(name))));
+        if (bars.length > 0) assert.ok(Math.abs(greatest(bars.map(([x]) => x), bars.map(([, height]) => Number(height))) - tall) < 0.5, said);
+        assert.ok(tall > 60 && places[0] - tall > 0, said);
+        await done();
+    }
+});
+
 test("an object's threads, pages and stacks are shown when it is chosen, and everything else is filtered by it", async () => {
     const { page, done } = await open("streamcluster.html");
     const before = await page.locator(".figure-value").allInnerTexts();

@@ -96,6 +96,34 @@ pub fn of_unknown_homes() -> Opened {
     }
 }
 
+/// A system of `with_cpus` nodes with a CPU and 1 GiB, then `bare` nodes with neither, numbered with gaps; distances differ
+/// by direction. `sockets`: whether each CPU has a socket of its own.
+pub fn system(with_cpus: usize, bare: usize, sockets: bool) -> Machine {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |path: String, text: String| {
+        let path = folder.path().join("sys/devices/system").join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text + "\n").unwrap();
+    };
+    let count = with_cpus + bare;
+    let ids: Vec<String> = (0..count).map(|node| (node * 2).to_string()).collect();
+    write("node/online".to_owned(), ids.join(","));
+    write("cpu/present".to_owned(), format!("0-{}", with_cpus - 1));
+    for (node, id) in ids.iter().enumerate() {
+        let distance = |to: usize| if node == to { 10 } else { 11 + (node * 3 + to) % 200 };
+        let row: Vec<String> = (0..count).map(|to| distance(to).to_string()).collect();
+        write(format!("node/node{id}/distance"), row.join(" "));
+        if node < with_cpus {
+            write(format!("node/node{id}/cpulist"), node.to_string());
+            write(format!("node/node{id}/meminfo"), format!("Node {id} MemTotal: 1048576 kB"));
+        }
+        if sockets && node < with_cpus {
+            write(format!("cpu/cpu{node}/topology/physical_package_id"), node.to_string());
+        }
+    }
+    Machine::from_sysfs(folder.path()).unwrap()
+}
+
 impl Opened {
     /// Looks at it through a filter.
     pub fn with<R>(&self, filter: Filter, look: impl FnOnce(&Export<'_>) -> R) -> R {

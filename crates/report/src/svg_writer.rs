@@ -2,6 +2,9 @@
 
 use std::fmt::Write;
 
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+use crate::text::shorten;
 use crate::topo::layout::Point;
 
 /// Fonts that every system has.
@@ -16,6 +19,9 @@ pub const FAINT: &str = "#66707c";
 pub struct SvgWriter {
     out: String,
 }
+
+/// How much wider bold type is.
+pub const BOLD: f64 = 1.125;
 
 /// How a piece of text is set.
 #[derive(Clone, Copy)]
@@ -95,15 +101,24 @@ impl SvgWriter {
         self.polygon(&corners, &format!(r#"fill="{colour}""#));
     }
 
+    /// Text that is all or a part of `whole`: where it is a part, the whole is told under the pointer.
+    pub fn brief(&mut self, at: Point, kind: Type, words: &str, whole: &str) {
+        let story = if words == whole { String::new() } else { format!("<title>{}</title>", escape(whole)) };
+        self.element(at, kind, &(story + &escape(words)));
+    }
+
     pub fn text(&mut self, at: Point, kind: Type, words: &str) {
+        self.element(at, kind, &escape(words));
+    }
+
+    fn element(&mut self, at: Point, kind: Type, content: &str) {
         let weight = if kind.bold { r#" font-weight="600""# } else { "" };
         let anchor = if kind.anchor == "start" { String::new() } else { format!(r#" text-anchor="{}""#, kind.anchor) };
         let (x, y) = at;
         let (size, colour) = (kind.size, kind.colour);
         let _ = writeln!(
             self.out,
-            r#"<text x="{x:.1}" y="{y:.1}" font-size="{size}" fill="{colour}"{weight}{anchor}>{}</text>"#,
-            escape(words)
+            r#"<text x="{x:.1}" y="{y:.1}" font-size="{size}" fill="{colour}"{weight}{anchor}>{content}</text>"#
         );
     }
 
@@ -136,7 +151,33 @@ pub fn escape(text: &str) -> String {
     out
 }
 
-/// About how wide a text comes out; fonts differ, so this errs on the wide side.
+/// About how wide a text comes out, by its columns in a terminal; fonts differ, so this errs on the wide side.
 pub fn text_width(text: &str, size: f64) -> f64 {
-    text.chars().count() as f64 * size * 0.58
+    text.width() as f64 * size * 0.58
+}
+
+/// How wide a text comes out at most, by its characters in the widest of the fonts (DejaVu Sans).
+pub fn greatest_width(text: &str, size: f64) -> f64 {
+    let ems = |c: char| match c {
+        _ if c.width().unwrap_or(0) > 1 => 1.0,
+        'M' | 'W' | 'm' | 'w' | '@' | '%' | '+' | '…' => 1.0,
+        'f' | 'i' | 'j' | 'l' | 'r' | 't' | 'I' | ' ' | '.' | ',' | ':' | '-' | '·' | '(' | ')' | '/' => 0.42,
+        'A'..='Z' => 0.79,
+        c if c.is_ascii() => 0.64,
+        _ => 0.8,
+    };
+    text.chars().map(ems).sum::<f64>() * size
+}
+
+/// As much of a text as has room, its middle left out.
+pub fn fit(text: &str, size: f64, room: f64) -> String {
+    // No character is narrower than a quarter of its height: more are not worth a look.
+    let mut columns = (room / size * 4.0).max(0.0) as usize;
+    loop {
+        let brief = shorten(text, columns);
+        if columns == 0 || greatest_width(&brief, size) <= room {
+            return brief;
+        }
+        columns -= 1;
+    }
 }

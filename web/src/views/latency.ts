@@ -1,7 +1,8 @@
 // How long accesses took, where that was measured.
 
+import { heights, tickLabels } from "../axis";
 import { defined } from "../definitions";
-import { behind, h, refresh, replace, svg } from "../dom";
+import { append, behind, h, refresh, replace, svg } from "../dom";
 import { count, percent } from "../format";
 import { LOCAL, REMOTE } from "../model";
 import * as palette from "../palette";
@@ -13,6 +14,8 @@ import { keys, REACHES } from "./timeline";
 const PER_OCTAVE = 4;
 const BUCKETS = 128;
 const [WIDTH, HEIGHT] = [560, 170];
+/** Where bars begin, beside the labels of the axis; where the highest ends, and where all stand. */
+const [LEFT, TOP, BOTTOM] = [48, 10, HEIGHT - 20];
 
 interface Spread {
     local: Float64Array;
@@ -47,7 +50,8 @@ export function latency(context: Context): View {
         render: (selection) => {
             const spread = model.isCells ? fromCells(context, selection) : fromRows(context, selection);
             replace(stage, draw(spread));
-            replace(legend, ...keys(REACHES(spread.other.some((weight) => weight > 0))));
+            const unit = h("span", { class: "unit" }, "height: accesses in a quarter of a doubling");
+            replace(legend, ...keys(REACHES(spread.other.some((weight) => weight > 0))), unit);
             rows = list(spread);
             refresh(table);
             words.textContent = describe(context, spread);
@@ -99,25 +103,29 @@ function draw(spread: Spread): SVGSVGElement {
         "aria-label": "Accesses by latency in cycles, local and remote",
     });
     if (last < first) return picture;
-    const step = WIDTH / (last - first + 1);
+    const step = (WIDTH - LEFT) / (last - first + 1);
     const most = Math.max(
         ...Array.from({ length: last - first + 1 }, (_, i) => spread.local[first + i] + spread.remote[first + i] + spread.other[first + i]),
     );
+    const ticks = heights(most, 4, TOP, BOTTOM);
+    append(picture, [
+        ...ticks.map(({ y }) => svg("line", { x1: LEFT, x2: WIDTH, y1: y, y2: y, class: "grid" })),
+        ...tickLabels(ticks, LEFT - 6),
+    ]);
     for (let bucket = first; bucket <= last; bucket++) {
-        let y = HEIGHT - 20;
+        const x = LEFT + (bucket - first) * step;
+        let y = BOTTOM;
         for (const [values, colour] of [
             [spread.local, palette.local()],
             [spread.remote, palette.remote()],
             [spread.other, palette.unknown()],
         ] as const) {
-            const tall = (values[bucket] / most) * (HEIGHT - 30);
-            if (tall > 0)
-                picture.append(svg("rect", { x: (bucket - first) * step, y: y - tall, width: Math.max(step - 1, 1), height: tall, fill: colour }));
+            const tall = (values[bucket] / most) * (BOTTOM - TOP);
+            if (tall > 0) picture.append(svg("rect", { x, y: y - tall, width: Math.max(step - 1, 1), height: tall, fill: colour }));
             y -= tall;
         }
         const every = Math.max(1, Math.ceil((last - first + 1) / 9));
-        if ((bucket - first) % every === 0)
-            picture.append(svg("text", { x: (bucket - first) * step, y: HEIGHT - 5, class: "axis" }, count(Math.round(start(bucket)))));
+        if ((bucket - first) % every === 0) picture.append(svg("text", { x, y: HEIGHT - 5, class: "axis" }, count(Math.round(start(bucket)))));
     }
     return picture;
 }

@@ -1,7 +1,8 @@
 // Program time: accesses in every slice, split as the reader likes; dragging over it (or the keyboard) chooses a range.
 
+import { heights, tickLabels, type Tick } from "../axis";
 import { defined } from "../definitions";
-import { append, behind, clean, h, prepare, refresh, replace } from "../dom";
+import { append, behind, clean, h, prepare, refresh, replace, svg } from "../dom";
 import { count, percent, timeNs } from "../format";
 import { LOCAL, REMOTE, WRITE } from "../model";
 import * as palette from "../palette";
@@ -12,6 +13,8 @@ import { said, sentence } from "../words";
 const HEIGHT = 118;
 const AXIS = 18;
 const MARKS = 16;
+/** Width of the labels beside the canvas, which keeps all of its own for the time. */
+const SIDE = 48;
 /** Marks that are drawn: more would hide the bars. */
 const MARKS_MAX = 400;
 
@@ -122,6 +125,7 @@ export function timeline(context: Context): View {
     const canvas = h("canvas", { class: "timeline", role: "img" });
     const brush = h("div", { class: "brush", hidden: true });
     const cursor = h("div", { class: "cursor", hidden: true });
+    const side = svg("svg", { class: "y-axis", width: SIDE, height: HEIGHT, "aria-hidden": "true" });
     const tip = h("div", { class: "tip", hidden: true });
     const stage = h(
         "div",
@@ -158,10 +162,10 @@ export function timeline(context: Context): View {
             legend,
             h("span", { class: "faint hint" }, "Drag to choose a range"),
         ),
-        stage,
+        h("div", { class: "with-axis" }, side, stage),
         table,
     );
-    const drawer = new Drawer(context, canvas);
+    const drawer = new Drawer(context, canvas, side);
     new Brush(context, stage, brush, cursor, tip, () => drawer);
     let seen = "";
     return {
@@ -171,7 +175,8 @@ export function timeline(context: Context): View {
             drawer.draw(selection, split);
             const parts = split.parts(context).filter((_, part) => drawer.hasPart(part));
             const left = drawer.marksLeftOut();
-            replace(legend, ...keys(parts), left > 0 && h("span", { class: "faint" }, `The last ${count(left)} marks are not drawn.`));
+            const slices = h("span", { class: "unit" }, `height: ${said.many} in a slice of ${timeNs(context.model.binNs)}`);
+            replace(legend, ...keys(parts), slices, left > 0 && h("span", { class: "faint" }, `The last ${count(left)} marks are not drawn.`));
             rows = drawer.table();
             columns = ["From", ...split.parts(context).map((part) => part.name)];
             if (seen !== split.name) {
@@ -193,6 +198,7 @@ class Drawer {
     constructor(
         private readonly context: Context,
         private readonly canvas: HTMLCanvasElement,
+        private readonly side: SVGSVGElement,
     ) {}
 
     hasPart(part: number): boolean {
@@ -217,6 +223,7 @@ class Drawer {
             for (let part = 0; part < size; part++) sum += this.sums[bin * size + part];
             most = Math.max(most, sum);
         }
+        this.scale(context, width, heights(most, 3, top, top + height));
         const step = width / model.bins;
         for (let bin = 0; bin < model.bins; bin++) {
             let y = top + height;
@@ -236,6 +243,18 @@ class Drawer {
             `${sentence(said.many)} over ${timeNs(model.head.duration_ns)} of program time, ${split.title}` +
                 (range ? `; chosen: ${timeNs(range[0])} to ${timeNs(range[1])}` : ""),
         );
+    }
+
+    /** What heights stand for: values beside the canvas, and lines behind the bars. */
+    private scale(context: CanvasRenderingContext2D, width: number, ticks: readonly Tick[]): void {
+        replace(this.side, ...tickLabels(ticks, SIDE - 6));
+        context.strokeStyle = palette.themed("--soft");
+        context.beginPath();
+        for (const { y } of ticks) {
+            context.moveTo(0, Math.round(y) + 0.5);
+            context.lineTo(width, Math.round(y) + 0.5);
+        }
+        context.stroke();
     }
 
     private axis(context: CanvasRenderingContext2D, width: number): void {

@@ -3,6 +3,7 @@
 use numapilot_fixtures::Kind;
 use numapilot_flows::{Filter, ObjectKind, Site, SiteId, Tables, Trace};
 use numapilot_insight::{Analysis, Estimate, Findings, Fix, FixKind, Nothing, Uncertainty};
+use unicode_width::UnicodeWidthStr;
 
 use super::{effect_words, gain_words, json, means_words, price_words, text};
 use crate::fixture::open;
@@ -29,6 +30,9 @@ fn findings_of_a_recording_read_as_they_did() {
     let found = Analysis::on(&trace, machine.as_ref(), Filter::default()).findings(machine.as_ref());
     assert!(found.findings.len() >= 3, "{found:?}");
     insta::assert_snapshot!("recorded", text(&found, &trace, machine.as_ref(), true, Look::default()));
+    let narrow = text(&found, &trace, machine.as_ref(), false, Look { width: 80, ..Look::default() });
+    assert!(narrow.contains("  1 more; `--findings` shows them"), "{narrow}");
+    assert!(narrow.lines().all(|line| line.width() <= 80), "{narrow}");
 }
 
 #[test]

@@ -40,8 +40,8 @@ pub fn text(findings: &Findings, trace: &Trace, machine: Option<&Machine>, all: 
     }
     let more = findings.findings.len().saturating_sub(shown);
     if more > 0 {
-        let _ =
-            writeln!(out, "  {more} more; `--findings` shows them, with the evidence and every fix that was priced");
+        let words = format!("{more} more; `--findings` shows them, with the evidence and every fix that was priced");
+        paragraph(&mut out, 2, "", &words, look, &str::to_owned);
     }
     if all {
         for fix in &findings.tried_by_many {

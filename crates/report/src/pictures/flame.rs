@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use numapilot_flows::{LocationId, Trace};
+use unicode_width::UnicodeWidthChar;
 
 use crate::export::{Export, places};
 use crate::svg_writer::{SvgWriter, Type, text_width};
@@ -240,8 +241,14 @@ fn label(name: &str, width: f64) -> String {
     tails.extend(short[..outside].match_indices("::").map(|(at, _)| &short[at + 2..]));
     let fitting = tails.iter().find(|tail| text_width(tail, SIZE) <= width);
     let columns = (width / (SIZE * 0.58)) as usize;
-    let beginning =
-        || tails.last().map_or("", |tail| tail).chars().take(columns.saturating_sub(1)).collect::<String>() + "…";
+    let beginning = || {
+        let mut used = 0;
+        let fits = |c: &char| {
+            used += c.width().unwrap_or(0);
+            used < columns
+        };
+        tails.last().map_or("", |tail| tail).chars().take_while(fits).collect::<String>() + "…"
+    };
     fitting.map_or_else(beginning, |tail| (*tail).to_owned())
 }
 
@@ -288,5 +295,7 @@ mod tests {
         assert_eq!(label("a::Bee::see(int)", 60.0), "Bee::see");
         assert_eq!(label("a::Bee::see(int)", 30.0), "see");
         assert_eq!(label("a::Bee::see_the_sea(int)", 40.0), "see_t…");
+        // As wide as the type is high: seven would take 77 pixels.
+        assert_eq!(label("流体解析計算部", 60.0), "流体解析…");
     }
 }

@@ -21,7 +21,8 @@ const NUMBERED: f64 = 34.0;
 const BAR: f64 = 120.0;
 
 pub fn svg(export: &Export<'_>) -> String {
-    let title = format!("Memory accesses from node to node: {}", export.heading.program());
+    let what = export.counted().or_faults("Memory accesses", "Page faults");
+    let title = format!("{what} from node to node: {}", export.heading.program());
     let matrix = export.analysis.matrix();
     let all: f64 = matrix.accesses.iter().flatten().map(|accesses| accesses.value).sum();
     if all <= 0.0 {

@@ -6,7 +6,7 @@ use numapilot_trace::ids::ObjectId;
 
 use super::{View, svg};
 use crate::export::{Export, ExportError};
-use crate::fixture::{of_unknown_homes, open};
+use crate::fixture::{of_faults, of_unknown_homes, open};
 
 #[test]
 fn every_view_looks_as_it_did() {
@@ -35,6 +35,20 @@ fn a_remote_share_that_is_unknown_is_no_zero() {
         let filter = Filter { object: Some(ObjectId(1)), ..Filter::default() };
         let picture = of_unknown_homes().with(filter, |export| svg(view, export)).expect("a picture");
         assert!(picture.contains("an unknown share of 40 "), "{}: {picture}", view.word());
+    }
+}
+
+#[test]
+fn page_faults_are_called_by_their_name() {
+    let faults = of_faults();
+    for (view, title) in [
+        (View::Matrix, "<title>Page faults from node to node: "),
+        (View::Traffic, "<title>Page faults between the nodes of "),
+        (View::Timeline, "<title>Page faults of "),
+        (View::Objects, "<title>Objects by their page faults: "),
+    ] {
+        let picture = faults.with(Filter::default(), |export| svg(view, export)).expect("a picture");
+        assert!(picture.contains(title) && !picture.contains("emory accesses"), "{}: {picture}", view.word());
     }
 }
 

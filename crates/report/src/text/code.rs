@@ -49,7 +49,7 @@ pub fn functions(rows: &[FunctionRow], trace: &Trace, top: usize, look: Look) ->
         .column("±", Align::Right)
         .column("REMOTE%", Align::Right)
         .column("WRITES%", Align::Right)
-        .flexible("FUNCTION", 20)
+        .flexible("FUNCTION", 16)
         .flexible("WHERE", 12)
         .flexible("TOP OBJECT", 12);
     for row in rows.iter().take(top) {
@@ -131,4 +131,31 @@ pub fn code(rows: &[CodeRow], trace: &Trace, top: usize, look: Look) -> String {
         ]);
     }
     if table.is_empty() { nothing(trace) } else { of_faults(trace, look) + &table.render(look, 2) }
+}
+
+#[cfg(test)]
+mod tests {
+    use numapilot_fixtures::Kind;
+    use numapilot_flows::Filter;
+    use unicode_width::UnicodeWidthStr;
+
+    use super::*;
+    use crate::fixture::open;
+
+    #[test]
+    fn code_keeps_within_the_narrowest_width() {
+        let look = Look { width: 80, ..Look::default() };
+        for kind in [Kind::Big, Kind::HostileNames] {
+            let shown = open(kind, 1000, 200, 8).with(Filter::default(), |export| {
+                let (analysis, trace) = (export.analysis, export.analysis.trace());
+                [functions(&analysis.functions(), trace, 50, look), stacks(&analysis.stacks(), trace, 50, look)]
+            });
+            for text in shown {
+                assert!(text.lines().count() > 2, "{text}");
+                for line in text.lines() {
+                    assert!(line.width() <= 80, "{}: {line}", line.width());
+                }
+            }
+        }
+    }
 }

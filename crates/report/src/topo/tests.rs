@@ -6,6 +6,7 @@ use unicode_width::UnicodeWidthStr;
 
 use super::layout::{Sizes, layout};
 use super::{json, svg, text};
+use crate::fixture::system;
 
 fn trees() -> Vec<Machine> {
     let names = numapilot_host::testing::names();
@@ -134,34 +135,6 @@ fn golden_drawings() {
     });
 }
 
-/// A system of `with_cpus` nodes with a CPU and 1 GiB, then `bare` nodes with neither, numbered with gaps; distances differ
-/// by direction. `sockets`: whether each CPU has a socket of its own.
-fn system(with_cpus: usize, bare: usize, sockets: bool) -> Machine {
-    let folder = tempfile::tempdir().unwrap();
-    let write = |path: String, text: String| {
-        let path = folder.path().join("sys/devices/system").join(path);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, text + "\n").unwrap();
-    };
-    let count = with_cpus + bare;
-    let ids: Vec<String> = (0..count).map(|node| (node * 2).to_string()).collect();
-    write("node/online".to_owned(), ids.join(","));
-    write("cpu/present".to_owned(), format!("0-{}", with_cpus - 1));
-    for (node, id) in ids.iter().enumerate() {
-        let distance = |to: usize| if node == to { 10 } else { 11 + (node * 3 + to) % 200 };
-        let row: Vec<String> = (0..count).map(|to| distance(to).to_string()).collect();
-        write(format!("node/node{id}/distance"), row.join(" "));
-        if node < with_cpus {
-            write(format!("node/node{id}/cpulist"), node.to_string());
-            write(format!("node/node{id}/meminfo"), format!("Node {id} MemTotal: 1048576 kB"));
-        }
-        if sockets && node < with_cpus {
-            write(format!("cpu/cpu{node}/topology/physical_package_id"), node.to_string());
-        }
-    }
-    Machine::from_sysfs(folder.path()).unwrap()
-}
-
 #[test]
 fn distances_lead_from_the_row_to_the_column() {
     // `nodeN/distance` lists the distances from node N, as the rows of `numactl -H` do.
@@ -199,6 +172,35 @@ fn sixty_four_nodes_fit_and_their_picture_is_no_ribbon() {
         }
         // Nothing is known of links, so that none is drawn.
         assert!(!svg(&machine).contains("<polygon"));
+    }
+}
+
+#[test]
+fn a_picture_says_which_table_it_leaves_out() {
+    let note = "Not drawn for more than 16 nodes: `numapilot topo` has it";
+    let (drawn, left_out) = (svg(&system(16, 0, true)), svg(&system(17, 0, true)));
+    for picture in [&drawn, &left_out] {
+        assert!(picture.contains(">Distance (10 is local)</text>"), "{picture}");
+    }
+    assert!(drawn.contains(">from 30</text>") && !drawn.contains(note), "{drawn}");
+    assert!(!left_out.contains(">from 32</text>") && left_out.contains(note), "{left_out}");
+}
+
+#[test]
+fn long_names_stay_within_the_picture_and_are_told_in_full() {
+    let model = random_model(2, &[]);
+    for (name, cpu) in [("n".repeat(64), "W".repeat(90)), ("short".to_owned(), "処理装置".repeat(20))] {
+        let model = model.replace("\"random\"", &format!("\"{name}\"")).replace("\"x\"", &format!("\"{cpu}\""));
+        let picture = svg(&Machine::from_model_text(&model, "long.toml").unwrap());
+        assert!(picture.starts_with("<svg ") && picture.contains("width=\"760\""), "{picture}");
+        // Wide letters are as wide as the type is high.
+        let line = picture.lines().find(|line| line.contains("font-size=\"14\"")).unwrap();
+        let (told, shown) = line.strip_suffix("</text>").unwrap().split_once("</title>").unwrap();
+        assert!(told.ends_with(&format!("<title>{cpu}")) && shown.contains('…'), "{line}");
+        let left: f64 = line.split('"').nth(1).unwrap().parse().unwrap();
+        assert!(left + shown.chars().count() as f64 * 14.0 <= 716.0 && shown.chars().count() > 9, "{line}");
+        let line = picture.lines().find(|line| line.contains("font-size=\"22\"")).unwrap();
+        assert_eq!(line.contains(&format!("<title>{name}</title>")), name.len() > 5, "{line}");
     }
 }
 

@@ -16,6 +16,16 @@ use crate::units::short_percent;
 const LANE: f64 = 13.0;
 const THIN: f64 = 1.2;
 const THICK: f64 = 18.0;
+/// Arrows between pairs of nodes of whose links nothing is known: as many as eight nodes have. More hide each other and the nodes.
+pub(super) const PAIRS_MAX: usize = 56;
+
+/// Arrows that are not drawn.
+#[derive(Default)]
+pub(super) struct LeftOut {
+    pub arrows: usize,
+    /// Their share of all accesses.
+    pub share: f64,
+}
 
 /// An arrow for one directed link.
 struct Arrow {
@@ -25,12 +35,17 @@ struct Arrow {
     share: f64,
 }
 
-/// Draws all links; where the machine has none, the pairs of nodes that exchange data.
-pub fn draw(writer: &mut SvgWriter, scene: &Scene<'_>) {
+/// Draws all links; where the machine has none, the pairs of nodes that exchange most data. Returns what is left out.
+pub(super) fn draw(writer: &mut SvgWriter, scene: &Scene<'_>) -> LeftOut {
     let arrows = arrows(scene);
     // Light ones first, so that heavy ones lie on top.
     let mut order: Vec<&Arrow> = arrows.iter().collect();
     order.sort_by(|a, b| a.share.total_cmp(&b.share));
+    let mut left_out = LeftOut::default();
+    if scene.traffic.machine.links().is_empty() {
+        left_out.arrows = order.len().saturating_sub(PAIRS_MAX);
+        left_out.share = order.drain(..left_out.arrows).map(|arrow| arrow.share).sum();
+    }
     for arrow in &order {
         if let Some(lane) = Lane::of(scene, arrow) {
             lane.draw(writer, arrow.share);
@@ -41,6 +56,7 @@ pub fn draw(writer: &mut SvgWriter, scene: &Scene<'_>) {
             lane.label(writer, arrow.share);
         }
     }
+    left_out
 }
 
 fn arrows(scene: &Scene<'_>) -> Vec<Arrow> {

@@ -4,6 +4,8 @@
 mod links;
 pub(crate) mod scale;
 mod scene;
+#[cfg(test)]
+mod tests;
 
 use numapilot_insight::Headline;
 use numapilot_insight::LinkTraffic;
@@ -25,6 +27,7 @@ use crate::topo::layout::Sizes;
 use crate::topo::layout::layout;
 use crate::units;
 use crate::units::short_percent;
+use links::LeftOut;
 pub use scene::Picture;
 use scene::{CARD, ROUTER, Scene};
 
@@ -95,18 +98,16 @@ pub fn picture(traffic: &Picture<'_>) -> String {
     let origin = ((width - layout.width) / 2.0, TITLE);
     let all = traffic.matrix.accesses.iter().flatten().map(|accesses| accesses.value).sum();
     let scene = Scene { traffic, layout, origin, all };
-    let mut writer = SvgWriter::new(
-        width,
-        height,
-        &format!("Memory traffic between the nodes of {}", clean(traffic.machine.name())),
-    );
+    let what = traffic.counted.or_faults("Memory traffic", "Page faults");
+    let mut writer =
+        SvgWriter::new(width, height, &format!("{what} between the nodes of {}", clean(traffic.machine.name())));
     title(&mut writer, traffic, width);
-    links::draw(&mut writer, &scene);
+    let left_out = links::draw(&mut writer, &scene);
     for index in 0..traffic.machine.nodes().len() {
         card(&mut writer, &scene, index);
     }
     routers(&mut writer, &scene);
-    legend(&mut writer, &scene, height - FOOTER + 40.0, width);
+    legend(&mut writer, &scene, &left_out, (height - FOOTER + 40.0, width));
     writer.finish()
 }
 
@@ -163,7 +164,7 @@ fn routers(writer: &mut SvgWriter, scene: &Scene<'_>) {
     }
 }
 
-fn legend(writer: &mut SvgWriter, scene: &Scene<'_>, y: f64, width: f64) {
+fn legend(writer: &mut SvgWriter, scene: &Scene<'_>, left_out: &LeftOut, (y, width): (f64, f64)) {
     const STEPS: usize = 40;
     let bar = 200.0;
     for step in 0..STEPS {
@@ -194,4 +195,9 @@ fn legend(writer: &mut SvgWriter, scene: &Scene<'_>, y: f64, width: f64) {
         "How much data crosses a link is not known from page faults.",
     );
     writer.text((MARGIN + bar + 24.0, y + 27.0), Type::new(11.5, FAINT), &shorten(note, room));
+    if left_out.arrows > 0 {
+        let arrows = units::counted(left_out.arrows as u64, "lighter arrow", "lighter arrows");
+        let note = format!("Not drawn: {arrows}, {} of {}.", short_percent(left_out.share), counted.many());
+        writer.text((MARGIN + bar + 24.0, y + 44.0), Type::new(11.5, FAINT), &shorten(&note, room));
+    }
 }

@@ -10,7 +10,7 @@ use self::card::{CORE, FAINT, INK};
 use self::wires::{Kind, ROUTER, Scene};
 use super::layout::{Point, Sizes, layout};
 use super::words;
-use crate::svg_writer::{SvgWriter, Type, text_width};
+use crate::svg_writer::{BOLD, SvgWriter, Type, fit, greatest_width, text_width};
 use crate::text::{clean, shorten};
 
 const MARGIN: f64 = 44.0;
@@ -53,13 +53,31 @@ pub fn svg(machine: &Machine) -> String {
 
 fn title(writer: &mut SvgWriter, machine: &Machine, width: f64) {
     let room = width - 2.0 * MARGIN;
-    let fit = |text: &str, size: f64| shorten(text, (room / (size * 0.5)) as usize);
-    writer.text((MARGIN, 38.0), Type::new(22.0, INK).bold(), &fit(&clean(machine.name()), 22.0));
-    let name_width = text_width(machine.name(), 25.0) + 14.0;
-    let cpu = machine.cpu_model().map(clean).unwrap_or_default();
-    let cpu = shorten(&cpu, ((room - name_width) / 8.0).max(0.0) as usize);
-    writer.text((MARGIN + name_width, 38.0), Type::new(14.0, FAINT), &cpu);
-    writer.text((MARGIN, 61.0), Type::new(13.0, FAINT), &fit(&words::totals(machine).join(" · "), 13.0));
+    let (name, cpu) = (clean(machine.name()), machine.cpu_model().map(clean).unwrap_or_default());
+    let for_cpu = greatest_width(&cpu, 14.0).min(room * 0.35) + 14.0;
+    let brief = fit(&name, 22.0 * BOLD, room - for_cpu);
+    writer.brief((MARGIN, 38.0), Type::new(22.0, INK).bold(), &brief, &name);
+    let beside = (text_width(&brief, 25.0) + 14.0).max(greatest_width(&brief, 22.0 * BOLD));
+    let brief = fit(&cpu, 14.0, room - beside);
+    writer.brief((MARGIN + beside, 38.0), Type::new(14.0, FAINT), &brief, &cpu);
+    for (line, y) in lines(&words::totals(machine), 13.0, room).iter().zip([61.0, 78.0]) {
+        writer.text((MARGIN, y), Type::new(13.0, FAINT), line);
+    }
+}
+
+/// Phrases in lines that have room.
+fn lines(phrases: &[String], size: f64, room: f64) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for phrase in phrases {
+        match lines.last_mut() {
+            Some(line) if greatest_width(&format!("{line} · {phrase}"), size) <= room => {
+                line.push_str(" · ");
+                line.push_str(phrase);
+            }
+            _ => lines.push(phrase.clone()),
+        }
+    }
+    lines
 }
 
 fn routers(writer: &mut SvgWriter, scene: &Scene<'_>) {

@@ -5,13 +5,16 @@ use numapilot_machine::{Machine, NodeId};
 use super::super::layout::Point;
 use super::super::words;
 use super::card::{FAINT, INK};
-use crate::svg_writer::{SvgWriter, Type};
+use crate::svg_writer::{SvgWriter, Type, text_width};
 
 const CELL: Point = (46.0, 24.0);
 const LEFT: f64 = 62.0;
 const HEAD: f64 = 44.0;
 /// Larger tables are left to the text and JSON.
 const NODES_MAX: usize = 16;
+/// What stands in for a larger one.
+const LEFT_OUT: &str = "Not drawn for more than 16 nodes: `numapilot topo` has it, as text and as JSON.";
+const NOTE_SIZE: f64 = 11.0;
 
 /// Whether latencies or distances are shown.
 enum Content {
@@ -20,8 +23,7 @@ enum Content {
 }
 
 fn content(machine: &Machine) -> Option<Content> {
-    let count = machine.nodes().len();
-    if !(2..=NODES_MAX).contains(&count) {
+    if machine.nodes().len() < 2 {
         return None;
     }
     let any = |known: &dyn Fn(NodeId, NodeId) -> bool| {
@@ -36,6 +38,7 @@ fn content(machine: &Machine) -> Option<Content> {
 /// Width and height of the table; nothing where there is none.
 pub fn size(machine: &Machine) -> Point {
     match content(machine) {
+        Some(_) if machine.nodes().len() > NODES_MAX => (text_width(LEFT_OUT, NOTE_SIZE), HEAD),
         Some(_) => {
             let count = machine.nodes().len() as f64;
             ((LEFT + count * CELL.0).max(230.0), HEAD + count * CELL.1)
@@ -56,6 +59,10 @@ pub fn draw(writer: &mut SvgWriter, machine: &Machine, at: Point) {
         Content::Distance => "Distance (10 is local)",
     };
     writer.text((at.0, at.1 + 12.0), Type::new(13.0, INK).bold(), title);
+    if machine.nodes().len() > NODES_MAX {
+        writer.text((at.0, at.1 + 32.0), Type::new(NOTE_SIZE, FAINT), LEFT_OUT);
+        return;
+    }
     let small = Type::new(11.0, FAINT);
     for (j, to) in machine.nodes().iter().enumerate() {
         let x = at.0 + LEFT + (j as f64 + 0.5) * CELL.0;
