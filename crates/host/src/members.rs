@@ -66,7 +66,7 @@ pub struct Members {
 /// Units as they were last looked up.
 #[derive(Clone, Debug, Default)]
 struct FoundUnits {
-    /// When; `None`: never.
+    /// Time of the last look-up; `None`: there was none.
     at: Option<Instant>,
     /// Folders of those that have processes.
     folders: Vec<PathBuf>,

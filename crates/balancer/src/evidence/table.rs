@@ -153,7 +153,7 @@ pub struct PageTable {
     flow: Vec<f64>,
     /// Evidence of the present tick alone, with the homes that the pages had then.
     seen_flow: Vec<f64>,
-    /// The same of all ticks, aged.
+    /// Evidence of all ticks, the older the less it counts; with the homes that the pages had at the time.
     observed_flow: Vec<f64>,
     /// Total number of pages that were not added because the table is full.
     pub dropped: u64,
