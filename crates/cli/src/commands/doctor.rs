@@ -81,7 +81,7 @@ fn as_root(command: &[&'static str]) -> Vec<&'static str> {
 fn is_answered_yes() -> Result<bool> {
     let stdin = std::io::stdin();
     if !stdin.is_terminal() {
-        bail!("nobody can be asked here: say --yes to install without asking");
+        bail!("there is no terminal to ask on: say --yes to install without asking");
     }
     tell!("Install? [y/N]");
     let mut answer = String::new();
