@@ -209,7 +209,7 @@ impl PageTable {
         &self.seen_flow
     }
 
-    /// The same of all ticks, aged: what is shown to users, for it was observed.
+    /// The flow of all ticks, the older the less it counts. Users are shown this one, because it was observed.
     #[must_use]
     pub fn observed_flow(&self) -> &[f64] {
         &self.observed_flow
