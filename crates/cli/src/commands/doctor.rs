@@ -25,7 +25,7 @@ pub fn run(arguments: &DoctorArgs) -> Result<ExitCode> {
     if arguments.install {
         let provided = numapilot_doctor::provided(&facts, &distribution);
         if provided.is_empty() {
-            tell!("numapilot: nothing is missing that comes in a package whose name is known here");
+            tell!("numapilot: no package that numapilot knows of is missing here");
         } else {
             install(&provided, &distribution, arguments.yes)?;
             facts = numapilot_doctor::probe();
