@@ -15,7 +15,7 @@ pub struct RuleOutcome {
     pub placed: u64,
     /// Size of these objects in bytes, as the program requested.
     pub placed_bytes: u64,
-    /// Objects that matched and went elsewhere.
+    /// Objects that matched and were not placed: no memory was left, or the kernel refused.
     pub passed: u64,
     /// Number of system calls that the kernel refused.
     pub failures: u64,

@@ -159,7 +159,7 @@ pub(super) fn placement_problem(plan: &Plan) -> Option<String> {
     let list = |nodes: &[u32]| numapilot_machine::format_cpu_list(nodes.iter().copied());
     (!forbidden.is_empty()).then(|| {
         format!(
-            "the plan puts memory on nodes {}, but this process's cpuset allows only nodes {}: what the plan puts elsewhere stays where it is",
+            "the plan puts memory on nodes {}, but this process's cpuset allows only nodes {}: memory for the other nodes is not placed",
             list(&forbidden),
             list(&allowed)
         )

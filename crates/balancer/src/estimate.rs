@@ -62,7 +62,7 @@ pub struct Running {
 pub struct Estimate {
     /// Input of the traffic model.
     pub load: Load,
-    /// The same as counters of nodes; `free_bytes` is 0.
+    /// The load as the counters of nodes would show it; `free_bytes` is 0.
     pub nodes: Vec<NodeCounters>,
     /// Total number of memory accesses.
     pub accesses: f64,

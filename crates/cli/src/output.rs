@@ -37,7 +37,7 @@ macro_rules! tell {
 }
 pub(crate) use tell;
 
-/// See `tell!`.
+/// Writes lines to standard error without prefix or wrapping; control characters are replaced. `tell!` calls it.
 pub fn tell_plainly(text: &str) {
     drop(writeln!(std::io::stderr(), "{}", text.lines().map(clean).collect::<Vec<_>>().join("\n")));
 }

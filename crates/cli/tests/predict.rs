@@ -126,7 +126,7 @@ fn simulated_work_that_is_taken_agrees_with_the_price() {
 }
 
 #[test]
-fn wrong_wishes_are_answered_with_what_is_right() {
+fn wrong_overrides_are_answered_with_what_is_right() {
     let trace = trace();
     let cases: [(&[&str], &str); 7] = [
         (&["simulate", &trace, "--policy", "carefour"], "there is no policy \"carefour\""),

@@ -1,4 +1,4 @@
-//! Captured and composed facts of many kinds of machine, and what is said about each, held in golden files.
+//! Facts of many kinds of machine, composed by testdata/doctor/make-facts, and what is said about each, held in golden files.
 
 use super::*;
 

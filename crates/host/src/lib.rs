@@ -1,4 +1,4 @@
-//! The kernel's files, read under a root prefix (`/` on the running system, a captured tree in tests): one reader ([`Root`]) and one parser for each format
+//! The kernel's files, read under a root prefix (`/` on the running system, a tree of files in tests): one reader ([`Root`]) and one parser for each format
 //! that several crates need ([`TaskStat`], [`meminfo`]); which processes belong together: trees, cgroups and systemd's units ([`Members`], [`cgroups`]); from
 //! whom they inherit their events ([`Lineages`]); and whether this user is shown all of them ([`hidden_processes`]). Files that the kernel may never answer for
 //! are given up ([`read_patiently`]).

@@ -34,9 +34,9 @@ pub enum Group {
 }
 
 impl Group {
-    /// Whether processes may join that no member started: a cgroup takes whom it is given, and systemd starts units.
+    /// Whether processes may join that no member started: any process can be put into a cgroup, and systemd starts those of units.
     #[must_use]
-    pub fn takes_strangers(&self) -> bool {
+    pub fn takes_unrelated(&self) -> bool {
         matches!(self, Group::Cgroups(_) | Group::Units(_))
     }
 }
@@ -66,7 +66,7 @@ pub struct Members {
 /// Units as they were last looked up.
 #[derive(Clone, Debug, Default)]
 struct FoundUnits {
-    /// When; `None`: never.
+    /// Time of the last look-up; `None`: there was none.
     at: Option<Instant>,
     /// Folders of those that have processes.
     folders: Vec<PathBuf>,
@@ -417,7 +417,7 @@ mod tests {
         assert!(members.refresh_from(&mut table).is_empty(), "units are not looked up at every reading");
         members.units.at = None;
         assert_eq!(pids(&members.refresh_from(&mut table)), [10, 11]);
-        assert!(members.missing().is_empty() && members.group().takes_strangers());
+        assert!(members.missing().is_empty() && members.group().takes_unrelated());
         // It stops, and starts anew in the same cgroup.
         table.lines = BTreeMap::new();
         table.groups.clear();
@@ -509,7 +509,7 @@ mod tests {
         let mut table = tree();
         table.groups = vec![Pid(10), Pid(11)];
         let mut members = Members::new(Group::Cgroups(vec![PathBuf::from("/x")]));
-        assert!(members.group().takes_strangers());
+        assert!(members.group().takes_unrelated());
         assert!(members.refresh_from(&mut table).iter().all(|member| !member.is_child), "nobody has events yet");
         table.groups = [10, 11, 12, 5, 20].map(Pid).to_vec();
         let joined: Vec<(u32, bool)> =

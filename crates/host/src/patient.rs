@@ -42,7 +42,7 @@ struct Job {
     mark: Arc<()>,
 }
 
-/// What became of it.
+/// The result of a read: bytes or error, and the buffer that the reader was given.
 struct Answer {
     read: io::Result<usize>,
     buffer: Vec<u8>,

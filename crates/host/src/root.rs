@@ -1,4 +1,4 @@
-//! Kernel files under a root prefix: `/` on the running system, a captured tree in tests.
+//! Kernel files under a root prefix: `/` on the running system, a tree of files in tests.
 
 use std::fs::File;
 use std::io;

@@ -16,7 +16,7 @@ pub const LINE_BYTES: f64 = 64.0;
 /// Share of accesses with an unknown home node above which nothing is said of placement.
 pub(crate) const UNKNOWN_MAX: f64 = 0.5;
 
-/// How a figure was found.
+/// How a figure was obtained: counted, or estimated from samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Source {

@@ -256,7 +256,7 @@ pub struct Answer {
     pub then: Outlook,
     /// How much faster, as a share of the new run time: 1 is twice as fast.
     pub gain: Estimate,
-    /// The same of the processor time, where sleeps decide how long the run is, as of [`crate::Fix::work_gain`].
+    /// Processor time as it was over that with the change, less one, where sleeps decide how long the run is, as of [`crate::Fix::work_gain`].
     pub work_gain: Option<Estimate>,
     /// Where the interval of the latter comes from, if there is one, else that of the former.
     pub uncertainty: Uncertainty,

@@ -64,7 +64,7 @@ fn gain(trace: &Trace, set: &str) -> (f64, f64) {
     let machine = Machine::load("opteron-8385").expect("a model");
     let analysis = Analysis::on(trace, Some(&machine), Filter::default());
     let answer =
-        analysis.what_if(&machine, &[PlacementOverride::read(trace, set).expect("a wish")]).expect("an answer");
+        analysis.what_if(&machine, &[PlacementOverride::read(trace, set).expect("an override")]).expect("an answer");
     (answer.gain.value, answer.now.run_time_ns)
 }
 
@@ -104,7 +104,7 @@ fn the_later_of_two_wishes_counts_and_nothing_asked_changes_nothing() {
     let trace = program([200, 50]);
     let machine = Machine::load("opteron-8385").expect("a model");
     let analysis = Analysis::on(&trace, Some(&machine), Filter::default());
-    let change = |text: &str| PlacementOverride::read(&trace, text).expect("a wish");
+    let change = |text: &str| PlacementOverride::read(&trace, text).expect("an override");
     let answer = |overrides: &[PlacementOverride]| analysis.what_if(&machine, overrides).expect("an answer");
     let nothing = answer(&[]);
     assert_eq!((nothing.gain.value, nothing.now.run_time_ns), (0.0, nothing.then.run_time_ns));
@@ -172,7 +172,7 @@ fn users_on_a_node_without_memory_get_that_of_the_nearest() {
     let machine = Machine::from_model_text(ONE_WITHOUT_MEMORY, "a made-up model").expect("a sound model");
     let analysis = Analysis::on(&trace, Some(&machine), Filter::default());
     let gain = |set: &str| {
-        let change = PlacementOverride::read(&trace, set).expect("a wish");
+        let change = PlacementOverride::read(&trace, set).expect("an override");
         analysis.what_if(&machine, &[change]).unwrap_or_else(|error| panic!("{set}: {error}")).gain
     };
     let nearest = gain("remote=bind:2");

@@ -8,7 +8,7 @@ use numapilot_host::Tid;
 use numapilot_machine::NodeId;
 use thiserror::Error;
 
-/// Why the kernel's answer cannot be had.
+/// Why a question to the kernel, or a request, has no answer: which call or file failed, for which process, and the next step.
 #[derive(Debug, Error)]
 pub enum KernelError {
     /// The process or thread has ended: an ordinary event.

@@ -25,9 +25,9 @@ use crate::error::LabError;
 use crate::qmp::Monitor;
 use crate::time_limit::TimeLimit;
 
-/// The guest's init waits for a word: here snapshots are taken.
+/// The guest's init waits for a line from the host: snapshots are taken at this point.
 pub(crate) const READY: &str = "numapilot-lab: ready";
-/// It has had the word.
+/// The guest's init has read that line.
 pub(crate) const GOING: &str = "numapilot-lab: going";
 /// It has mounted the host's files; the command starts.
 pub(crate) const RUNNING: &str = "numapilot-lab: running";

@@ -220,7 +220,7 @@ pub struct TrafficFigures {
     pub stream_outstanding: Option<f64>,
     /// Memory accesses outstanding, with prefetching, in a chase of pointers with a stride of one line, on an idle machine.
     pub stride_outstanding: Option<f64>,
-    /// The same beside bandwidth-hungry neighbours, where prefetches are held back.
+    /// Memory accesses outstanding in such a chase while other cores use the memory's bandwidth: the core holds prefetches back then.
     pub stride_outstanding_loaded: Option<f64>,
     /// Queueing delay over the traffic model's: its value is 1, its range how far delays that were measured on this machine are from them. `None`: nobody
     /// measured any.

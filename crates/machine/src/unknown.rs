@@ -61,7 +61,7 @@ impl Unknown {
             Subject::WriteTurnaround => "what a memory controller loses between reads and writes",
             Subject::MessageBytes => "bytes on a link that carry no data, for each message",
             Subject::AnswerBytes => "bytes on a link of each message without address",
-            Subject::CompletionBytes => "bytes on a link that tell of the end of a read",
+            Subject::CompletionBytes => "bytes on a link that tell the home node that a read has ended",
             Subject::ReleaseBytes => "bytes that each message costs the other direction of a link",
             Subject::LinkEfficiency => "share of its peak bandwidth that a link reaches",
         }

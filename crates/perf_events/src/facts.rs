@@ -206,7 +206,7 @@ pub struct EventFacts {
     pub pmus: Vec<String>,
     /// A software event of this process's user code, with addresses.
     pub fault: Answer,
-    /// The same for one whole CPU.
+    /// A software event of one whole CPU, of any process, with addresses.
     pub fault_system: Answer,
     /// Results for each way to sample memory accesses.
     pub samplers: Vec<SamplerFact>,

@@ -26,7 +26,7 @@
 #define EXPORT __attribute__((visibility("default")))
 enum { BYTES_MIN = 64 << 10, REPLACED_MAX = 512, PROGRAMS_MAX = 512 };
 
-struct wishes np_wishes = {.node = -1, .bytes_min = BYTES_MIN};
+struct settings np_settings = {.node = -1, .bytes_min = BYTES_MIN};
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static __thread bool is_busy __attribute__((tls_model("initial-exec")));
 
@@ -78,7 +78,7 @@ struct change {
 };
 
 static struct change begin_change(void *start, size_t bytes) {
-    struct change change = {.has_begun = np_wishes.folder && !is_busy};
+    struct change change = {.has_begun = np_settings.folder && !is_busy};
     if (!change.has_begun) return change;
     change.signals = lock_exchange();
     if ((uintptr_t)start < at_work.end && (uintptr_t)start + bytes > at_work.start) at_work.is_changed = true;
@@ -197,7 +197,7 @@ static void replace(const struct mapping *mapping, int file, int node) {
     const char *reason = np_remap_judge(mapping, file);
     if (np_guard_applies(mapping)) reason = np_guard_put(mapping, file, node, reason);
     /* Pages that are here already need no copy, unless the user said where. */
-    else if (!reason && np_wishes.node < 0 && is_here(mapping, node)) reason = "on the node already";
+    else if (!reason && np_settings.node < 0 && is_here(mapping, node)) reason = "on the node already";
     else if (!reason) {
         int copy = np_remap_copy(mapping, file, node, &reason);
         if (copy >= 0) {
@@ -241,7 +241,7 @@ static void visit(const struct mapping *found, void *context) {
         is_of_program = true;
         known = i;
     }
-    if (np_wishes.by_order) {
+    if (np_settings.by_order) {
         node = np_orders_node(&mapping);
         begin_work(found);
         if (node < 0 && known >= 0 && is_still(found)) give_back(known);
@@ -267,18 +267,18 @@ static void scan_all(void) {
 }
 
 static int wanted_node(void) {
-    if (np_wishes.by_order) return -1;
-    return np_wishes.node >= 0 ? np_wishes.node : npr_nodes()->count > 1 ? np_remap_pinned_node() : -1;
+    if (np_settings.by_order) return -1;
+    return np_settings.node >= 0 ? np_settings.node : npr_nodes()->count > 1 ? np_remap_pinned_node() : -1;
 }
 
 /* The number of mappings that are replaced now, or -1 where there is nothing to do: not asked for, one node, or not pinned to one. */
 EXPORT int numapilot_remap_now(void) {
-    if (!np_wishes.folder || is_busy) return -1;
+    if (!np_settings.folder || is_busy) return -1;
     int saved = errno;
     is_busy = true;
     pthread_mutex_lock(&lock);
     node_now = wanted_node();
-    bool has_work = np_wishes.by_order ? np_orders_read() : node_now >= 0;
+    bool has_work = np_settings.by_order ? np_orders_read() : node_now >= 0;
     if (has_work) scan_all();
     int count = has_work ? replaced_count : -1;
     pthread_mutex_unlock(&lock);
@@ -294,9 +294,9 @@ void np_remap_obey(void) { numapilot_remap_now(); }
 static void consider(void *start, size_t bytes, int protection, int flags, int file, off_t offset) {
     bool is_shared = (flags & MAP_TYPE) == MAP_SHARED || (flags & MAP_TYPE) == MAP_SHARED_VALIDATE;
     struct stat status;
-    if (!np_wishes.folder || is_busy || (node_now < 0 && !np_wishes.shared)) return;
+    if (!np_settings.folder || is_busy || (node_now < 0 && !np_settings.shared)) return;
     if (file < 0 || (flags & (MAP_ANONYMOUS | MAP_LOCKED | MAP_HUGETLB | MAP_GROWSDOWN))) return;
-    bool is_small = bytes < np_wishes.bytes_min && !(is_shared && np_wishes.shared);
+    bool is_small = bytes < np_settings.bytes_min && !(is_shared && np_settings.shared);
     if (is_small || fstat(file, &status) != 0) return;
     struct mapping mapping = {.start = (uintptr_t)start, .end = (uintptr_t)start + npr_whole_pages(bytes), .protection = protection,
                               .is_shared = is_shared, .offset = (uint64_t)offset, .inode = status.st_ino};
@@ -396,7 +396,7 @@ EXPORT int sched_setaffinity(pid_t pid, size_t bytes, const cpu_set_t *set) {
     if (!real.sched_setaffinity) find_all();
     int result = real.sched_setaffinity(pid, bytes, set);
     /* The main thread's place is the process's. */
-    if (result == 0 && np_wishes.folder && !np_wishes.by_order && (pid == 0 || pid == getpid()) && gettid() == getpid()) numapilot_remap_now();
+    if (result == 0 && np_settings.folder && !np_settings.by_order && (pid == 0 || pid == getpid()) && gettid() == getpid()) numapilot_remap_now();
     return result;
 }
 
@@ -421,7 +421,7 @@ static void after_fork(void) {
 
 static void after_fork_in_child(void) {
     after_fork();
-    if (np_wishes.by_order) np_orders_watch();
+    if (np_settings.by_order) np_orders_watch();
 }
 
 static long number_in(const char *name, long otherwise) {
@@ -446,16 +446,16 @@ static const char *copy_of_text(const char *name) {
 __attribute__((constructor)) static void begin(void) {
     int saved = errno;
     find_all();
-    np_wishes.folder = own_folder(getenv("NUMAPILOT_REPLICATE_FOLDER"));
-    if (np_wishes.folder) {
-        np_wishes.pattern = copy_of_text("NUMAPILOT_REPLICATE_PATTERN");
-        np_wishes.shared = copy_of_text("NUMAPILOT_REPLICATE_SHARED");
-        np_wishes.bytes_min = (size_t)number_in("NUMAPILOT_REPLICATE_MIN_BYTES", BYTES_MIN);
-        np_wishes.node = (int)number_in("NUMAPILOT_REPLICATE_NODE", -1);
-        np_wishes.by_order = number_in("NUMAPILOT_REPLICATE_BY_ORDER", 0) == 1;
+    np_settings.folder = own_folder(getenv("NUMAPILOT_REPLICATE_FOLDER"));
+    if (np_settings.folder) {
+        np_settings.pattern = copy_of_text("NUMAPILOT_REPLICATE_PATTERN");
+        np_settings.shared = copy_of_text("NUMAPILOT_REPLICATE_SHARED");
+        np_settings.bytes_min = (size_t)number_in("NUMAPILOT_REPLICATE_MIN_BYTES", BYTES_MIN);
+        np_settings.node = (int)number_in("NUMAPILOT_REPLICATE_NODE", -1);
+        np_settings.by_order = number_in("NUMAPILOT_REPLICATE_BY_ORDER", 0) == 1;
         pthread_atfork(before_fork, after_fork, after_fork_in_child);
         numapilot_remap_now();
-        if (np_wishes.by_order) np_orders_watch();
+        if (np_settings.by_order) np_orders_watch();
     }
     errno = saved;
 }

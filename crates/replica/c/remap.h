@@ -47,7 +47,7 @@ struct line_reader {
 HIDDEN bool np_remap_next_line(struct line_reader *reader, char *line, size_t size);
 
 /* What the user asked for. Read once from the environment. */
-struct wishes {
+struct settings {
     const char *folder;  /* of the copies and of the log; NULL: the library does nothing */
     int node;            /* chosen by the user, or -1: where the process is pinned */
     size_t bytes_min;    /* smaller mappings are left */
@@ -55,7 +55,7 @@ struct wishes {
     const char *shared;  /* of paths to be guarded, or NULL */
     bool by_order;       /* nothing is copied but what is ordered while the program runs (remap_orders.c) */
 };
-HIDDEN extern struct wishes np_wishes;
+HIDDEN extern struct settings np_settings;
 
 /* ---- remap_orders.c: another process decides, while the program runs ---- */
 

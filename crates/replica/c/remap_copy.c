@@ -16,16 +16,16 @@
 
 /* While it runs, only data is copied: code lies in caches, and profilers know it by its file. */
 static bool is_named(const struct mapping *mapping) {
-    if (np_wishes.by_order) return !mapping->is_shared && !(mapping->protection & PROT_EXEC) && np_orders_node(mapping) >= 0;
-    return np_wishes.pattern && fnmatch(np_wishes.pattern, mapping->path, 0) == 0;
+    if (np_settings.by_order) return !mapping->is_shared && !(mapping->protection & PROT_EXEC) && np_orders_node(mapping) >= 0;
+    return np_settings.pattern && fnmatch(np_settings.pattern, mapping->path, 0) == 0;
 }
 
 bool np_remap_is_candidate(const struct mapping *mapping, bool is_program) {
     if (np_guard_applies(mapping)) return true;
     if (!strncmp(mapping->path, "/memfd:numapilot", 16)) return false;
     if (!(mapping->protection & PROT_READ) || (mapping->protection & PROT_WRITE)) return false;
-    if (mapping->end - mapping->start < np_wishes.bytes_min) return false;
-    return np_wishes.pattern || np_wishes.by_order ? is_named(mapping) : is_program || mapping->is_shared;
+    if (mapping->end - mapping->start < np_settings.bytes_min) return false;
+    return np_settings.pattern || np_settings.by_order ? is_named(mapping) : is_program || mapping->is_shared;
 }
 
 const char *np_remap_judge(const struct mapping *mapping, int file) {
@@ -81,7 +81,7 @@ static bool is_unchanged(const struct stat *before, int file) {
            now.st_mtim.tv_nsec == before->st_mtim.tv_nsec;
 }
 
-static bool path_of(const char *name, char *path, size_t size) { return (size_t)snprintf(path, size, "%s/%s", np_wishes.folder, name) < size; }
+static bool path_of(const char *name, char *path, size_t size) { return (size_t)snprintf(path, size, "%s/%s", np_settings.folder, name) < size; }
 
 int np_remap_open(const char *name, int flags, unsigned mode) {
     /* Not on the stack: handlers come here, and the stacks that programs give them are small. */

@@ -280,7 +280,7 @@ EXPORT int sigprocmask(int how, const sigset_t *set, sigset_t *before) {
 bool np_guard_applies(const struct mapping *mapping) {
     /* What numapilot itself shares with its programs is written from outside of them. */
     if (!strncmp(mapping->path, "/memfd:numapilot", 16)) return false;
-    return mapping->is_shared && np_wishes.shared && fnmatch(np_wishes.shared, mapping->path, 0) == 0;
+    return mapping->is_shared && np_settings.shared && fnmatch(np_settings.shared, mapping->path, 0) == 0;
 }
 
 /* NULL: replaced. Else the original is there still, and why. */

@@ -10,9 +10,9 @@ use crate::topo::layout::Point;
 /// Fonts that every system has.
 const FONT: &str = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif";
 
-/// Text and axes.
+/// Colour of text and axes.
 pub const INK: &str = "#20262e";
-/// Secondary text.
+/// Colour of secondary text.
 pub const FAINT: &str = "#66707c";
 
 /// Writes one SVG document.

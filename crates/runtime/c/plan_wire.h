@@ -55,7 +55,7 @@ struct np_plan_rule {
     /* counters */
     uint64_t placed;        /* objects */
     uint64_t placed_bytes;
-    uint64_t passed;        /* objects that matched, but went elsewhere: no memory, or the kernel refused */
+    uint64_t passed;        /* objects that matched and were not placed: no memory, or the kernel refused */
     uint64_t failures;      /* refused calls */
     uint64_t last_errno;
     uint64_t moved;         /* hand-overs done */

@@ -69,7 +69,7 @@ pub(crate) struct LoadedBinary {
     pub placed: Placed,
     /// Its zeroed data; `None`: the file is not here, so that no more of it is known than its mappings.
     pub zeroed: Option<Vec<(u64, u64)>>,
-    /// The same as kernels with larger pages map it, which is elsewhere.
+    /// Its zeroed data as kernels with base pages of 16 or 64 KiB map it: at other addresses.
     zeroed_by_larger: Vec<(u64, u64)>,
     /// Of the file as it was when it was loaded.
     segments: Option<Arc<[Segment]>>,

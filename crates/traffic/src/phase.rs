@@ -16,7 +16,7 @@ pub struct Work {
     pub instructions: f64,
     /// Memory accesses that read from each node's memory, by node index: what missed its caches.
     pub reads: Vec<f64>,
-    /// The same for writes.
+    /// Memory accesses that write to each node's memory, by node index.
     pub writes: Vec<f64>,
 }
 

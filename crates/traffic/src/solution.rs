@@ -42,7 +42,7 @@ pub struct Solution {
     pub iterations: u32,
     /// Largest relative change in the last iteration; see [`Solution::converged`].
     pub residual: f64,
-    /// The same of `marginal_ns`, which has an iteration of its own.
+    /// Largest relative change in the last iteration for `marginal_ns`, which has an iteration of its own.
     pub adjoint_residual: f64,
 }
 

@@ -10,7 +10,7 @@ use crate::solution::{Solution, TOLERANCE};
 use crate::state::State;
 use crate::system::MemorySystem;
 
-/// The same where only loaded latencies are asked for ([`Solver::paths`]).
+/// In place of [`TOLERANCE`] where only loaded latencies are asked for ([`Solver::paths`]): largest relative change in the last iteration.
 const PATHS_TOLERANCE: f64 = 1e-6;
 /// Most loads take 20, one of a thousand more than 200; those that two full stations share, thousands.
 const ITERATIONS_MAX: u32 = 12_000;

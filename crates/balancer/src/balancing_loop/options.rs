@@ -22,7 +22,7 @@ impl Who {
     pub fn may_grow(&self) -> bool {
         match self {
             Who::System => true,
-            Who::Group(group) => group.takes_strangers(),
+            Who::Group(group) => group.takes_unrelated(),
             Who::Child => false,
         }
     }

@@ -176,10 +176,10 @@ impl Balancer {
         self.run_stats.dropped_samples(uses.len().saturating_sub(room) as u64);
         self.pending.extend(uses.into_iter().take(room));
         let since = self.decided.elapsed();
-        let wished = since >= Duration::from_nanos(self.policy.requirements().next_ns);
+        let is_wanted = since >= Duration::from_nanos(self.policy.requirements().next_ns);
         // A policy without memory must see each interval.
         let is_due = !self.policy.remembers() || self.gate.is_due(self.table.len(), self.table.flow());
-        if self.is_paused || !wished || !is_due {
+        if self.is_paused || !is_wanted || !is_due {
             return 0;
         }
         self.decided = Instant::now();
@@ -532,20 +532,20 @@ impl Balancer {
             self.look_took.div_f64(LOOK_SHARE).min(SLOWEST)
         };
         let least = self.options.tunables.interval.max(costs);
-        let wish = Duration::from_nanos(self.policy.requirements().next_ns);
+        let of_policy = Duration::from_nanos(self.policy.requirements().next_ns);
         // Observing is cheap, and a policy with memory is asked only when there is enough new evidence.
-        let wished = if self.policy.remembers() { least } else { wish.max(least) }.min(SLOWEST.max(least));
-        let next = if self.quiet >= QUIET { (self.interval * 2).min(SLOWEST.max(least)) } else { wished };
-        self.state = match (self.is_paused, is_idle, next > wished) {
+        let usual = if self.policy.remembers() { least } else { of_policy.max(least) }.min(SLOWEST.max(least));
+        let next = if self.quiet >= QUIET { (self.interval * 2).min(SLOWEST.max(least)) } else { usual };
+        self.state = match (self.is_paused, is_idle, next > usual) {
             (true, ..) => State::Paused,
             (_, true, true) => State::BackedOff,
             (_, true, false) => State::Idle,
             _ => State::Running,
         };
         self.because = if is_idle { "no target runs and no access is observed".to_owned() } else { String::new() };
-        if (next > wished) != (self.interval > wished) {
+        if (next > usual) != (self.interval > usual) {
             self.run_stats.backed_off(next > self.interval);
-            let because = if next > wished { "the targets are idle" } else { "the targets are active again" };
+            let because = if next > usual { "the targets are idle" } else { "the targets are active again" };
             let (was_ns, now_ns) = (self.interval.as_nanos() as u64, next.as_nanos() as u64);
             control_port.record(Event::BackOff(event::BackOff { was_ns, now_ns, because: because.to_owned() }));
         }

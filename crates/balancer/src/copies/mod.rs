@@ -271,8 +271,8 @@ impl Copies {
         let pid = targets.by_number(page.process)?.target.pid;
         let copies = self.registry.copies(self.registry.file_of(pid, page.page)?);
         let is_done = !copies.is_empty() && nodes.iter().all(|node| copies.contains(node));
-        let wish = self.registry.want(pid, page.page);
-        match wish {
+        let decision = self.registry.want(pid, page.page);
+        match decision {
             _ if is_done => Some(Refusal::AlreadyThere),
             CopyDecision::TooFew => Some(Refusal::Busy),
             CopyDecision::Enough | CopyDecision::Unknown => None,

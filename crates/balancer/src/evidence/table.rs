@@ -153,7 +153,7 @@ pub struct PageTable {
     flow: Vec<f64>,
     /// Evidence of the present tick alone, with the homes that the pages had then.
     seen_flow: Vec<f64>,
-    /// The same of all ticks, aged.
+    /// Evidence of all ticks, the older the less it counts; with the homes that the pages had at the time.
     observed_flow: Vec<f64>,
     /// Total number of pages that were not added because the table is full.
     pub dropped: u64,
@@ -209,7 +209,7 @@ impl PageTable {
         &self.seen_flow
     }
 
-    /// The same of all ticks, aged: what is shown to users, for it was observed.
+    /// The flow of all ticks, the older the less it counts. Users are shown this one, because it was observed.
     #[must_use]
     pub fn observed_flow(&self) -> &[f64] {
         &self.observed_flow

@@ -147,7 +147,7 @@ impl Packer {
         if self.options.who == Who::System && !self.options.dry_run {
             control_port.claim(None).map_err(BalancerError::Claimed)?;
         }
-        if let Some(members) = self.members.as_mut().filter(|members| !members.group().takes_strangers()) {
+        if let Some(members) = self.members.as_mut().filter(|members| !members.group().takes_unrelated()) {
             members.refresh(&Root::default());
             let pids = members.pids();
             pids.into_iter().try_for_each(|pid| self.watch(pid, control_port).map_err(BalancerError::Claimed))?;

@@ -174,10 +174,10 @@ impl MigrationExecutor {
 
     /// Updates the known home nodes.
     fn note(&self, managed: &mut ManagedProcess, requests: &[MoveRequest], outcomes: &[MoveOutcome], done: &mut Done) {
-        for (wish, fate) in requests.iter().zip(outcomes) {
-            let page = PageNumber::of(wish.address);
-            let Some(to) = self.ids.iter().position(|id| *id == wish.to).map(NodeIndex) else { continue };
-            match fate {
+        for (request, outcome) in requests.iter().zip(outcomes) {
+            let page = PageNumber::of(request.address);
+            let Some(to) = self.ids.iter().position(|id| *id == request.to).map(NodeIndex) else { continue };
+            match outcome {
                 MoveOutcome::Moved => {
                     done.moved.push((managed.number(), page, managed.homes.of(page), to));
                     managed.homes.set(page, page + 1, to.0 as u8);

@@ -39,7 +39,7 @@ const LOOK_ADVANCE: Duration = Duration::from_millis(250);
 const MAPS_SHARE: u32 = 1000;
 /// Share of the time that reading the mappings of all small processes may take, and of all large ones: 1 over this.
 const MAPS_SHARE_OF_ALL: u32 = 400;
-/// The same for those of new processes, which have priority, once the advance is used up.
+/// Share, 0 to 1, of the time that reading the mappings of new processes may take, once the advance is used up; they have priority.
 const NEW_MAPS_SHARE: f64 = 0.05;
 const NEW_MAPS_ADVANCE: Duration = Duration::from_secs(5);
 /// Time after which the rest of the mappings waits for the next observation: commands wait meanwhile.

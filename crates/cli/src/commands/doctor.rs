@@ -25,7 +25,7 @@ pub fn run(arguments: &DoctorArgs) -> Result<ExitCode> {
     if arguments.install {
         let provided = numapilot_doctor::provided(&facts, &distribution);
         if provided.is_empty() {
-            tell!("numapilot: nothing is missing that comes in a package whose name is known here");
+            tell!("numapilot: no package that numapilot knows of is missing here");
         } else {
             install(&provided, &distribution, arguments.yes)?;
             facts = numapilot_doctor::probe();
@@ -81,7 +81,7 @@ fn as_root(command: &[&'static str]) -> Vec<&'static str> {
 fn is_answered_yes() -> Result<bool> {
     let stdin = std::io::stdin();
     if !stdin.is_terminal() {
-        bail!("nobody can be asked here: say --yes to install without asking");
+        bail!("there is no terminal to ask on: say --yes to install without asking");
     }
     tell!("Install? [y/N]");
     let mut answer = String::new();

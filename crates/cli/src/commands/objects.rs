@@ -8,7 +8,7 @@ pub fn choose_objects(trace: &Trace, option: &str, name: &str) -> Result<Vec<Nam
     trace.objects_named(name).map_err(|error| anyhow!("{option} {name}: {error}"))
 }
 
-/// The same of heap blocks, whether accessed or not.
+/// The sites and objects among the heap blocks, whether accessed or not, that `name` denotes; `option` is the option that had it.
 pub fn choose_blocks(trace: &Trace, option: &str, name: &str) -> Result<Vec<Named>> {
     trace.blocks_named(name).map_err(|error| anyhow!("{option} {name}: {error}"))
 }

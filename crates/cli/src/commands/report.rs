@@ -399,7 +399,7 @@ fn moment(option: &str, seconds: f64) -> Result<u64> {
     Ok((seconds * 1e9) as u64)
 }
 
-/// That an object has no rows.
+/// The message that no recorded access or fault is to the chosen object.
 fn none_to(trace: &Trace) -> String {
     let what = Counted::of(trace).or_faults("sampled access to", "page fault on");
     format!("no {what} that object (with these filters)")

@@ -138,8 +138,8 @@ fn object_line(planned: &ObjectRule, rule: &RuleOutcome) -> String {
             };
     }
     if rule.placed == 0 && rule.passed > 0 {
-        let noun = if rule.passed == 1 { "object" } else { "objects" };
-        line.push_str(&format!("nothing was placed: {} matching {noun} went elsewhere", rule.passed));
+        let noun = if rule.passed == 1 { "object lies" } else { "objects lie" };
+        line.push_str(&format!("nothing was placed: {} matching {noun} as without a plan", rule.passed));
     } else if rule.placed == 0 {
         line.push_str(if rule.is_idle { "nothing in this program matches" } else { "no object matched" });
     } else {
@@ -153,7 +153,7 @@ fn object_line(planned: &ObjectRule, rule: &RuleOutcome) -> String {
         line.push_str(&format!(", handed over {}", units::counted(rule.moved, "time", "times")));
     }
     if rule.placed > 0 && rule.passed > 0 {
-        line.push_str(&format!(", {} more elsewhere", rule.passed));
+        line.push_str(&format!(", {} more not placed", rule.passed));
     }
     if rule.failures > 0 {
         line.push_str(&format!("; the kernel refused {}", units::counted(rule.failures, "call", "calls")));
@@ -232,9 +232,10 @@ mod tests {
             object_line(&plan.objects[0], &outcome)
         };
         assert!(
-            line(0, 5, 1).contains("nothing was placed: 5 matching objects went elsewhere; the kernel refused 1 call")
+            line(0, 5, 1)
+                .contains("nothing was placed: 5 matching objects lie as without a plan; the kernel refused 1 call")
         );
-        assert!(line(2, 5, 0).contains("2 objects, 0 B, 5 more elsewhere"), "{}", line(2, 5, 0));
+        assert!(line(2, 5, 0).contains("2 objects, 0 B, 5 more not placed"), "{}", line(2, 5, 0));
         assert!(line(0, 0, 0).contains("no object matched"));
     }
 }

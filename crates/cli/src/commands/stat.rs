@@ -193,15 +193,15 @@ impl Watched {
         let joined = members.refresh(self.live.root());
         self.pids.extend(joined.iter().map(|member| member.pid));
         // The events of a tree are those of its root, which stay as long as it is watched.
-        if members.group().takes_strangers() {
+        if members.group().takes_unrelated() {
             let all: Vec<Member> = members.all().copied().collect();
             self.live.leave(&self.lineages.update(&all, &joined));
         }
-        let strangers: Vec<Pid> = joined.iter().filter(|member| !member.is_child).map(|member| member.pid).collect();
-        if !strangers.is_empty() {
-            self.live.join(&strangers);
-            self.first.join(self.live.root(), &strangers);
-            self.last.join(self.live.root(), &strangers);
+        let unrelated: Vec<Pid> = joined.iter().filter(|member| !member.is_child).map(|member| member.pid).collect();
+        if !unrelated.is_empty() {
+            self.live.join(&unrelated);
+            self.first.join(self.live.root(), &unrelated);
+            self.last.join(self.live.root(), &unrelated);
         }
         if !members.is_empty() {
             // Those that have ended have no memory any more; at the end, the last of them are shown as they were.
@@ -209,8 +209,8 @@ impl Watched {
             self.empty_since = None;
             return false;
         }
-        let takes_strangers = members.group().takes_strangers();
-        !takes_strangers || self.empty_since.get_or_insert_with(Instant::now).elapsed() >= EMPTY_MAX
+        let takes_unrelated = members.group().takes_unrelated();
+        !takes_unrelated || self.empty_since.get_or_insert_with(Instant::now).elapsed() >= EMPTY_MAX
     }
 
     /// A row for each member since a reading.

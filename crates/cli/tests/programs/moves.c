@@ -180,11 +180,11 @@ static void begin_region(int half) {
 /* Opens regions as time goes on. */
 static void mark(double at) {
     static int half, seen;
-    const char *wish = getenv("MOVES_MARK");
-    if (!wish) return;
+    const char *which = getenv("MOVES_MARK");
+    if (!which) return;
     int now_half = at >= seconds / 2, is_new = !is_open || now_half != half || (is("phases") && phase != seen);
     half = now_half, seen = phase;
-    if (is_new && (half || !strcmp(wish, "all"))) begin_region(half);
+    if (is_new && (half || !strcmp(which, "all"))) begin_region(half);
 }
 
 /* What processes of `many` share: how many are ready, what to do, and each one's sum. */

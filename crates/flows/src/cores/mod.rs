@@ -68,9 +68,9 @@ pub struct Core {
     pub streamed: f64,
     /// Used where chains are known: instructions looked ahead.
     pub window: f64,
-    /// Likewise: largest number of outstanding misses.
+    /// Used where chains are known: largest number of outstanding misses.
     pub misses: f64,
-    /// Likewise: share of the resulting overlap that is real, 0 to 1.
+    /// Used where chains are known: share of the resulting overlap that is real, 0 to 1.
     pub overlap: f64,
 }
 

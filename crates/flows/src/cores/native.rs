@@ -39,7 +39,7 @@ pub fn own_work(meta: &Meta, machine: &Machine, own_ns: f64, waiting_ns: f64, cl
 struct Native {
     /// Cycles of processor time in user mode: smallest and largest of the runs.
     cycles: (f64, f64),
-    /// Likewise in the kernel.
+    /// Cycles of processor time in the kernel: smallest and largest of the runs.
     kernel: (f64, f64),
     /// Mean clock of the host's cores, MHz.
     mhz: f64,

@@ -82,7 +82,7 @@ impl Pools {
         found
     }
 
-    /// The same of all pools, in this layer and those above it.
+    /// Live blocks of all pools that overlap the range, in layer `lowest` and those above it.
     fn overlapping(&self, start: u64, bytes: u64, lowest: usize) -> Vec<u32> {
         let mut found = Vec::new();
         for layer in self.layers.iter().skip(lowest).filter(|_| bytes > 0) {

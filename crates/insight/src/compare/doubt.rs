@@ -14,7 +14,7 @@ const IDLE_LEAST: f64 = 0.05;
 pub struct Remedy {
     /// Recordings to add to each side.
     pub each: usize,
-    /// How, in one sentence.
+    /// What to record, in one sentence.
     pub how: String,
     /// The command that then compares all: its words.
     pub command: Vec<String>,

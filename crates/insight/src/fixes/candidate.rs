@@ -202,7 +202,7 @@ impl FixCandidate {
         }
     }
 
-    /// The same of all threads that carry it out together, ns.
+    /// Time that the fix itself takes, ns: the sum over all threads that carry it out.
     pub fn cost_of_all_ns(&self, machine: &Machine) -> f64 {
         match self.kind {
             FixKind::MigrateAtHandOver => self.moves_ns(),

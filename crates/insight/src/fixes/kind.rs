@@ -72,7 +72,7 @@ impl FixKind {
 pub(crate) struct Effect {
     /// Run time as it was over that with the change, less one.
     pub gain: Estimate,
-    /// The same of the processor time, where sleeps decide how long the run is ([`crate::usage::Usage::paced`]).
+    /// Processor time as it was over that with the change, less one, where sleeps decide how long the run is ([`crate::usage::Usage::paced`]).
     pub work_gain: Option<Estimate>,
     /// Where the interval of the latter comes from, if there is one, else that of the former.
     pub uncertainty: Uncertainty,

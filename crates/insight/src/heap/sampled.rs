@@ -46,7 +46,7 @@ pub struct SampledRow {
     pub place: String,
     /// Method that allocates, or empty.
     pub function: String,
-    /// What its objects add up to.
+    /// Objects and bytes of this site, estimated from its samples.
     #[serde(flatten)]
     pub usage: SampledUse,
 }
@@ -69,7 +69,7 @@ pub struct SampledHeap {
 /// 4 to 64 MiB, and no more than was allocated with buffers of 1 MiB or none.
 const BUFFER_ENDS: f64 = 0.1;
 
-/// What one object stands for.
+/// The objects and bytes that one sampled object stands for.
 #[derive(Clone, Copy)]
 struct Share {
     /// Objects.
@@ -100,7 +100,7 @@ struct Sum {
     tally: Tally,
     /// The weight if ends of buffers count in full.
     least: f64,
-    /// What was seen itself: the sum is not less.
+    /// Sum over the sampled objects themselves, without those for which they stand: a lower bound.
     seen: f64,
 }
 

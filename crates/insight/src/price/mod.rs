@@ -61,7 +61,7 @@ pub(crate) struct Change<'a> {
     pub seat: &'a dyn Fn(&Row) -> u16,
     /// Cost of carrying it out, in nanoseconds of run time.
     pub extra_ns: f64,
-    /// The same in nanoseconds of work, of all threads that carry it out together.
+    /// Cost of carrying it out in nanoseconds of work: the sum over all threads that do so.
     pub extra_work_ns: f64,
 }
 
@@ -73,9 +73,9 @@ pub(crate) struct Priced {
     /// Where the computation did not converge, the relative change of `run_ns` that its last step still made: `run_ns` is off by at least about that. 0: it
     /// converged.
     pub unsettled: f64,
-    /// The same with each part of the samples left out.
+    /// Predicted run time with each part of the samples left out, ns.
     pub parts_ns: [f64; PARTS],
-    /// The same for each member of the ensemble ([`Pricer::with_ensemble`]).
+    /// Predicted run time for each member of the ensemble ([`Pricer::with_ensemble`]), ns.
     pub members_ns: Vec<f64>,
     /// By member: mean latency of each of the accesses that are watched ([`Pricer::watching`]), ns.
     pub watched_ns: Vec<Vec<f64>>,
@@ -83,7 +83,7 @@ pub(crate) struct Priced {
     pub busy_ns: f64,
     /// Sum of the times in which threads worked, ns: in no recorded wait and in no sleep. Where threads share a CPU, it holds their waits for it.
     pub worked_ns: f64,
-    /// The same with each part of the samples left out, and for each member of the ensemble.
+    /// `worked_ns` with each part of the samples left out, and for each member of the ensemble.
     pub parts_worked_ns: [f64; PARTS],
     pub members_worked_ns: Vec<f64>,
     /// The part of `busy_ns` spent waiting for memory.

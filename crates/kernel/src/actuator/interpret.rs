@@ -71,7 +71,7 @@ pub(super) fn batch(calls: &mut dyn Calls, batch: &Batch<'_>) -> Result<Vec<Opti
     Ok(outcomes)
 }
 
-/// What a written status says.
+/// The outcome that a status of `move_pages` says for a page that was to move to node `to`; `None`: it did not move, and may be tried again.
 fn after(status: i32, to: NodeId) -> Option<MoveOutcome> {
     match (u16::try_from(status), -i64::from(status) as i32) {
         (Ok(node), _) if node == to.0 => Some(MoveOutcome::Moved),

@@ -30,7 +30,7 @@ pub(super) struct Fault {
 pub(super) struct Seen {
     /// Node of the page.
     pub node: u16,
-    /// It was the page cache's.
+    /// Whether it is a page of a file, which the page cache had placed.
     pub is_file: bool,
     /// Faults on it in the life in which it was on that node, in their order. A page that a system call touched has none of its own.
     pub faults: Vec<Fault>,

@@ -14,7 +14,7 @@ pub(crate) struct Targets<'a> {
     nodes: &'a [NodeIndex],
     /// Load share of each of them, 0 to 1.
     shares: Vec<f64>,
-    /// The same in whole percent, as the code has it.
+    /// Load share of each of them in whole percent: the published code calculates with these.
     percents: Vec<u64>,
 }
 

@@ -50,7 +50,7 @@ pub(crate) struct LocalRatios {
     pub now: f64,
     /// With every page, as mapped, at its only user, or spread if it has several.
     pub as_mapped: f64,
-    /// The same if every page were 4 KiB.
+    /// With every page of 4 KiB at its only user, or spread if it has several.
     pub small: f64,
 }
 

@@ -5,7 +5,7 @@ use crate::observation::PageSize;
 
 /// Nanoseconds to move a small page among 512 in one call, before any was measured (measured with `move_pages` on 2017 hardware).
 const SMALL_NS: f64 = 3_900.0;
-/// The same of a large page.
+/// Nanoseconds to move a large page, before any was measured (same source).
 const LARGE_NS: f64 = 658_000.0;
 /// Weight of a new measurement.
 const WEIGHT: f64 = 0.02;
@@ -17,7 +17,7 @@ pub(super) struct Ledger {
     large_ns: f64,
     /// The environment can replicate, as far as is known.
     pub can_replicate: bool,
-    /// It can split large pages.
+    /// The environment can split large pages, as far as is known.
     pub can_split: bool,
 }
 

@@ -45,7 +45,7 @@ pub struct Prediction {
     pub then: Outlook,
     /// How much faster, as a share of the new run time: 1 is twice as fast.
     pub gain: Estimate,
-    /// The same of the processor time, where sleeps decide how long the run is.
+    /// Processor time as it was over that with the change, less one, where sleeps decide how long the run is.
     pub work_gain: Option<Estimate>,
     /// Where the interval of the latter comes from, else that of the former, if that is known.
     pub uncertainty: Option<Uncertainty>,

@@ -12,7 +12,7 @@ use crate::topo::layout::Point;
 pub(super) const CARD: Point = (208.0, 112.0);
 pub(super) const ROUTER: Point = (104.0, 30.0);
 
-/// The picture in general: who reaches whom, under any words.
+/// The picture in general: which nodes access whose memory, under any words.
 #[derive(Clone, Copy)]
 pub struct Picture<'a> {
     /// The machine model.

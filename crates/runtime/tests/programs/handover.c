@@ -1,5 +1,5 @@
 /* handover.c: pairs of threads hand blocks over by a lock-free mailbox: each puts a block of its own in and gives back the one that it finds there.
- * `handover THREADS ROUNDS`. Each block holds who made it and as the how-manieth; every thread notes what it gave back, in order.
+ * `handover THREADS ROUNDS`. Each block holds its maker and a serial number; every thread notes what it gave back, in order.
  *
  * Neighbours are pinned to different CPUs. The mailbox is one exchange (release and acquire), with no branch on what it
  * gives: nothing but the processor's own fences keeps the stamp of the free behind it. */

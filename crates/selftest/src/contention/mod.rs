@@ -25,7 +25,7 @@ pub struct Member {
     pub memory_node: NodeId,
     /// Memory accesses per second alone (median of the rounds).
     pub alone_per_s: f64,
-    /// The same beside the others.
+    /// Memory accesses per second while all threads run (median of the rounds).
     pub together_per_s: f64,
     /// Slow-down measured: alone over together, median of the rounds.
     pub measured: f64,

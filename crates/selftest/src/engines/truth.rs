@@ -68,7 +68,7 @@ pub struct Truth {
     pub reader_tid: u64,
     /// Pages by node, as the kernel reported; `None` where it was not asked, or reported nothing.
     pub homes: Option<BTreeMap<NodeId, u64>>,
-    /// The same before the reading.
+    /// Pages by node before the reading thread read them; `None` as for `homes`.
     #[serde(default)]
     pub first_homes: Option<BTreeMap<NodeId, u64>>,
 }

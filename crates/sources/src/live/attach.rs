@@ -293,7 +293,7 @@ struct Followed {
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Change {
     /// Processes that joined without having inherited events.
-    strangers: Vec<Pid>,
+    unrelated: Vec<Pid>,
     /// Processes for which events were opened that nobody has any more.
     ended: Vec<Pid>,
 }
@@ -313,7 +313,7 @@ impl Followed {
         let all: Vec<Member> = self.members.all().copied().collect();
         Change {
             ended: self.lineages.update(&all, &joined),
-            strangers: joined.iter().filter(|member| !member.is_child).map(|member| member.pid).collect(),
+            unrelated: joined.iter().filter(|member| !member.is_child).map(|member| member.pid).collect(),
         }
     }
 }
@@ -384,15 +384,15 @@ impl<'a> Watch<'a> {
         self.looked_at = Instant::now();
         let change = followed.look(&Root::default());
         self.pause = pause_after(self.looked_at.elapsed());
-        self.joined += change.strangers.len() as u64;
+        self.joined += change.unrelated.len() as u64;
         self.live.totals.leave(change.ended);
-        self.live.totals.join(change.strangers);
+        self.live.totals.join(change.unrelated);
         let members = &followed.members;
         if !members.is_empty() {
             self.empty_since = None;
             return false;
         }
-        let is_over = |since: Instant| !members.group().takes_strangers() || since.elapsed() >= EMPTY_MAX;
+        let is_over = |since: Instant| !members.group().takes_unrelated() || since.elapsed() >= EMPTY_MAX;
         is_over(*self.empty_since.get_or_insert_with(Instant::now))
     }
 
@@ -498,9 +498,9 @@ mod tests {
         fs::write(folder.join("stat"), format!("{pid} (x) S {parent}{others} {start_ticks}{others}\n")).unwrap();
     }
 
-    fn change(strangers: &[u32], ended: &[u32]) -> Change {
+    fn change(unrelated: &[u32], ended: &[u32]) -> Change {
         Change {
-            strangers: strangers.iter().copied().map(Pid).collect(),
+            unrelated: unrelated.iter().copied().map(Pid).collect(),
             ended: ended.iter().copied().map(Pid).collect(),
         }
     }

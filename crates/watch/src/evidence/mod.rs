@@ -114,5 +114,5 @@ fn start(scratch: Scratch) -> Option<(SyncSender<Question>, Receiver<ProcessEvid
             }
         }
     };
-    thread::Builder::new().name("witnesses".to_owned()).spawn(work).ok().map(|_| (questions, answered))
+    thread::Builder::new().name("evidence".to_owned()).spawn(work).ok().map(|_| (questions, answered))
 }
