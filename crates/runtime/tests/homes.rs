@@ -113,6 +113,7 @@ fn advice_empties_pages_when_the_kernel_obeys_it() {
     let outcome = Homes::new().run(&["advised"]);
     assert_eq!(homes(&outcome, "homes"), ([0, 0, PAGES, 0], 0));
     assert_eq!(homes(&outcome, "lazy"), ([0, PAGES, 0, 0], 0), "MADV_FREE takes pages when memory is short");
+    assert_eq!(homes(&outcome, "locked"), ([0, 0, PAGES, 0], 0));
 }
 
 #[test]
@@ -214,4 +215,11 @@ fn memory_that_a_file_is_given_is_that_of_pages_which_had_none() {
     };
     assert_eq!(given("given"), (PAGES, 1));
     assert_eq!(given("partly"), (PAGES / 2, 2));
+}
+
+/// The mapping stays, and its pages kept the homes of those that were there before.
+#[test]
+fn pages_that_a_file_loses_and_gets_again_have_new_homes() {
+    let outcome = Homes::new().run(&["taken"]);
+    assert_eq!(homes(&outcome, "homes"), ([0, PAGES / 4, 3 * PAGES / 4, 0], 0));
 }

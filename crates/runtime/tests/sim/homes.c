@@ -196,13 +196,16 @@ static void library(const char *path) {
 
 /* Allocators give pages back by advice: at once, or when memory is short, which it is not here. */
 static void advised(void) {
-    char *block = mmap(NULL, 2 * BIG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    write_in_thread(block, 2 * BIG);
+    char *block = mmap(NULL, 3 * BIG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *locked = block + 2 * BIG;
+    write_in_thread(block, 3 * BIG);
     madvise(block, BIG, MADV_DONTNEED);
     madvise(block + BIG, BIG, MADV_FREE);
-    write_in_thread(block, 2 * BIG);
+    /* Linux before 5.18 does not know it. */
+    if (madvise(locked, BIG, 24 /* MADV_DONTNEED_LOCKED */) != 0) madvise(locked, BIG, MADV_DONTNEED);
+    write_in_thread(block, 3 * BIG);
     print_homes("homes", block, BIG);
     print_homes("lazy", block + BIG, BIG);
+    print_homes("locked", locked, BIG);
 }
 
 static long sum_of(const volatile char *block, size_t bytes) {
@@ -533,6 +536,17 @@ static void partly_given(void) {
     if (lseek(file, 0, SEEK_CUR) != 12345) exit(8);
 }
 
+/* A file's mapping stays: the first quarter becomes a hole, the second half is cut off and given back. */
+static void taken(void) {
+    int file = memory_file();
+    char *block = map_file(file);
+    write_in_thread(block, BIG);
+    if (fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, BIG / 4) != 0) exit(7);
+    if (ftruncate(file, BIG / 2) != 0 || ftruncate(file, BIG) != 0) exit(7);
+    write_in_thread(block, BIG);
+    print_homes("homes", block, BIG);
+}
+
 int main(int argc, char **argv) {
     setvbuf(stdout, NULL, _IOLBF, 0);
     const char *name = argc > 1 ? argv[1] : "";
@@ -556,6 +570,7 @@ int main(int argc, char **argv) {
     else if (strcmp(name, "common") == 0) common(argv[2]);
     else if (strcmp(name, "given") == 0) given();
     else if (strcmp(name, "partly") == 0) partly_given();
+    else if (strcmp(name, "taken") == 0) taken();
     else return 2;
     return 0;
 }
