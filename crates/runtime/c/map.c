@@ -19,6 +19,7 @@
 
 #define MAX_ATTACHED 256u
 #define DONTUNMAP 4 /* MREMAP_DONTUNMAP, from Linux 5.7 on */
+#define POPULATE_WRITE 23  /* MADV_POPULATE_WRITE, from Linux 5.14 on */
 #define DONTNEED_LOCKED 24 /* MADV_DONTNEED_LOCKED, from Linux 5.18 on */
 #define GUARD_INSTALL 102  /* MADV_GUARD_INSTALL, from Linux 6.13 on */
 #define HUGETLBFS 0x958458f6 /* HUGETLBFS_MAGIC of <linux/magic.h> */
@@ -262,20 +263,30 @@ static bool may_empty(int advice) {
     return advice == MADV_DONTNEED || advice == DONTNEED_LOCKED || advice == GUARD_INSTALL || advice == MADV_FREE || advice == MADV_REMOVE;
 }
 
+static void to_populate(uintptr_t address, uint64_t bytes) {
+    struct np_slot *slot = enter();
+    if (slot == NULL) return;
+    np_pages_to_fill(slot, address, bytes);
+    np_leave(slot);
+}
+
+/* Advice is not obeyed everywhere: shared pages stay, those given to MADV_FREE stay until memory is short. */
+static void record_advice(uintptr_t address, uint64_t bytes, int advice) {
+    struct np_slot *slot = may_empty(advice) || advice == POPULATE_WRITE ? enter() : NULL;
+    if (slot == NULL) return;
+    if (advice == POPULATE_WRITE) np_pages_touched(slot, address, bytes);
+    else np_pages_discarded(address, bytes);
+    np_leave(slot);
+}
+
 NP_EXPORT int madvise(void *address, size_t bytes, int advice) {
+    if (np_arena != NULL && advice == POPULATE_WRITE) to_populate((uintptr_t)address, bytes);
     int result = (int)NP_SYS3(SYS_madvise, address, bytes, advice);
     if (result != 0) {
         errno = -result;
         return -1;
     }
-    if (np_arena != NULL && may_empty(advice)) {
-        struct np_slot *slot = enter();
-        if (slot != NULL) {
-            /* Advice is not obeyed everywhere: shared pages stay, those given to MADV_FREE stay until memory is short. */
-            np_pages_discarded((uintptr_t)address, np_whole_pages(bytes));
-            np_leave(slot);
-        }
-    }
+    if (np_arena != NULL) record_advice((uintptr_t)address, np_whole_pages(bytes), advice);
     return 0;
 }
 

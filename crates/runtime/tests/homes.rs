@@ -172,6 +172,15 @@ fn an_unseen_first_touch_is_the_only_threads_or_nobodys() {
     assert_eq!((outcome.number("unknown", "refused"), outcome.number("unknown", "untouched")), (1, 1));
 }
 
+/// What was there already was the caller's, too.
+#[test]
+fn what_the_kernel_fills_is_the_callers_only_where_nobody_was_before() {
+    let outcome = Homes::new().run(&["filled"]);
+    for key in ["homes", "populated"] {
+        assert_eq!(homes(&outcome, key), ([PAGES / 2, 0, 0, 0], PAGES / 2), "{key}: half is unknown, and not guessed");
+    }
+}
+
 #[test]
 fn who_is_about_to_touch_a_page_first_gets_it_even_if_another_thread_writes_before_that() {
     let outcome = Homes::new().run(&["told"]);

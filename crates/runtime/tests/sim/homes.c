@@ -332,6 +332,22 @@ static void unseen(void) {
     printf("sum %ld\n", sum);
 }
 
+/* Half of a block is there, touched by code that nobody saw, when the kernel fills all of it for main. */
+static char *half_touched(void) {
+    struct range half = {map_at(NULL), BIG / 2};
+    run(unseen_fill, &half);
+    return (char *)half.from;
+}
+
+static void filled(void) {
+    FILE *file = tmpfile();
+    char *block = half_touched(), *populated = half_touched();
+    if (file == NULL || ftruncate(fileno(file), BIG) != 0 || read(fileno(file), block, BIG) != (ssize_t)BIG) exit(7);
+    print_homes("homes", block, BIG);
+    if (madvise(populated, BIG, 23 /* MADV_POPULATE_WRITE */) != 0) exit(7);
+    print_homes("populated", populated, BIG);
+}
+
 void __tsan_write8(void *);
 
 #define TOLD 4ul /* a page that nobody touched; the zero page; of a file, unwritten; one that may not be accessed */
@@ -563,6 +579,7 @@ int main(int argc, char **argv) {
     else if (strcmp(name, "policy") == 0) policy();
     else if (strcmp(name, "masks") == 0) masks();
     else if (strcmp(name, "unseen") == 0) unseen();
+    else if (strcmp(name, "filled") == 0) filled();
     else if (strcmp(name, "told") == 0) told();
     else if (strcmp(name, "overtaken") == 0) overtaken();
     else if (strcmp(name, "forked") == 0) forked();
