@@ -61,6 +61,9 @@ fn a_block_that_free_unmapped_leaves_no_homes_behind() {
         ([PAGES / 2 + 1, 0, PAGES / 4 - 1, PAGES / 4], 0),
         "malloc writes its own words first"
     );
+    assert_eq!(homes(&outcome, "aligned"), ([0, PAGES, 0, 0], 0));
+    assert_eq!(homes(&outcome, "break"), ([0, 0, PAGES / 2, PAGES / 2], 0));
+    assert_eq!(homes(&outcome, "grown"), ([PAGES / 2, PAGES / 2, 0, 0], 0));
 }
 
 #[test]

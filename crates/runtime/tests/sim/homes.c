@@ -65,7 +65,9 @@ static void same(const volatile void *before, const volatile void *now) {
     exit(4);
 }
 
-/* The C library unmaps inside free. */
+static char *map_at(char *at);
+
+/* The C library unmaps inside free, also for blocks that are aligned; the program itself does so by the break, and by mappings that shrink. */
 static void freed(void) {
     mallopt(M_MMAP_THRESHOLD, 1 << 20); /* fixed: it would grow with the first block that is given back */
     char *block = malloc(BIG), *first = block;
@@ -77,6 +79,21 @@ static void freed(void) {
     struct range rest = {block + 3 * (BIG / 4), BIG / 4};
     write_range(&rest);
     print_homes("homes", block, BIG);
+    free(block);
+    block = aligned_alloc(BIG / 256, BIG);
+    write_in_thread(block, BIG);
+    print_homes("aligned", block, BIG);
+    char *top = sbrk(BIG);
+    write_in_thread(top, BIG);
+    if (sbrk(-(intptr_t)BIG / 2) == (void *)-1 || sbrk(BIG / 2) == (void *)-1) exit(4);
+    write_in_thread(top, BIG);
+    print_homes("break", top, BIG);
+    top = map_at(NULL);
+    write_in_thread(top, BIG);
+    same(top, mremap(top, BIG, BIG / 2, 0));
+    same(top, mremap(top, BIG / 2, BIG, 0));
+    write_in_thread(top, BIG);
+    print_homes("grown", top, BIG);
 }
 
 /* mremap inside realloc takes the pages along. */
