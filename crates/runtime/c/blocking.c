@@ -245,6 +245,14 @@ static uint64_t pipe_key(int fd) {
     return NP_SHARED_PIPE | ((uint64_t)status.st_dev << 40 ^ (uint64_t)status.st_ino);
 }
 
+/* Data is to come in. The buffer is the program's own affair: the kernel is asked about its pages, and nothing of it is read here. */
+static void to_come_in(uintptr_t buffer, size_t bytes) {
+    struct np_slot *slot = np_vtime_self_live();
+    if (slot == NULL || !np_enter(slot)) return;
+    np_pages_to_fill(slot, buffer, bytes);
+    np_leave(slot);
+}
+
 /* Data came in: from a pipe, it was written at the writer's clock; its bytes were put in place from this CPU. */
 static ssize_t came_in(struct np_slot *slot, int fd, const struct iovec *parts, int count, ssize_t bytes, struct np_regs caller) {
     if (slot == NULL || bytes <= 0) return bytes;
@@ -292,18 +300,21 @@ static ssize_t went_out(struct np_slot *slot, const struct iovec *parts, int cou
 
 NP_EXPORT ssize_t read(int fd, void *buffer, size_t bytes) {
     struct iovec part = {buffer, bytes};
+    to_come_in((uintptr_t)buffer, bytes);
     ssize_t got = OUTSIDE(ssize_t, NP_REAL(read)(fd, buffer, bytes), 0);
     return came_in(np_vtime_self_live(), fd, &part, 1, got, NP_CALLER_REGS());
 }
 
 NP_EXPORT ssize_t pread(int fd, void *buffer, size_t bytes, off_t offset) {
     struct iovec part = {buffer, bytes};
+    to_come_in((uintptr_t)buffer, bytes);
     ssize_t got = OUTSIDE(ssize_t, NP_REAL(pread)(fd, buffer, bytes, offset), 0);
     return came_in(np_vtime_self_live(), fd, &part, 1, got, NP_CALLER_REGS());
 }
 
 NP_EXPORT ssize_t pread64(int fd, void *buffer, size_t bytes, off64_t offset) {
     struct iovec part = {buffer, bytes};
+    to_come_in((uintptr_t)buffer, bytes);
     ssize_t got = OUTSIDE(ssize_t, NP_REAL(pread64)(fd, buffer, bytes, offset), 0);
     return came_in(np_vtime_self_live(), fd, &part, 1, got, NP_CALLER_REGS());
 }
@@ -315,12 +326,14 @@ NP_EXPORT ssize_t readv(int fd, const struct iovec *parts, int count) {
 
 NP_EXPORT ssize_t recv(int fd, void *buffer, size_t bytes, int flags) {
     struct iovec part = {buffer, bytes};
+    to_come_in((uintptr_t)buffer, bytes);
     ssize_t got = OUTSIDE(ssize_t, NP_REAL(recv)(fd, buffer, bytes, flags), 0);
     return came_in(np_vtime_self_live(), fd, &part, 1, got, NP_CALLER_REGS());
 }
 
 NP_EXPORT ssize_t recvfrom(int fd, void *restrict buffer, size_t bytes, int flags, struct sockaddr *restrict from, socklen_t *restrict length) {
     struct iovec part = {buffer, bytes};
+    to_come_in((uintptr_t)buffer, bytes);
     ssize_t got = OUTSIDE(ssize_t, NP_REAL(recvfrom)(fd, buffer, bytes, flags, from, length), 0);
     return came_in(np_vtime_self_live(), fd, &part, 1, got, NP_CALLER_REGS());
 }

@@ -1,4 +1,4 @@
-/* map.c: mappings: mmap, munmap, mremap, brk, System V shared memory, and advice that empties pages.
+/* map.c: mappings: mmap, munmap, mremap, brk, System V shared memory, advice that empties pages, and files in memory that get or lose pages.
  *
  * What an allocator maps for itself is marked, so that only blocks are shown there. A mapping is stamped after it was made, its end before
  * the system call, so that two lives of one address never overlap; where a call replaces mappings in place, their end is stamped before it too.
@@ -19,6 +19,9 @@
 
 #define MAX_ATTACHED 256u
 #define DONTUNMAP 4 /* MREMAP_DONTUNMAP, from Linux 5.7 on */
+#define POPULATE_WRITE 23  /* MADV_POPULATE_WRITE, from Linux 5.14 on */
+#define DONTNEED_LOCKED 24 /* MADV_DONTNEED_LOCKED, from Linux 5.18 on */
+#define GUARD_INSTALL 102  /* MADV_GUARD_INSTALL, from Linux 6.13 on */
 #define HUGETLBFS 0x958458f6 /* HUGETLBFS_MAGIC of <linux/magic.h> */
 
 /* -- what was there before us -- */
@@ -256,20 +259,34 @@ NP_EXPORT void *mremap(void *old, size_t old_bytes, size_t new_bytes, int flags,
     return (void *)result;
 }
 
+static bool may_empty(int advice) {
+    return advice == MADV_DONTNEED || advice == DONTNEED_LOCKED || advice == GUARD_INSTALL || advice == MADV_FREE || advice == MADV_REMOVE;
+}
+
+static void to_populate(uintptr_t address, uint64_t bytes) {
+    struct np_slot *slot = enter();
+    if (slot == NULL) return;
+    np_pages_to_fill(slot, address, bytes);
+    np_leave(slot);
+}
+
+/* Advice is not obeyed everywhere: shared pages stay, those given to MADV_FREE stay until memory is short. */
+static void record_advice(uintptr_t address, uint64_t bytes, int advice) {
+    struct np_slot *slot = may_empty(advice) || advice == POPULATE_WRITE ? enter() : NULL;
+    if (slot == NULL) return;
+    if (advice == POPULATE_WRITE) np_pages_touched(slot, address, bytes);
+    else np_pages_discarded(address, bytes);
+    np_leave(slot);
+}
+
 NP_EXPORT int madvise(void *address, size_t bytes, int advice) {
+    if (np_arena != NULL && advice == POPULATE_WRITE) to_populate((uintptr_t)address, bytes);
     int result = (int)NP_SYS3(SYS_madvise, address, bytes, advice);
     if (result != 0) {
         errno = -result;
         return -1;
     }
-    if (np_arena != NULL && (advice == MADV_DONTNEED || advice == MADV_FREE || advice == MADV_REMOVE)) {
-        struct np_slot *slot = enter();
-        if (slot != NULL) {
-            /* Advice is not obeyed everywhere: shared pages stay, those given to MADV_FREE stay until memory is short. */
-            np_pages_discarded((uintptr_t)address, np_whole_pages(bytes));
-            np_leave(slot);
-        }
-    }
+    if (np_arena != NULL) record_advice((uintptr_t)address, np_whole_pages(bytes), advice);
     return 0;
 }
 
@@ -419,15 +436,59 @@ static void record_allocated(int fd, off_t offset, off_t bytes) {
     np_leave(slot);
 }
 
+/* -- memory that is taken from a file which this process has mapped -- */
+
+struct hole { uint64_t inode, first, end; };
+
+/* The kernel is asked what of the mapping is gone. So it does no harm that another device may have a file of the same number. */
+static bool discard_hole(const struct np_maps_line *line, void *context) {
+    const struct hole *hole = context;
+    uint64_t first = line->offset, end = line->offset + (line->hi - line->lo);
+    if (line->inode != hole->inode || line->perms[3] != 's') return true;
+    if (first < hole->first) first = hole->first;
+    if (end > hole->end) end = hole->end;
+    if (first < end) np_pages_discarded(line->lo + (first - line->offset), end - first);
+    return true;
+}
+
+/* Whoever touches such a page next gives it a new home. Other processes that have the file mapped do not learn of it. */
+static void record_taken(int fd, uint64_t first, uint64_t end) {
+    struct np_slot *slot = np_arena != NULL && np_load(np_sim.ready) && np_load(np_sim.shares) ? enter() : NULL;
+    if (slot == NULL) return;
+    struct np_file file;
+    if (np_file_of_fd(fd, &file) && file.is_memory) {
+        struct hole hole = {file.inode, first, end};
+        np_maps_each(discard_hole, &hole);
+    }
+    np_leave(slot);
+}
+
+static void record_fallocate(int fd, int mode, off_t offset, off_t bytes) {
+    if ((mode & ~FALLOC_FL_KEEP_SIZE) == 0) record_allocated(fd, offset, bytes);
+    else if (mode & FALLOC_FL_PUNCH_HOLE) record_taken(fd, (uint64_t)offset, (uint64_t)offset + (uint64_t)bytes);
+}
+
+NP_EXPORT int ftruncate(int fd, off_t bytes) {
+    int result = NP_REAL(ftruncate)(fd, bytes);
+    if (result == 0) record_taken(fd, (uint64_t)bytes, UINT64_MAX);
+    return result;
+}
+
+NP_EXPORT int ftruncate64(int fd, off64_t bytes) {
+    int result = NP_REAL(ftruncate64)(fd, bytes);
+    if (result == 0) record_taken(fd, (uint64_t)bytes, UINT64_MAX);
+    return result;
+}
+
 NP_EXPORT int fallocate(int fd, int mode, off_t offset, off_t bytes) {
     int result = NP_REAL(fallocate)(fd, mode, offset, bytes);
-    if (result == 0 && (mode & ~FALLOC_FL_KEEP_SIZE) == 0) record_allocated(fd, offset, bytes);
+    if (result == 0) record_fallocate(fd, mode, offset, bytes);
     return result;
 }
 
 NP_EXPORT int fallocate64(int fd, int mode, off64_t offset, off64_t bytes) {
     int result = NP_REAL(fallocate64)(fd, mode, offset, bytes);
-    if (result == 0 && (mode & ~FALLOC_FL_KEEP_SIZE) == 0) record_allocated(fd, offset, bytes);
+    if (result == 0) record_fallocate(fd, mode, offset, bytes);
     return result;
 }
 

@@ -201,6 +201,9 @@ void np_pages_given_back(uintptr_t block, size_t window);
 void np_pages_frontier(struct np_slot *slot, uintptr_t address);
 /* Pages were moved from one address to another, homes and all (mremap). Of the old range only what is not mapped any more counts as moved. */
 void np_pages_remap(uintptr_t old, uintptr_t new, size_t bytes);
+/* This thread is about to touch the range by way of the kernel: pages that are there already and have no home were touched by code that nobody saw, and do not
+ * become this thread's. */
+void np_pages_to_fill(struct np_slot *slot, uintptr_t address, size_t bytes);
 /* This thread has just touched the range by way of the kernel (a filled buffer, MAP_POPULATE): pages without a home get theirs. */
 void np_pages_touched(struct np_slot *slot, uintptr_t address, size_t bytes);
 /* The process is about to have its second thread: whatever is there now without a home, the first one has touched, seen or not. */

@@ -370,6 +370,42 @@ void np_pages_made(struct np_slot *slot, uintptr_t address, size_t bytes) { touc
 
 #ifndef NP_PLUGIN
 
+/* What one call fills, at most: MAX_RW_COUNT of the kernel (include/linux/fs.h). */
+#define FILLED_MAX (1ull << 31)
+
+static bool lacks_home(uint64_t page) {
+    const uint8_t *byte = byte_of(page, false);
+    uint8_t seen = byte != NULL ? np_load(*byte) : 0;
+    return !has_home(seen) && seen != BYTE_UNKNOWN;
+}
+
+static void settle_unseen(struct np_slot *slot, uint64_t page, uint32_t pages) {
+    enum np_backing backings[NP_BACKINGS_MAX];
+    uint32_t known = np_backings(page, pages, backings);
+    for (uint32_t i = 0; i < known; i++) {
+        uint8_t *byte = backings[i] == NP_BACKING_PAGE ? byte_of(page + i, true) : NULL;
+        uint8_t seen = byte != NULL ? __atomic_load_n(byte, __ATOMIC_RELAXED) : BYTE_UNKNOWN;
+        if (!has_home(seen) && seen != BYTE_UNKNOWN) unseen(slot, page + i, byte, seen);
+    }
+}
+
+void np_pages_to_fill(struct np_slot *slot, uintptr_t address, size_t bytes) {
+    uint8_t resident[NP_BACKINGS_MAX];
+    bool is_alone = !np_load(np_sim.concurrent) && !np_load(np_sim.forked);
+    if (!np_sim.ready || bytes == 0 || is_alone) return;
+    uint64_t page = address >> NP_PAGE_SHIFT, end = ((address + (bytes < FILLED_MAX ? bytes : FILLED_MAX) - 1) >> NP_PAGE_SHIFT) + 1;
+    while (page < end) {
+        if (!lacks_home(page)) {
+            page++;
+            continue;
+        }
+        uint32_t pages = end - page < NP_BACKINGS_MAX ? (uint32_t)(end - page) : NP_BACKINGS_MAX;
+        if (np_resident(page, pages, resident) != 0) return;
+        if (memchr(resident, 1, pages) != NULL) settle_unseen(slot, page, pages);
+        page += pages;
+    }
+}
+
 struct alone { struct np_slot *slot; uint64_t left; };
 
 static void take_alone(struct np_slot *slot, uint64_t page, uint32_t pages) {

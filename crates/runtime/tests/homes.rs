@@ -61,6 +61,9 @@ fn a_block_that_free_unmapped_leaves_no_homes_behind() {
         ([PAGES / 2 + 1, 0, PAGES / 4 - 1, PAGES / 4], 0),
         "malloc writes its own words first"
     );
+    assert_eq!(homes(&outcome, "aligned"), ([0, PAGES, 0, 0], 0));
+    assert_eq!(homes(&outcome, "break"), ([0, 0, PAGES / 2, PAGES / 2], 0));
+    assert_eq!(homes(&outcome, "grown"), ([PAGES / 2, PAGES / 2, 0, 0], 0));
 }
 
 #[test]
@@ -113,6 +116,7 @@ fn advice_empties_pages_when_the_kernel_obeys_it() {
     let outcome = Homes::new().run(&["advised"]);
     assert_eq!(homes(&outcome, "homes"), ([0, 0, PAGES, 0], 0));
     assert_eq!(homes(&outcome, "lazy"), ([0, PAGES, 0, 0], 0), "MADV_FREE takes pages when memory is short");
+    assert_eq!(homes(&outcome, "locked"), ([0, 0, PAGES, 0], 0));
 }
 
 #[test]
@@ -171,6 +175,15 @@ fn an_unseen_first_touch_is_the_only_threads_or_nobodys() {
     assert_eq!((outcome.number("unknown", "refused"), outcome.number("unknown", "untouched")), (1, 1));
 }
 
+/// What was there already was the caller's, too.
+#[test]
+fn what_the_kernel_fills_is_the_callers_only_where_nobody_was_before() {
+    let outcome = Homes::new().run(&["filled"]);
+    for key in ["homes", "populated"] {
+        assert_eq!(homes(&outcome, key), ([PAGES / 2, 0, 0, 0], PAGES / 2), "{key}: half is unknown, and not guessed");
+    }
+}
+
 #[test]
 fn who_is_about_to_touch_a_page_first_gets_it_even_if_another_thread_writes_before_that() {
     let outcome = Homes::new().run(&["told"]);
@@ -214,4 +227,11 @@ fn memory_that_a_file_is_given_is_that_of_pages_which_had_none() {
     };
     assert_eq!(given("given"), (PAGES, 1));
     assert_eq!(given("partly"), (PAGES / 2, 2));
+}
+
+/// The mapping stays, and its pages kept the homes of those that were there before.
+#[test]
+fn pages_that_a_file_loses_and_gets_again_have_new_homes() {
+    let outcome = Homes::new().run(&["taken"]);
+    assert_eq!(homes(&outcome, "homes"), ([0, PAGES / 4, 3 * PAGES / 4, 0], 0));
 }

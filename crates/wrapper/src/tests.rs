@@ -135,6 +135,17 @@ fn conflicts_are_named() {
     assert_eq!(parse("-static-libgcc -static-libstdc++ a.c").static_option, None);
 }
 
+/// The tracker cannot be loaded into a static program: it would be recorded as one that accesses nothing.
+#[test]
+fn static_links_are_refused_by_their_option() {
+    for option in ["-static", "--static", "-static-pie"] {
+        let args = [option, "a.o", "-o", "a"].map(OsString::from);
+        let refused = super::command(&super::Language::C.into(), &args).expect_err("a static link");
+        assert!(refused.to_string().starts_with(&format!("{option}: ")), "{refused}");
+        assert!(!parse(&format!("{option} -c a.c")).links, "{option}: nothing is linked, and nothing refused");
+    }
+}
+
 #[test]
 fn response_files_are_read() {
     let folder = tempfile::tempdir().expect("a temporary folder");

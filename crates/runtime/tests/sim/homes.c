@@ -65,7 +65,9 @@ static void same(const volatile void *before, const volatile void *now) {
     exit(4);
 }
 
-/* The C library unmaps inside free. */
+static char *map_at(char *at);
+
+/* The C library unmaps inside free, also for blocks that are aligned; the program itself does so by the break, and by mappings that shrink. */
 static void freed(void) {
     mallopt(M_MMAP_THRESHOLD, 1 << 20); /* fixed: it would grow with the first block that is given back */
     char *block = malloc(BIG), *first = block;
@@ -77,6 +79,21 @@ static void freed(void) {
     struct range rest = {block + 3 * (BIG / 4), BIG / 4};
     write_range(&rest);
     print_homes("homes", block, BIG);
+    free(block);
+    block = aligned_alloc(BIG / 256, BIG);
+    write_in_thread(block, BIG);
+    print_homes("aligned", block, BIG);
+    char *top = sbrk(BIG);
+    write_in_thread(top, BIG);
+    if (sbrk(-(intptr_t)BIG / 2) == (void *)-1 || sbrk(BIG / 2) == (void *)-1) exit(4);
+    write_in_thread(top, BIG);
+    print_homes("break", top, BIG);
+    top = map_at(NULL);
+    write_in_thread(top, BIG);
+    same(top, mremap(top, BIG, BIG / 2, 0));
+    same(top, mremap(top, BIG / 2, BIG, 0));
+    write_in_thread(top, BIG);
+    print_homes("grown", top, BIG);
 }
 
 /* mremap inside realloc takes the pages along. */
@@ -196,13 +213,16 @@ static void library(const char *path) {
 
 /* Allocators give pages back by advice: at once, or when memory is short, which it is not here. */
 static void advised(void) {
-    char *block = mmap(NULL, 2 * BIG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    write_in_thread(block, 2 * BIG);
+    char *block = mmap(NULL, 3 * BIG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *locked = block + 2 * BIG;
+    write_in_thread(block, 3 * BIG);
     madvise(block, BIG, MADV_DONTNEED);
     madvise(block + BIG, BIG, MADV_FREE);
-    write_in_thread(block, 2 * BIG);
+    /* Linux before 5.18 does not know it. */
+    if (madvise(locked, BIG, 24 /* MADV_DONTNEED_LOCKED */) != 0) madvise(locked, BIG, MADV_DONTNEED);
+    write_in_thread(block, 3 * BIG);
     print_homes("homes", block, BIG);
     print_homes("lazy", block + BIG, BIG);
+    print_homes("locked", locked, BIG);
 }
 
 static long sum_of(const volatile char *block, size_t bytes) {
@@ -327,6 +347,22 @@ static void unseen(void) {
     long unknown = get_mempolicy(&node, NULL, 0, (void *)(late.from + BIG / 2), 3);
     printf("unknown refused %d untouched %d\n", unknown == -1, node == -1);
     printf("sum %ld\n", sum);
+}
+
+/* Half of a block is there, touched by code that nobody saw, when the kernel fills all of it for main. */
+static char *half_touched(void) {
+    struct range half = {map_at(NULL), BIG / 2};
+    run(unseen_fill, &half);
+    return (char *)half.from;
+}
+
+static void filled(void) {
+    FILE *file = tmpfile();
+    char *block = half_touched(), *populated = half_touched();
+    if (file == NULL || ftruncate(fileno(file), BIG) != 0 || read(fileno(file), block, BIG) != (ssize_t)BIG) exit(7);
+    print_homes("homes", block, BIG);
+    if (madvise(populated, BIG, 23 /* MADV_POPULATE_WRITE */) != 0) exit(7);
+    print_homes("populated", populated, BIG);
 }
 
 void __tsan_write8(void *);
@@ -533,6 +569,17 @@ static void partly_given(void) {
     if (lseek(file, 0, SEEK_CUR) != 12345) exit(8);
 }
 
+/* A file's mapping stays: the first quarter becomes a hole, the second half is cut off and given back. */
+static void taken(void) {
+    int file = memory_file();
+    char *block = map_file(file);
+    write_in_thread(block, BIG);
+    if (fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, BIG / 4) != 0) exit(7);
+    if (ftruncate(file, BIG / 2) != 0 || ftruncate(file, BIG) != 0) exit(7);
+    write_in_thread(block, BIG);
+    print_homes("homes", block, BIG);
+}
+
 int main(int argc, char **argv) {
     setvbuf(stdout, NULL, _IOLBF, 0);
     const char *name = argc > 1 ? argv[1] : "";
@@ -549,6 +596,7 @@ int main(int argc, char **argv) {
     else if (strcmp(name, "policy") == 0) policy();
     else if (strcmp(name, "masks") == 0) masks();
     else if (strcmp(name, "unseen") == 0) unseen();
+    else if (strcmp(name, "filled") == 0) filled();
     else if (strcmp(name, "told") == 0) told();
     else if (strcmp(name, "overtaken") == 0) overtaken();
     else if (strcmp(name, "forked") == 0) forked();
@@ -556,6 +604,7 @@ int main(int argc, char **argv) {
     else if (strcmp(name, "common") == 0) common(argv[2]);
     else if (strcmp(name, "given") == 0) given();
     else if (strcmp(name, "partly") == 0) partly_given();
+    else if (strcmp(name, "taken") == 0) taken();
     else return 2;
     return 0;
 }
