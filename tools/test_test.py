@@ -1,9 +1,12 @@
 """Unit tests of the runner of the tests (tools/test): each test that a program lists runs once. Run by crates/cli/tests/runner.rs."""
 
+import contextlib
 import importlib.machinery
 import importlib.util
+import io
 import os
 import pathlib
+import signal
 import sys
 import tempfile
 import unittest
@@ -79,11 +82,21 @@ class Runner(unittest.TestCase):
             ({"homes": 5.0, "lab_homes": 9.0}, ["all"], ["lab_homes", "homes", "all"]),
         ]:
             self.runner.known_seconds = lambda slow=slow: slow
-            self.assertEqual([job.file for job in self.runner.test_jobs(True, [])], quick)
-            self.assertEqual([job.file for job in self.runner.test_jobs(False, ["--query"])], whole)
+            self.assertEqual([job.file for job in self.runner.test_jobs(True)], quick)
+            self.assertEqual([job.file for job in self.runner.test_jobs(False)], whole)
         self.runner.known_seconds = lambda: {"gone": 1.0}
         with self.assertRaisesRegex(SystemExit, "no integration test is named gone"):
-            self.runner.test_jobs(True, [])
+            self.runner.test_jobs(True)
+
+    def test_what_is_built_meanwhile_runs_too(self):
+        jobs = self.jobs("all")
+        with contextlib.redirect_stdout(io.StringIO()) as shown, tempfile.TemporaryDirectory() as scratch:
+            handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+            self.runner.run_all(jobs, lambda: self.jobs("later"), dict(os.environ), scratch)
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+        self.assertEqual([(job.name, job.status) for job in jobs], [("host/homes", 0), ("host/lab_homes", 0), ("host/all", 0), ("host/later", 0)])
+        self.assertEqual([shown.getvalue().count(f"Ran {job.name} in") for job in jobs], [1] * 4)
 
 
 if __name__ == "__main__":
