@@ -19,7 +19,7 @@ pub(crate) fn start_of_thread(pid: Pid, tid: Tid) -> Option<u64> {
 #[must_use]
 pub fn process(pid: Pid) -> Option<ProcessFacts> {
     let folder = format!("/proc/{pid}");
-    let before = task::stat(pid).ok()?.start_ticks;
+    let before = task::start_ticks_of(pid)?;
     let owner = std::fs::metadata(&folder).ok()?.uid();
     let status = std::fs::read_to_string(format!("{folder}/status")).ok()?;
     let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);

@@ -175,7 +175,7 @@ impl Balancer {
             Ok(pids) => pids,
             Err(error) => return self.trouble(error.to_string(), control_port),
         };
-        self.removed.retain(|(pid, start)| task::stat(*pid).is_ok_and(|stat| stat.start_ticks == *start));
+        self.removed.retain(|(pid, start)| task::start_ticks_of(*pid) == Some(*start));
         let is_removed = |pid: &Pid| self.removed.range((*pid, 0)..=(*pid, u64::MAX)).next().is_some();
         let own = Pid::own();
         // Members of a group are told once, when they join.

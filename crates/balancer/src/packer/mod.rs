@@ -363,7 +363,7 @@ impl Packer {
                 Err(why) => self.trouble(why, control_port),
             }
         }
-        self.foreign.retain(|(pid, start)| task::stat(*pid).is_ok_and(|stat| stat.start_ticks == *start));
+        self.foreign.retain(|(pid, start)| task::start_ticks_of(*pid) == Some(*start));
         if !added.is_empty() {
             control_port.record(Event::Targets(Targets { added, removed: Vec::new(), because: "found".to_owned() }));
         }
