@@ -258,9 +258,8 @@ impl SessionFacts<'_> {
     /// Whether every thread that the system knew no more at the end of the recording has an end: the tracker records all threads, and its recorder ends those
     /// that were killed.
     fn tells_ends_of_threads(&self) -> bool {
-        let is_tracked =
-            matches!(self.start.engine.known(), Some(Engine::Instrument | Engine::Track | Engine::Emulate));
-        is_tracked && self.end.is_some()
+        let is_tracked = |engine: Engine| engine.is_simulated() || engine == Engine::Track;
+        self.start.engine.known().is_some_and(is_tracked) && self.end.is_some()
     }
 }
 
