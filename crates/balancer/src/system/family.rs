@@ -1,7 +1,7 @@
 //! The processes of a set of events: those for which it was opened, and their descendants, which inherit its events.
 //!
-//! Numbers of processes are used again. One that another process has by now is told by its start time, where that is known; and what has ended is forgotten
-//! ([`Family::prune`]), because a process that gets its number later would be taken for one that is sampled.
+//! The system uses numbers of processes again. Where a process's start time is known, it distinguishes the process from a later one with its number. Processes
+//! that have ended are removed ([`Family::prune`]), because a process that gets such a number later would be taken for one that is sampled.
 
 use std::collections::HashMap;
 

@@ -26,8 +26,8 @@ pub(super) struct Heritage {
     pub is_joined: bool,
 }
 
-/// The heritages of processes that are managed no longer, or ended before they could be: for two looks. What they have started is told by then, and their
-/// numbers are not used again so soon, unless the record of a new process says so ([`Former::forget`]).
+/// The heritages of processes that are managed no longer, or ended before they could be: for two looks. The kernel's records of their children have arrived
+/// by then. A record of a new process with such a number removes its heritage ([`Former::forget`]); otherwise the system does not use the number again so soon.
 #[derive(Debug, Default)]
 pub(super) struct Former {
     /// Of this look.
