@@ -156,6 +156,12 @@ impl Xorshift {
         self.0 ^= self.0 >> 27;
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
+
+    /// Evenly among 0 to `limit` - 1, by the high half of a product; 0 if `limit` is 0.
+    #[inline]
+    pub fn below(&mut self, limit: u64) -> u64 {
+        below_of(self.bits(), limit)
+    }
 }
 
 #[cfg(test)]
@@ -209,6 +215,9 @@ mod tests {
         let mut xorshift = Xorshift::new(1);
         let published: [u64; 3] = [5_180_492_295_206_395_165, 12_380_297_144_915_551_517, 13_389_498_078_930_870_103];
         assert_eq!([0; 3].map(|_| xorshift.bits()), published);
+        // 12380297144915551517 times 10 divided by 2^64.
+        let mut xorshift = Xorshift::new(1);
+        assert_eq!([0; 2].map(|_| xorshift.below(10)), [2, 6]);
         // States 1442695040888963407, 1876011003808476466 and 11166244414315200793, without their low 33 bits.
         let mut linear = Linear::new(0);
         let states: [u64; 3] = [1_442_695_040_888_963_407, 1_876_011_003_808_476_466, 11_166_244_414_315_200_793];
