@@ -14,7 +14,6 @@ use serde::Serialize;
 
 use crate::context::Analysis;
 
-const PAGE_SHIFT: u64 = 12;
 /// Lines of first touches that are kept of a site.
 const LINES_MAX: usize = 64;
 
@@ -221,7 +220,7 @@ impl Walk<'_, '_> {
     fn fault(&mut self, access: &AccessRef) {
         let trace = self.analysis.trace;
         self.out.faults += 1;
-        let page = access.address.0 >> PAGE_SHIFT;
+        let page = access.address.page().0;
         let process = trace.thread(access.thread).map_or(ProcessIndex(0), |thread| thread.process);
         let object = access.object.and_then(|object| trace.object(object));
         let site = object.map(|object| object.site);
@@ -232,7 +231,7 @@ impl Walk<'_, '_> {
                 return;
             }
             (ObjectKind::Shared, Some(object)) if object.stack.0 != 0 => (Owner::Inherited(object.id), 0),
-            (ObjectKind::Shared, Some(object)) => (Owner::Shared(object.site), object.address.0 >> PAGE_SHIFT),
+            (ObjectKind::Shared, Some(object)) => (Owner::Shared(object.site), object.address.page().0),
             _ => (Owner::Own(process, access.object), 0),
         };
         let bit = access.node.and_then(|node| self.analysis.node_position(node)).map_or(0, |at| 1_u64 << at.min(63));
@@ -458,7 +457,7 @@ impl Analysis<'_> {
             }
             // A large page is placed as a whole by a touch anywhere in it.
             walk.placed.entry((placed.thread, placed.time)).or_default().push(Placed {
-                first: placed.address.0 >> PAGE_SHIFT,
+                first: placed.address.page().0,
                 pages: u64::from(placed.pages),
                 node: placed.node,
                 cause: placed.cause,

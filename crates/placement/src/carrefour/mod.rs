@@ -14,6 +14,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use numapilot_machine::NodeIndex;
+use numapilot_random::Random;
 
 pub(crate) use settings::{AS_CODED, LARGE_PAGES, OPTIONS};
 
@@ -25,7 +26,6 @@ use crate::observation::{Observation, PageKey, PageSize};
 use crate::options::Options;
 use crate::page_use::{PageTable, PageUse};
 use crate::policy::{Policy, PolicyRequirements};
-use crate::random::Random;
 use decide::{PageDecision, decide};
 use draw::Targets;
 use gates::Gates;

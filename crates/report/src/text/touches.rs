@@ -1,6 +1,7 @@
 //! Recordings of page faults: first touches by node, pages used from other nodes, and the source lines that touched them first.
 
 use numapilot_flows::Trace;
+use numapilot_host::PageNumber;
 use numapilot_insight::FileFaults;
 use numapilot_insight::TouchSite;
 use numapilot_insight::Touches;
@@ -18,12 +19,9 @@ const LINES: usize = 4;
 /// Largest number of files that are named.
 const FILES: usize = 3;
 
-/// Size of a page in KiB.
-const PAGE_KIB: u64 = 4;
-
 fn pages(count: u64) -> String {
     let what = if count == 1 { "page" } else { "pages" };
-    format!("{} {what} ({})", units::count(count as f64), units::bytes(count * PAGE_KIB * 1024))
+    format!("{} {what} ({})", units::count(count as f64), units::bytes(count * PageNumber::BYTES))
 }
 
 /// First touches, later use, and how pages are shared: what the recording holds in place of memory accesses.
