@@ -4,8 +4,9 @@ use numapilot_flows::{Evidence, Filter, Named};
 use numapilot_insight::{Analysis, Estimate, Statistics, link_traffic};
 use numapilot_report::Counted;
 use numapilot_report::json;
-use numapilot_report::text::{self, Look};
+use numapilot_report::text;
 use numapilot_report::units;
+use numapilot_text::style::Look;
 use pyo3::prelude::*;
 use serde_json::{Value, json as value};
 

@@ -8,8 +8,8 @@ use numapilot_insight::whatif::PlacementOverride;
 use numapilot_machine::Machine;
 use numapilot_report::findings;
 use numapilot_report::simulation::{Prediction, prediction};
-use numapilot_report::text::Look;
 use numapilot_simulator::whatif::{PageOverride, Question};
+use numapilot_text::style::Look;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 

@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use crate::text::shorten;
 use crate::topo::layout::Point;
+use numapilot_text::style::shorten;
 
 /// Fonts that every system has.
 const FONT: &str = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif";

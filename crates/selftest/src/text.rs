@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use numapilot_report::text::{Align, Look, Table, clean, wrap};
+use numapilot_text::style::{Look, clean, wrap};
+use numapilot_text::table::{Align, Table};
 
 use crate::contention::{Contention, Member, Row};
 use crate::outcome::{Check, Part, PartResult, SelfTest, Verdict};

@@ -58,7 +58,7 @@ mod tests {
     use numapilot_insight::Estimate;
 
     use super::*;
-    use crate::text::Look;
+    use numapilot_text::style::Look;
 
     fn judged(verdict: Verdict) -> Judgement {
         Judgement {

@@ -5,9 +5,10 @@ use std::fmt::Write;
 use numapilot_insight::check::{Judgement, Verdict};
 
 use super::{blame, found, subject, verdict};
-use crate::text::style::wrap;
-use crate::text::{Align, Look, Table, clean};
 use crate::units;
+use numapilot_text::style::wrap;
+use numapilot_text::style::{Look, clean};
+use numapilot_text::table::{Align, Table};
 
 /// Renders the judgements. `is_failure` says which verdicts fail the check.
 #[must_use]

@@ -5,8 +5,9 @@ use numapilot_insight::compare::Comparison;
 
 use super::words;
 use crate::svg_writer::{FAINT, INK, SvgWriter, Type};
-use crate::text::{clean, elide_all, shorten};
 use crate::units;
+use numapilot_text::elide::elide_all;
+use numapilot_text::style::{clean, shorten};
 
 /// Colours that are distinct for people with any kind of colour vision (Okabe and Ito, 2008), and by lightness in print.
 const BEFORE: &str = "#e69f00";

@@ -5,9 +5,10 @@ use std::fmt::Write;
 use numapilot_insight::compare::{ChangeVerdict, Comparison};
 
 use super::words;
-use crate::text::style::wrap;
-use crate::text::{Align, Look, Table, clean};
 use crate::units;
+use numapilot_text::style::wrap;
+use numapilot_text::style::{Look, clean};
+use numapilot_text::table::{Align, Table};
 
 /// Renders the comparison with at most `top` objects.
 #[must_use]

@@ -7,7 +7,7 @@ use unicode_width::UnicodeWidthStr;
 
 use super::{effect_words, gain_words, json, means_words, price_words, text};
 use crate::fixture::open;
-use crate::text::Look;
+use numapilot_text::style::Look;
 
 #[test]
 fn findings_read_as_they_did() {

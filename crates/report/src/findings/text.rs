@@ -8,9 +8,9 @@ use numapilot_machine::Machine;
 
 use super::SHOWN;
 use super::words::{effect_words, evidence_words, explanation, fix_words, means_words, nothing_words, subject_words};
-use crate::text::style::wrap;
-use crate::text::{Look, clean};
 use crate::units;
+use numapilot_text::style::wrap;
+use numapilot_text::style::{Look, clean};
 
 /// Renders the first findings with their best fixes, or, if `all`, every finding with its evidence and every fix that was priced, losses included.
 #[must_use]

@@ -18,8 +18,8 @@ use serde::Serialize;
 use crate::findings::{
     effect_words, evidence_words, explanation, fix_words, means_words, nothing_words, subject_words,
 };
-use crate::text::shorten;
 use crate::units;
+use numapilot_text::style::shorten;
 
 /// Largest number of findings, or of objects, on the first screen.
 const SENTENCES: usize = 4;

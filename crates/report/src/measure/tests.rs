@@ -9,7 +9,7 @@ use numapilot_measure::{
 };
 
 use super::*;
-use crate::text::Look;
+use numapilot_text::style::Look;
 
 fn figure(value: f64) -> Figure {
     let spread = Spread {

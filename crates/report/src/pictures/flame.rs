@@ -8,11 +8,11 @@ use unicode_width::UnicodeWidthChar;
 
 use crate::export::{Export, places};
 use crate::svg_writer::{SvgWriter, Type, text_width};
-use crate::text::{clean, shorten};
 use crate::traffic::scale;
 use crate::units;
 use crate::units::found;
 use crate::units::short_percent;
+use numapilot_text::style::{clean, shorten};
 
 use super::palette::FAINT;
 use super::sheet::{MARGIN, TOP, WIDTH, begin, nothing};

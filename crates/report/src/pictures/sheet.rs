@@ -2,7 +2,8 @@
 
 use crate::export::Export;
 use crate::svg_writer::{SvgWriter, Type};
-use crate::text::{clean, elide_all, shorten};
+use numapilot_text::elide::elide_all;
+use numapilot_text::style::{clean, shorten};
 
 use super::palette::{FAINT, INK};
 

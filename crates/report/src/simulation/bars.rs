@@ -2,7 +2,7 @@
 
 use super::{Comparison, colour, signed_percent};
 use crate::svg_writer::{FAINT, INK, SvgWriter, Type};
-use crate::text::{clean, shorten};
+use numapilot_text::style::{clean, shorten};
 
 const LEFT: f64 = 190.0;
 const BAR: f64 = 420.0;

@@ -4,8 +4,8 @@ use numapilot_simulator::{Point, Report};
 
 use super::{Comparison, colour, population};
 use crate::svg_writer::{FAINT, INK, SvgWriter, Type};
-use crate::text::{clean, shorten};
 use crate::units;
+use numapilot_text::style::{clean, shorten};
 
 const PANEL: (f64, f64) = (330.0, 120.0);
 const GAP: (f64, f64) = (74.0, 62.0);

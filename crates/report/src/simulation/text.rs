@@ -5,9 +5,10 @@ use std::fmt::Write;
 use numapilot_simulator::{Report, program::Origin};
 
 use super::{Comparison, population, signed_percent};
-use crate::text::style::{clean, wrap};
-use crate::text::{Align, Look, Table};
 use crate::units;
+use numapilot_text::style::Look;
+use numapilot_text::style::{clean, wrap};
+use numapilot_text::table::{Align, Table};
 
 /// Renders the comparison for a terminal.
 #[must_use]

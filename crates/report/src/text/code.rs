@@ -5,13 +5,13 @@ use numapilot_insight::CodeRow;
 use numapilot_insight::FunctionRow;
 use numapilot_insight::StackRow;
 
-use super::style::Look;
-use super::style::clean;
-use super::style::shorten;
-use super::table::Align;
-use super::table::Table;
 use crate::counted::Counted;
 use crate::units;
+use numapilot_text::style::Look;
+use numapilot_text::style::clean;
+use numapilot_text::style::shorten;
+use numapilot_text::table::Align;
+use numapilot_text::table::Table;
 
 fn base(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)

@@ -5,12 +5,12 @@ use numapilot_insight::Matrix;
 use numapilot_machine::Endpoint;
 use numapilot_machine::Machine;
 
-use super::style::Look;
-use super::style::wrap;
-use super::table::Align;
-use super::table::Table;
 use crate::counted::Counted;
 use crate::units;
+use numapilot_text::style::Look;
+use numapilot_text::style::wrap;
+use numapilot_text::table::Align;
+use numapilot_text::table::Table;
 
 /// The matrix in percent of all accesses, local ones in brackets.
 #[must_use]

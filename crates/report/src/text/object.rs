@@ -11,15 +11,15 @@ use super::code::code;
 use super::code::stack_frames;
 use super::objects::objects;
 use super::objects::size_words;
-use super::style::Look;
-use super::style::clean;
-use super::style::shorten;
-use super::style::wrap;
-use super::table::Align;
-use super::table::Table;
 use super::timeline;
 use crate::counted::Counted;
 use crate::units;
+use numapilot_text::style::Look;
+use numapilot_text::style::clean;
+use numapilot_text::style::shorten;
+use numapilot_text::style::wrap;
+use numapilot_text::table::Align;
+use numapilot_text::table::Table;
 
 /// Renders one object: its row, sizes, allocations, threads over time, pages and code.
 #[must_use]

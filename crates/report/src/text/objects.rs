@@ -6,13 +6,13 @@ use numapilot_insight::Pattern;
 use numapilot_insight::RowKey;
 use numapilot_machine::NodeId;
 
-use super::style::Look;
-use super::style::legend;
-use super::style::more_rows;
-use super::table::Align;
-use super::table::Table;
 use crate::counted::Counted;
 use crate::units;
+use numapilot_text::style::Look;
+use numapilot_text::style::legend;
+use numapilot_text::style::more_rows;
+use numapilot_text::table::Align;
+use numapilot_text::table::Table;
 
 /// More nodes than this do not fit a line one by one: the largest is named.
 const NODES_IN_COLUMNS: usize = 4;

@@ -10,12 +10,12 @@ use numapilot_trace::meta::Origin;
 use unicode_width::UnicodeWidthStr;
 
 use super::objects::usage;
-use super::style::Look;
-use super::style::clean;
-use super::style::shorten;
-use super::style::wrap;
 use crate::heading::Heading;
 use crate::units;
+use numapilot_text::style::Look;
+use numapilot_text::style::clean;
+use numapilot_text::style::shorten;
+use numapilot_text::style::wrap;
 
 /// Columns of the labels on the left.
 const LABEL: usize = 22;

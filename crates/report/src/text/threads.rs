@@ -9,12 +9,12 @@ use numapilot_trace::ids::ThreadIndex;
 
 use super::code::code;
 use super::objects::objects;
-use super::style::Look;
-use super::table::Align;
-use super::table::Table;
 use super::timeline;
 use crate::counted::Counted;
 use crate::units;
+use numapilot_text::style::Look;
+use numapilot_text::table::Align;
+use numapilot_text::table::Table;
 
 /// Name and start function of a thread; a name that only repeats the program's is left out.
 pub(super) fn name_of(trace: &Trace, index: ThreadIndex) -> String {

@@ -173,7 +173,7 @@ fn kinds(machine: &Machine) -> Vec<(String, String, Vec<String>)> {
     for connection in words::connections(machine) {
         let link = connection.forth;
         let rate = label(Some(link), connection.back);
-        let kind = crate::text::clean(&link.kind);
+        let kind = numapilot_text::style::clean(&link.kind);
         let arrow = if connection.back.is_some() { "↔" } else { "→" };
         let pair = format!("{}{arrow}{}", words::end(machine, link.from), words::end(machine, link.to));
         match kinds.iter_mut().find(|(k, r, _)| *k == kind && *r == rate) {

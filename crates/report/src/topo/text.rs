@@ -6,7 +6,7 @@ use unicode_width::UnicodeWidthStr;
 
 use super::paper::{Paper, wrap};
 use super::{diagram, words};
-use crate::text::{clean, shorten};
+use numapilot_text::style::{clean, shorten};
 
 /// Narrower than this nothing is drawn: lines then run over.
 const WIDTH_MIN: usize = 40;

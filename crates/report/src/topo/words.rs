@@ -6,7 +6,7 @@ use numapilot_machine::{
     Cache, CacheKind, CpuId, Endpoint, Link, LinkId, Machine, Node, NodeId, NodeKind, format_cpu_list,
 };
 
-use crate::text::clean;
+use numapilot_text::style::clean;
 
 /// `512 KiB`, `7.5 GiB`: no more digits than it has.
 pub fn size(bytes: u64) -> String {

@@ -21,13 +21,13 @@ use crate::svg_writer::FAINT;
 use crate::svg_writer::INK;
 use crate::svg_writer::SvgWriter;
 use crate::svg_writer::Type;
-use crate::text::clean;
-use crate::text::shorten;
 use crate::topo::layout::Sizes;
 use crate::topo::layout::layout;
 use crate::units;
 use crate::units::short_percent;
 use links::LeftOut;
+use numapilot_text::style::clean;
+use numapilot_text::style::shorten;
 pub use scene::Picture;
 use scene::{CARD, ROUTER, Scene};
 

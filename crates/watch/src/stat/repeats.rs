@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use numapilot_report::text::{Align, Look, Table};
+use numapilot_text::style::Look;
+use numapilot_text::table::{Align, Table};
 use serde_json::Value;
 use serde_json::json;
 

@@ -2,8 +2,9 @@
 
 use std::fmt::Write;
 
-use numapilot_report::text::{Align, Look, Table, clean, wrap};
-use numapilot_report::units;
+use numapilot_text::style::{Look, clean, wrap};
+use numapilot_text::table::{Align, Table};
+use numapilot_text::units;
 
 use super::Stat;
 use crate::figures::Interval;

@@ -3,7 +3,7 @@
 
 use numapilot_machine::Endpoint;
 use numapilot_machine::Link;
-use numapilot_report::units;
+use numapilot_text::units;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::Line;

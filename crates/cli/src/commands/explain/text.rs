@@ -11,14 +11,14 @@ use numapilot_balancer::event::Observation;
 use numapilot_balancer::event::PageDecision;
 use numapilot_balancer::event::by_group;
 use numapilot_host::Pid;
-use numapilot_report::text::Align;
-use numapilot_report::text::Look;
-use numapilot_report::text::Table;
-use numapilot_report::text::clean;
-use numapilot_report::units;
 use numapilot_service::explain::Explanation;
 use numapilot_service::explain::Run;
 use numapilot_service::explain::Story;
+use numapilot_text::style::Look;
+use numapilot_text::style::clean;
+use numapilot_text::table::Align;
+use numapilot_text::table::Table;
+use numapilot_text::units;
 
 /// Greatest number of page ranges shown for one decision; the JSON has all.
 const RANGES: usize = 20;

@@ -5,7 +5,7 @@ use numapilot_machine::{CpuId, Machine, Node};
 use super::super::layout::Point;
 use super::super::words;
 use crate::svg_writer::{SvgWriter, Type, text_width};
-use crate::text::{clean, shorten};
+use numapilot_text::style::{clean, shorten};
 
 /// Width of every card.
 pub const WIDTH: f64 = 244.0;

@@ -11,7 +11,7 @@ use self::wires::{Kind, ROUTER, Scene};
 use super::layout::{Point, Sizes, layout};
 use super::words;
 use crate::svg_writer::{BOLD, SvgWriter, Type, fit, greatest_width, text_width};
-use crate::text::{clean, shorten};
+use numapilot_text::style::{clean, shorten};
 
 const MARGIN: f64 = 44.0;
 const TITLE: f64 = 92.0;

@@ -1,7 +1,8 @@
 //! Colours (only on request), wrapping, and escaping of text that could control the terminal.
 
 use anstyle::{AnsiColor, Style};
-use numapilot_text::terminal::is_unsafe;
+
+use crate::terminal::is_unsafe;
 
 /// The width and colours of rendered text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
