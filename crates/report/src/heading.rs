@@ -9,7 +9,7 @@ use numapilot_trace::meta::{Meta, Origin};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::units;
+use numapilot_text::units;
 
 /// The program, the machine, how the run was recorded, and which records were lost.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -114,7 +114,7 @@ impl Heading {
     pub fn provenance(&self) -> String {
         let machine = if self.machine.is_empty() { "unknown machine" } else { &self.machine };
         let kind = self.origin.words();
-        let time = crate::units::time_ns(self.program_time_ns);
+        let time = numapilot_text::units::time_ns(self.program_time_ns);
         format!("{machine} ({kind}) · engine {} · {time} of program time", self.engine)
     }
 

@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
+use numapilot_text::style::shorten;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::topo::layout::Point;
-use numapilot_text::style::shorten;
 
 /// Fonts that every system has.
 const FONT: &str = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif";

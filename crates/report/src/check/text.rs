@@ -3,12 +3,12 @@
 use std::fmt::Write;
 
 use numapilot_insight::check::{Judgement, Verdict};
-
-use super::{blame, found, subject, verdict};
-use crate::units;
 use numapilot_text::style::wrap;
 use numapilot_text::style::{Look, clean};
 use numapilot_text::table::{Align, Table};
+use numapilot_text::units;
+
+use super::{blame, found, subject, verdict};
 
 /// Renders the judgements. `is_failure` says which verdicts fail the check.
 #[must_use]

@@ -3,12 +3,12 @@
 use std::fmt::Write;
 
 use numapilot_insight::compare::{ChangeVerdict, Comparison};
-
-use super::words;
-use crate::units;
 use numapilot_text::style::wrap;
 use numapilot_text::style::{Look, clean};
 use numapilot_text::table::{Align, Table};
+use numapilot_text::units;
+
+use super::words;
 
 /// Renders the comparison with at most `top` objects.
 #[must_use]

@@ -5,10 +5,11 @@ use numapilot_insight::compare::{
     Change, ChangeVerdict, Comparison, Judged, MatchKind, Metric, ObjectChange, ObjectSummary, Prediction, Remedy,
     TimeSource,
 };
+use numapilot_text::units;
 
+use crate::estimates;
 use crate::findings::{gain_span, saved, work_span};
 use crate::simulation::signed_percent;
-use crate::units;
 
 /// The name of a metric: `run time`, `remote accesses` and so on.
 pub fn metric(metric: Metric, comparison: &Comparison) -> &'static str {
@@ -33,7 +34,7 @@ pub fn value(metric: Metric, estimate: Estimate) -> String {
         Metric::Latency => format!("{value:.0} cycles"),
     };
     match metric {
-        Metric::RemoteShare | Metric::Imbalance => units::share(&estimate),
+        Metric::RemoteShare | Metric::Imbalance => estimates::share(&estimate),
         _ if estimate.is_exact() || estimate.value <= 0.0 => plain(estimate.value),
         _ => format!("{} ± {:.1} %", plain(estimate.value), estimate.margin() / estimate.value * 100.0),
     }
@@ -53,7 +54,7 @@ pub fn points(difference: &Estimate) -> String {
     if difference.is_exact() {
         return format!("{value:+.1} points");
     }
-    format!("{value:+.1} ± {:.1} points", units::margin_percent(difference))
+    format!("{value:+.1} ± {:.1} points", estimates::margin_percent(difference))
 }
 
 /// What a table says of an object's remote accesses: their share before and after, and the difference; `-` where homes are unknown.
@@ -74,7 +75,7 @@ pub fn signed(estimate: Estimate) -> String {
         return signed_percent(estimate.value);
     }
     let bare = signed_percent(estimate.value);
-    format!("{} ± {:.1} %", bare.trim_end_matches(" %"), units::margin_percent(&estimate))
+    format!("{} ± {:.1} %", bare.trim_end_matches(" %"), estimates::margin_percent(&estimate))
 }
 
 /// The verdict in one or two words.

@@ -6,7 +6,7 @@ use numapilot_insight::{
 };
 use numapilot_machine::Machine;
 
-use crate::units;
+use numapilot_text::units;
 
 /// Names in a list before the rest is counted ("and 4 more").
 const NAMES: usize = 3;

@@ -205,8 +205,8 @@ fn summary(headline: &Headline, verdict: &[findings::Words], found: &[findings::
     let totals = &headline.totals;
     let figures = format!(
         "Remote accesses: {} of {}. Controller imbalance: {:.0} % (population).",
-        crate::units::share(&totals.remote_share),
-        crate::units::remote_base(totals, "memory accesses"),
+        crate::estimates::share(&totals.remote_share),
+        crate::estimates::remote_base(totals, "memory accesses"),
         totals.imbalance.population.value * 100.0
     );
     let has_figures = !matches!(

@@ -3,13 +3,13 @@
 use std::fmt::Write;
 
 use numapilot_measure::{Calibration, Kernel, LatencyCell, Limit, Proof, Results, Target, Walk};
-
-use super::remarks;
-use super::words::{columns, gb_per_s, ns, origin, overlap_words, queueing_words, rows, spread_words, walk_words};
-use crate::units;
 use numapilot_text::style::Look;
 use numapilot_text::style::wrap;
 use numapilot_text::table::{Align, Table};
+use numapilot_text::units;
+
+use super::remarks;
+use super::words::{columns, gb_per_s, ns, origin, overlap_words, queueing_words, rows, spread_words, walk_words};
 
 /// Renders everything for a terminal; with what the traffic model made of it, if that was asked for.
 #[must_use]

@@ -20,7 +20,7 @@ pub(super) fn origin(results: &Results) -> String {
             .large_share
             .filter(|_| results.pages != numapilot_measure::Pages::Base)
             .map_or_else(String::new, |share| {
-                format!(" ({} of the memory really is)", crate::units::short_percent(share))
+                format!(" ({} of the memory really is)", numapilot_text::units::short_percent(share))
             }),
         results.seconds
     )

@@ -1,12 +1,12 @@
 //! What each memory controller serves, beside an even share.
 
 use numapilot_insight::Estimate;
+use numapilot_text::units;
+use numapilot_text::units::short_percent;
 
+use crate::estimates::found;
 use crate::export::Export;
 use crate::svg_writer::{SvgWriter, Type};
-use crate::units;
-use crate::units::found;
-use crate::units::short_percent;
 
 use super::axis::ticks;
 use super::palette::{FAINT, GRID, INK, LOCAL, REMOTE};

@@ -1,12 +1,13 @@
 //! Program time from left to right: accesses by the node that serves them, stacked, and below them the remote share with its interval.
 
 use numapilot_insight::{Series, Source};
+use numapilot_text::units;
 use numapilot_trace::ids::TimeNs;
 
+use crate::estimates;
+use crate::estimates::found;
 use crate::export::Export;
 use crate::svg_writer::{SvgWriter, Type};
-use crate::units;
-use crate::units::found;
 
 use super::axis::ticks;
 use super::palette::{self, FAINT, GRID, INK, OTHERS, REMOTE};
@@ -44,8 +45,8 @@ pub fn svg(export: &Export<'_>) -> String {
     let totals = export.analysis.totals();
     let finding = format!(
         "{} of {} remote, {}",
-        units::remote_share(&totals),
-        units::remote_base(&totals, export.counted().in_full()),
+        estimates::remote_share(&totals),
+        estimates::remote_base(&totals, export.counted().in_full()),
         found(Source::Sampled)
     );
     let mut writer = begin(export, &title, &finding, 30.0 + RATE + GAP + SHARE + 44.0);

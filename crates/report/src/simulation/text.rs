@@ -3,12 +3,12 @@
 use std::fmt::Write;
 
 use numapilot_simulator::{Report, program::Origin};
-
-use super::{Comparison, population, signed_percent};
-use crate::units;
 use numapilot_text::style::Look;
 use numapilot_text::style::{clean, wrap};
 use numapilot_text::table::{Align, Table};
+use numapilot_text::units;
+
+use super::{Comparison, population, signed_percent};
 
 /// Renders the comparison for a terminal.
 #[must_use]

@@ -2,11 +2,11 @@
 
 use anstyle::AnsiColor;
 use numapilot_machine::{Machine, MachineSource, Node, NodeId};
+use numapilot_text::style::{clean, shorten};
 use unicode_width::UnicodeWidthStr;
 
 use super::paper::{Paper, wrap};
 use super::{diagram, words};
-use numapilot_text::style::{clean, shorten};
 
 /// Narrower than this nothing is drawn: lines then run over.
 const WIDTH_MIN: usize = 40;

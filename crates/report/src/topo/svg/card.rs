@@ -1,11 +1,11 @@
 //! A node's card: its CPUs as squares (split where hardware threads share a core), framed by the L3 that they share, and its memory.
 
 use numapilot_machine::{CpuId, Machine, Node};
+use numapilot_text::style::{clean, shorten};
 
 use super::super::layout::Point;
 use super::super::words;
 use crate::svg_writer::{SvgWriter, Type, text_width};
-use numapilot_text::style::{clean, shorten};
 
 /// Width of every card.
 pub const WIDTH: f64 = 244.0;

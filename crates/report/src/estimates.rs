@@ -1,15 +1,7 @@
-//! Numbers for people: those of [`numapilot_text::units`], and shares with their intervals.
+//! Shares with their intervals, and where figures come from, as reports tell them. Plain numbers: [`numapilot_text::units`].
 
 use numapilot_insight::{Estimate, Source, Totals};
-pub use numapilot_text::units::bare_percent;
-pub use numapilot_text::units::bytes;
-pub use numapilot_text::units::count;
-pub use numapilot_text::units::counted;
-pub use numapilot_text::units::is_not_quite_all;
-pub use numapilot_text::units::part_percent;
-pub use numapilot_text::units::percent;
-pub use numapilot_text::units::short_percent;
-pub use numapilot_text::units::time_ns;
+use numapilot_text::units::{bare_percent, count, part_percent, percent};
 
 /// How figures were found, in words.
 #[must_use]
