@@ -2,10 +2,11 @@
 
 use std::fmt::Write;
 
+use numapilot_text::units::exact_bytes;
+
 use crate::VERSION;
 use crate::plan::{Frame, Layout, ObjectRule, Placing, Plan};
 use crate::policy::{NodeSet, Policy, weights_text};
-use crate::size;
 
 /// Width at which comments are folded.
 const WIDTH: usize = 120;
@@ -111,8 +112,8 @@ fn object(out: &mut String, rule: &ObjectRule) {
     key(out, "symbol", matches.symbol.as_deref());
     key(out, "section", matches.section.as_deref());
     key(out, "mapped_file", matches.mapped_file.as_deref());
-    key(out, "min_size", matches.min_size.map(size::format).as_deref());
-    key(out, "max_size", matches.max_size.map(size::format).as_deref());
+    key(out, "min_size", matches.min_size.map(exact_bytes).as_deref());
+    key(out, "max_size", matches.max_size.map(exact_bytes).as_deref());
     ranges(out, "instances", &matches.instances);
     key(out, "process", matches.process.as_deref());
     policy(out, &rule.policy);

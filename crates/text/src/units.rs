@@ -1,12 +1,15 @@
 //! Formats numbers for people: three significant digits, always with a unit.
 
+/// Names of units of bytes, each 1,024 times the one before.
+pub(crate) const BYTE_UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+
 /// `12.3 M`: a count with a decimal prefix; whole numbers below 10,000 as they are.
 #[must_use]
 pub fn count(value: f64) -> String {
     if value.fract() == 0.0 && value.abs() < 10_000.0 {
         return format!("{value:.0}");
     }
-    scaled(value, 1000.0, &["", " k", " M", " G", " T", " P"])
+    scaled(value, 1000.0, &["", "k", "M", "G", "T", "P"])
 }
 
 /// `1 thread`, `12.3 k threads`: a count with its noun, and whatever else differs with the number.
@@ -18,7 +21,33 @@ pub fn counted(number: u64, one: &str, many: &str) -> String {
 /// `15.2 MiB`: bytes with a binary prefix.
 #[must_use]
 pub fn bytes(value: u64) -> String {
-    scaled(value as f64, 1024.0, &[" B", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB"])
+    scaled(value as f64, 1024.0, &BYTE_UNITS)
+}
+
+/// `7.5 GiB`, `512 KiB`: bytes with a binary prefix and at most one decimal, for names and drawings.
+#[must_use]
+pub fn short_bytes(value: u64) -> String {
+    let (mut value, mut unit) = (value as f64, 0);
+    // 1023.95 would round to 1024 of the smaller unit.
+    while value >= 1023.95 && unit + 1 < BYTE_UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    format!("{} {}", short_number(value), BYTE_UNITS[unit])
+}
+
+/// `64 KiB`, `4097 B`: bytes in the greatest unit of which they are a whole number, so that [`crate::quantity::whole_bytes`] reads the same number.
+#[must_use]
+pub fn exact_bytes(value: u64) -> String {
+    let unit = if value == 0 { 0 } else { value.trailing_zeros() / 10 };
+    format!("{} {}", value >> (10 * unit), BYTE_UNITS[unit as usize])
+}
+
+/// `12.8`, `512`: at most one decimal, and none where it would be 0.
+#[must_use]
+pub fn short_number(value: f64) -> String {
+    let text = format!("{value:.1}");
+    text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
 }
 
 /// `1.50 ms`: a duration or moment given in nanoseconds.
@@ -29,7 +58,7 @@ pub fn time_ns(value: u64) -> String {
         let seconds = (value / 1e9).round() as u64;
         return format!("{} min {:02} s", seconds / 60, seconds % 60);
     }
-    scaled(value, 1000.0, &[" ns", " µs", " ms", " s"])
+    scaled(value, 1000.0, &["ns", "µs", "ms", "s"])
 }
 
 /// `75.0 %` of a share between 0 and 1.
@@ -93,7 +122,8 @@ fn scaled(value: f64, base: f64, units: &[&str]) -> String {
         v if v < 99.95 => 1,
         _ => 0,
     };
-    format!("{value:.digits$}{}", units[unit])
+    let gap = if units[unit].is_empty() { "" } else { " " };
+    format!("{value:.digits$}{gap}{}", units[unit])
 }
 
 #[cfg(test)]
@@ -111,6 +141,14 @@ mod tests {
         assert_eq!(bytes(1536), "1.50 KiB");
         assert_eq!(bytes(15 << 20), "15.0 MiB");
         assert_eq!(bytes(u64::MAX), "16.0 EiB");
+        assert_eq!(
+            [0, 4096, 1536 << 10, (1 << 20) - 1, 8053063680, u64::MAX].map(short_bytes),
+            ["0 B", "4 KiB", "1.5 MiB", "1 MiB", "7.5 GiB", "16 EiB"]
+        );
+        assert_eq!(
+            [0, 4097, 1536, 64 << 10, 1 << 63, u64::MAX].map(exact_bytes),
+            ["0 B", "4097 B", "1536 B", "64 KiB", "8 EiB", "18446744073709551615 B"]
+        );
         assert_eq!(time_ns(1_500_000), "1.50 ms");
         assert_eq!(time_ns(61_000_000_000), "1 min 01 s");
         assert_eq!(time_ns(119_700_000_000), "2 min 00 s");

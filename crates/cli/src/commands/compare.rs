@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use numapilot_insight::compare::{Comparison, Metric, Prediction, RunSummary, compare};
 use numapilot_report::compare as shown;
+use numapilot_text::quantity;
 use serde_json::{Value, json};
 
 use super::exit::BEYOND_LIMITS;
@@ -125,11 +126,8 @@ fn foretold_elsewhere(machine: &str, found: &Comparison) -> Option<String> {
 
 /// Parses the predicted gain: a percentage, or a file that `whatif --json` wrote. Also the machine that it is for, if the file names one.
 fn prediction(text: &str) -> Result<(Prediction, Option<String>)> {
-    let number = text.trim_end_matches('%').trim_start_matches('+');
-    if let Ok(percent) = number.parse::<f64>()
-        && percent.is_finite()
-    {
-        return Ok((Prediction { of: Metric::RunTime, gain: percent / 100.0, interval: None }, None));
+    if let Ok(gain) = quantity::change(text) {
+        return Ok((Prediction { of: Metric::RunTime, gain, interval: None }, None));
     }
     let content = std::fs::read_to_string(text).with_context(|| format!("--prediction {text}"))?;
     let value: Value = serde_json::from_str(&content).with_context(|| format!("--prediction {text}: not JSON"))?;
