@@ -157,6 +157,7 @@ fn shares(writer: &mut SvgWriter, series: &Series, frame: &Frame, top: f64) {
 
 fn time_axis(writer: &mut SvgWriter, frame: &Frame, y: f64) {
     writer.line((frame.left, y), (frame.left + frame.width, y), &format!(r#"stroke="{INK}""#));
+    // One unit for all ticks, named under the axis.
     let (unit, ns) = [("s", 1e9), ("ms", 1e6), ("µs", 1e3), ("ns", 1.0)]
         .into_iter()
         .find(|(_, ns)| frame.span_ns as f64 >= 2.0 * ns)
