@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use numapilot_text::toml::quoted;
 use numapilot_text::units::exact_bytes;
 
 use crate::VERSION;
@@ -41,11 +42,6 @@ impl Plan {
         }
         out
     }
-}
-
-/// The text as a TOML string.
-fn quoted(text: &str) -> String {
-    toml::Value::String(text.to_owned()).to_string()
 }
 
 fn key(out: &mut String, name: &str, value: Option<&str>) {

@@ -1,5 +1,6 @@
 //! What one recording of each side cannot tell: why, and the recordings and the command that would.
 
+use numapilot_text::shell::quoted;
 use serde::Serialize;
 
 use super::run::{RunSummary, TimeSource};
@@ -67,16 +68,6 @@ fn options(names: &[String], is_simulated: bool) -> String {
         format!("`{seed}-o {}`", quoted(name))
     };
     names.iter().zip(2..).map(of).collect::<Vec<_>>().join(" and ")
-}
-
-/// A word as a shell reads it.
-fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%,=".contains(c);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
-    }
 }
 
 /// Why the run times of one recording each may differ by chance, where more than what was measured of equal runs may.
@@ -158,7 +149,6 @@ mod tests {
         let real = RunSummary { is_simulated: false, ..run("old.numatrace") };
         let remedy = Remedy::of(&real, &real);
         assert!(remedy.how.contains("with `-o old-2` and `-o old-3` before"), "{}", remedy.how);
-        assert_eq!(quoted("it's"), r"'it'\''s'");
     }
 
     #[test]
