@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use numapilot_text::style::columns;
+use numapilot_text::terminal::is_unsafe;
 use numapilot_text::toml::quoted;
 use numapilot_text::units::exact_bytes;
 
@@ -58,13 +60,13 @@ fn ranges(out: &mut String, name: &str, ranges: &[(u64, u64)]) {
     }
 }
 
-/// Comment lines, folded at blanks; control characters would end the comment, and become blanks.
+/// Comment lines, folded at blanks; what would end the comment or steer a terminal becomes a blank.
 fn comments(out: &mut String, lines: &[String]) {
     for line in lines {
-        let clean: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let clean: String = line.chars().map(|c| if is_unsafe(c) { ' ' } else { c }).collect();
         let mut row = String::from("#");
         for word in clean.split(' ') {
-            if row.len() > 1 && row.chars().count() + 1 + word.chars().count() > WIDTH {
+            if row.len() > 1 && columns(&row) + 1 + columns(word) > WIDTH {
                 let _ = writeln!(out, "{}", row.trim_end());
                 row = String::from("#");
             }

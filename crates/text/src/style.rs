@@ -59,6 +59,12 @@ pub fn clean(text: &str) -> String {
     text.chars().map(|c| if is_unsafe(c) { c.escape_unicode().to_string() } else { c.to_string() }).collect()
 }
 
+/// Columns that the text takes on a terminal: characters of Chinese, Japanese or Korean take two, marks on letters none.
+#[must_use]
+pub fn columns(text: &str) -> usize {
+    unicode_width::UnicodeWidthStr::width(text)
+}
+
 /// At most `width` columns, the middle left out where it is longer: the ends of paths and template names distinguish them.
 #[must_use]
 pub fn shorten(text: &str, width: usize) -> String {
@@ -138,6 +144,7 @@ mod tests {
         assert!(short.starts_with("a_very") && short.ends_with("goes_on"), "{short}");
         assert!(shorten("日本語日本語日本語", 7).width() <= 7);
         assert_eq!(shorten("abc", 0), "");
+        assert_eq!(["", "abc", "日本", "e\u{301}"].map(columns), [0, 3, 4, 1]);
     }
 
     #[test]

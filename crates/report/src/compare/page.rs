@@ -9,7 +9,7 @@ use super::{svg, words};
 use crate::plain_page;
 use crate::svg_writer::escape;
 
-/// Characters in a line of the page's commands.
+/// Columns in a line of the page's commands.
 const PAGE_COLUMNS: usize = 100;
 
 /// Writes the page; `top` objects at most.

@@ -56,7 +56,7 @@ pub fn render(comparison: &Comparison, top: usize, look: Look) -> String {
             let _ = writeln!(out, "  {}", look.faint(line));
         });
         words::command(remedy, look.width.saturating_sub(4)).iter().for_each(|line| {
-            let _ = writeln!(out, "    {}", clean(line));
+            let _ = writeln!(out, "    {line}");
         });
     }
     out

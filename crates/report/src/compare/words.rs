@@ -5,6 +5,7 @@ use numapilot_insight::compare::{
     Change, ChangeVerdict, Comparison, Judged, MatchKind, Metric, ObjectChange, ObjectSummary, Prediction, Remedy,
     TimeSource,
 };
+use numapilot_text::style::{clean, columns};
 use numapilot_text::units;
 
 use crate::estimates;
@@ -164,13 +165,13 @@ fn agreement(comparison: &Comparison, judged: &Judged, found: Estimate) -> Strin
     }
 }
 
-/// The remedy's command as lines of at most `width` characters, where its words allow that, for a shell.
+/// The remedy's command as lines of at most `width` columns, where its words allow that, for a shell.
 pub fn command(remedy: &Remedy, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
-    for word in remedy.typed() {
+    for word in remedy.typed().iter().map(|word| clean(word)) {
         match lines.last_mut() {
             // Room for what continues the line.
-            Some(line) if line.chars().count() + word.chars().count() + 3 <= width => {
+            Some(line) if columns(line.as_str()) + columns(&word) + 3 <= width => {
                 line.push(' ');
                 line.push_str(&word);
             }
@@ -276,6 +277,13 @@ mod tests {
         let remedy = Remedy { each: 2, how: String::new(), command: words.map(str::to_owned).into() };
         assert_eq!(command(&remedy, 200), ["numapilot compare b a --before b-2 'b 3' --after a-2"]);
         assert_eq!(command(&remedy, 30), ["numapilot compare b a \\", "    --before b-2 'b 3' \\", "    --after a-2"]);
+        let wide = Remedy {
+            command: ["numapilot", "compare", "日本語", "日本語-2"].map(str::to_owned).into(),
+            ..remedy.clone()
+        };
+        assert_eq!(command(&wide, 34), ["numapilot compare '日本語' \\", "    '日本語-2'"], "of two columns each");
+        let hostile = Remedy { command: vec!["a\u{1b}b".to_owned()], ..remedy };
+        assert_eq!(command(&hostile, 34), ["'a\\u{1b}b'"]);
     }
 
     fn of(gain: f64, low: f64, high: f64) -> Prediction {
