@@ -18,7 +18,7 @@ use numapilot_kernel::task::Process;
 use numapilot_launch::signals::Guard;
 use numapilot_machine::Machine;
 use numapilot_machine::NodeId;
-use numapilot_report::units;
+use numapilot_text::units;
 use serde_json::json;
 
 use super::exit::BEYOND_LIMITS;

@@ -6,7 +6,7 @@ use numapilot_insight::{Analysis, Findings, Fix, FixKind, Surveyed, is_placeable
 use numapilot_machine::Machine;
 use numapilot_plan::{Fit, Layout, NodeSet, ObjectMatch, ObjectRule, Placing, Plan, Policy, ProcessRule};
 use numapilot_report::findings::{SHOWN, effect_words, fix_words};
-use numapilot_report::units;
+use numapilot_text::units;
 
 use super::plan_overrides;
 use super::plan_sites::{Allocations, base};

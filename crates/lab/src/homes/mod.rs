@@ -17,6 +17,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use numapilot_flows::Trace;
+use numapilot_text::shell::quoted;
 use numapilot_trace::tables::TraceReader;
 
 use crate::error::AtPath;
@@ -80,10 +81,6 @@ fn tools(folder: &Path) -> Result<(PathBuf, PathBuf), LabError> {
         packages::run(&mut compiler, "compiling the tools that compare page homes", NO_COMPILER)?;
     }
     Ok((launcher, mirror))
-}
-
-fn quoted(word: &str) -> String {
-    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 impl Comparison {

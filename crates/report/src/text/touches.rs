@@ -6,12 +6,11 @@ use numapilot_insight::FileFaults;
 use numapilot_insight::TouchSite;
 use numapilot_insight::Touches;
 use numapilot_machine::NodeId;
-
-use super::clean;
-use super::style::Look;
-use super::table::Align;
-use super::table::Table;
-use crate::units;
+use numapilot_text::style::Look;
+use numapilot_text::style::clean;
+use numapilot_text::table::Align;
+use numapilot_text::table::Table;
+use numapilot_text::units;
 
 /// Largest number of source lines that are shown for a site.
 const LINES: usize = 4;

@@ -24,7 +24,7 @@ use numapilot_flows::Trace;
 use numapilot_flows::finalise;
 use numapilot_host::Pid;
 use numapilot_host::numbers_by_namespace;
-use numapilot_report::units;
+use numapilot_text::units;
 use numapilot_trace::chunk::RAW_FOLDER;
 use numapilot_trace::engine::Engine;
 
