@@ -361,23 +361,6 @@ pub struct Action {
     pub moved_bytes: u64,
     /// Duration in nanoseconds.
     pub took_ns: u64,
-    /// Ranges that did not move, with the reason; the first [`ORDERS_PER_LINE`] of them.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub stayed: Vec<Stayed>,
-}
-
-/// A range of pages that did not move.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stayed {
-    /// Process id.
-    pub pid: Pid,
-    /// Address of the first byte.
-    #[serde(with = "hexadecimal")]
-    pub first: u64,
-    /// Number of pages.
-    pub pages: u64,
-    /// The outcome, as named by [`by_group`].
-    pub outcome: String,
 }
 
 /// The processes' answers about copies of a file.

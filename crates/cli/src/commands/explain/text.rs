@@ -281,25 +281,14 @@ fn done(action: &Action) -> String {
         .map(|(name, count)| format!("{count} {name}"))
         .collect();
     let counts = if counts.is_empty() { "nothing".to_owned() } else { counts.join(", ") };
-    let mut out = format!(
+    format!(
         "  {}  {counts}; threads: {} moved, {} refused; {} moved in {}\n",
         if action.undo { "Undone " } else { "Done   " },
         action.threads_moved,
         action.threads_refused,
         units::bytes(action.moved_bytes),
         units::time_ns(action.took_ns),
-    );
-    for stayed in action.stayed.iter().take(RANGES) {
-        let _ = writeln!(
-            out,
-            "    {} pages at {:#x} of process {} stayed: {}",
-            stayed.pages,
-            stayed.first,
-            stayed.pid,
-            clean(&stayed.outcome)
-        );
-    }
-    out
+    )
 }
 
 fn judged(comparison: &Comparison) -> String {
