@@ -26,6 +26,7 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering;
 
 use numapilot_host::Pid;
+use numapilot_machine::NodeId;
 
 use crate::reason::Reason;
 
@@ -67,7 +68,7 @@ pub struct Rules {
     /// A shell pattern for files that are shared and may be written, but only through mappings of the programs started here: a first write collapses.
     pub shared: Option<String>,
     /// The node, for all processes. Without: the one that each is pinned to; those that are not pinned keep what they have.
-    pub node: Option<u32>,
+    pub node: Option<NodeId>,
     /// Mappings smaller than this many bytes are left unchanged; `None`: 64 KiB.
     pub bytes_min: Option<u64>,
     /// Nothing is copied but what is ordered while the programs run ([`crate::orders`]).
@@ -87,7 +88,7 @@ pub struct Event {
     /// Process number.
     pub pid: Pid,
     /// The node whose copy it was to have; none for a collapse.
-    pub node: Option<u32>,
+    pub node: Option<NodeId>,
     /// What the process did with the mapping.
     pub action: Action,
     /// Size of the mapping.
@@ -324,7 +325,7 @@ fn parse_line(line: &[u8]) -> Option<Event> {
         word => Some(Reason::from_word(word)?),
     };
     let path = PathBuf::from(std::ffi::OsStr::from_bytes(fields.next()?));
-    Some(Event { pid, node: u32::try_from(node).ok(), action, bytes, address, reason, path })
+    Some(Event { pid, node: u16::try_from(node).ok().map(NodeId), action, bytes, address, reason, path })
 }
 
 /// Mappings of one file that fared alike.
@@ -388,7 +389,7 @@ mod tests {
         let summary = Summary::parse(log);
         assert_eq!(summary.lines_lost, 2);
         assert_eq!(summary.events[0].path, Path::new("/lib/a b.so"));
-        assert_eq!((summary.events[0].node, summary.events[0].address), (Some(1), 0x7f00));
+        assert_eq!((summary.events[0].node, summary.events[0].address), (Some(NodeId(1)), 0x7f00));
         assert_eq!((summary.events[1].node, summary.events[1].reason), (None, Some(Reason::Written)));
         assert_eq!(
             summary.to_string(),

@@ -390,7 +390,7 @@ impl Copies {
         }
         let order = |(pid, node, file): &Wanted| {
             let path = self.registry.path(*file)?.clone();
-            Some(orders::Order { pid: *pid, node: u32::from(self.ids[*node].0), inode: *file, path })
+            Some(orders::Order { pid: *pid, node: self.ids[*node], inode: *file, path })
         };
         let all: Vec<orders::Order> = wanted.iter().filter_map(order).collect();
         self.mappings.order(&all).map_err(|error| error.to_string())?;
@@ -449,7 +449,7 @@ impl Copies {
             return;
         }
         self.report_lost(file, targets);
-        let full = answer.node.and_then(|node| self.ids.iter().position(|id| u32::from(id.0) == node)).map(NodeIndex);
+        let full = answer.node.and_then(|node| self.ids.iter().position(|id| *id == node)).map(NodeIndex);
         match full.filter(|_| answer.reason.is_some_and(Reason::is_lack_of_memory)) {
             Some(node) => {
                 let mut copies = self.registry.copies(file);

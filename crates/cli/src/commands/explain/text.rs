@@ -11,6 +11,7 @@ use numapilot_balancer::event::Observation;
 use numapilot_balancer::event::PageDecision;
 use numapilot_balancer::event::by_group;
 use numapilot_host::Pid;
+use numapilot_machine::NodeId;
 use numapilot_report::text::Align;
 use numapilot_report::text::Look;
 use numapilot_report::text::Table;
@@ -321,8 +322,8 @@ fn names(answer: &Explanation, story: &Story, pid: Pid) -> String {
     known.map(|target| format!(" ({})", clean(&target.name))).unwrap_or_default()
 }
 
-fn list(nodes: &[u16]) -> String {
-    nodes.iter().map(u16::to_string).collect::<Vec<_>>().join(",")
+fn list(nodes: &[NodeId]) -> String {
+    nodes.iter().map(NodeId::to_string).collect::<Vec<_>>().join(",")
 }
 
 fn remarks(answer: &Explanation) -> String {
