@@ -140,10 +140,11 @@ enum Owner {
 }
 
 /// A page: its owner, and the number of its first 4 KiB.
-type PageKey = (Owner, u64);
+type OwnedPage = (Owner, u64);
 
+/// What faults have shown of a page so far.
 #[derive(Clone, Copy, Debug)]
-struct Page {
+struct PageState {
     /// Number of pages of 4 KiB that it is.
     pages: u64,
     thread: ThreadIndex,
@@ -177,7 +178,7 @@ struct SiteSums {
 }
 
 impl PageUse {
-    fn add(&mut self, page: &Page) {
+    fn add(&mut self, page: &PageState) {
         let count = match (page.faults, page.many_threads, page.nodes.count_ones()) {
             (1, ..) => &mut self.once,
             (_, _, nodes) if nodes > 1 => &mut self.several_nodes,
@@ -205,12 +206,12 @@ struct Walk<'a, 't> {
     places: HashMap<(LocationId, StackId), Place>,
     /// Placements by thread and moment.
     placed: HashMap<(ThreadIndex, TimeNs), Vec<Placed>>,
-    pages: HashMap<PageKey, Page>,
+    pages: HashMap<OwnedPage, PageState>,
     /// Of each owner the pages of more than 4 KiB, by the numbers of their 4 KiB.
     large: HashMap<Owner, RangeMap<u64, ()>>,
     sites: HashMap<Option<SiteId>, SiteSums>,
     files: HashMap<SiteId, u64>,
-    away: HashMap<(NodeId, NodeId), (u64, HashMap<PageKey, u64>)>,
+    away: HashMap<(NodeId, NodeId), (u64, HashMap<OwnedPage, u64>)>,
     /// Pages of placements of the cause `Found` that faults show.
     found_by_faults: u64,
     out: Touches,
@@ -246,7 +247,7 @@ impl Walk<'_, '_> {
         let (at, pages) = self.page_at(owner, page.wrapping_sub(base));
         let key = (owner, at);
         let thread = access.thread;
-        let new = Page { pages, thread, many_threads: false, nodes: 0, is_node_unknown: false, faults: 0, site };
+        let new = PageState { pages, thread, many_threads: false, nodes: 0, is_node_unknown: false, faults: 0, site };
         // A block that is given back and touched anew within one object's life is another page as well.
         let state = match self.pages.entry(key) {
             std::collections::hash_map::Entry::Occupied(mut entry) if first.is_some() => {
@@ -320,7 +321,7 @@ impl Walk<'_, '_> {
         *sums.lines.entry((place, access.thread, access.node)).or_default() += pages;
     }
 
-    fn used(&mut self, access: &AccessRef, site: Option<SiteId>, (key, pages): (PageKey, u64)) {
+    fn used(&mut self, access: &AccessRef, site: Option<SiteId>, (key, pages): (OwnedPage, u64)) {
         let sums = self.sites.entry(site).or_default();
         if let Some(at) = access.node.and_then(|node| self.analysis.node_position(node)) {
             bump(&mut sums.later_from, at, 1);

@@ -144,7 +144,7 @@ fn placing(out: &mut String, placing: &Placing, layout: Layout) {
     match placing {
         Placing::Nodes(nodes) => node_set(out, nodes),
         Placing::Cpus(cpus) => {
-            key(out, "cpus", Some(&numapilot_machine::format_cpu_list(cpus.iter().copied())));
+            key(out, "cpus", Some(&numapilot_machine::format_cpu_list(cpus.iter().map(|cpu| cpu.0))));
         }
     }
     if layout != Layout::Together {

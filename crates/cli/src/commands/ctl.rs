@@ -182,7 +182,7 @@ fn targets(report: &Report, look: Look) -> String {
             );
         }
         if !target.forbidden_nodes.is_empty() {
-            let nodes = format_cpu_list(target.forbidden_nodes.iter().map(|node| u32::from(*node)));
+            let nodes = format_cpu_list(target.forbidden_nodes.iter().map(|node| u32::from(node.0)));
             let _ = writeln!(out, "  process {pid}: nothing is moved to nodes {nodes}: its cpuset forbids these nodes");
         }
     }

@@ -18,6 +18,7 @@ use std::process::Command;
 
 use numapilot_flows::Trace;
 use numapilot_text::shell::quoted;
+use numapilot_trace::engine::Engine;
 use numapilot_trace::tables::TraceReader;
 
 use crate::error::AtPath;
@@ -45,8 +46,8 @@ const TRACE: &str = "homes.numatrace";
 pub struct Comparison {
     /// The `numapilot` that records.
     pub recorder: PathBuf,
-    /// Engine that records: `instrument` or `emulate`.
-    pub engine: String,
+    /// Engine that records: one that simulates the machine.
+    pub engine: Engine,
     /// The simulated machine: as many nodes as the guest has.
     pub machine: String,
     /// The program and its arguments. A program that starts another by exec has that one's first pages where its own main thread was.
@@ -98,7 +99,7 @@ impl Comparison {
             "record",
             "--quiet",
             "--engine",
-            self.engine.as_str(),
+            self.engine.name(),
             "--machine",
             &self.machine,
             "-o",

@@ -11,6 +11,7 @@ use numapilot_balancer::event::Observation;
 use numapilot_balancer::event::PageDecision;
 use numapilot_balancer::event::by_group;
 use numapilot_host::Pid;
+use numapilot_machine::NodeId;
 use numapilot_service::explain::Explanation;
 use numapilot_service::explain::Run;
 use numapilot_service::explain::Story;
@@ -266,25 +267,14 @@ fn done(action: &Action) -> String {
         .map(|(name, count)| format!("{count} {name}"))
         .collect();
     let counts = if counts.is_empty() { "nothing".to_owned() } else { counts.join(", ") };
-    let mut out = format!(
+    format!(
         "  {}  {counts}; threads: {} moved, {} refused; {} moved in {}\n",
         if action.undo { "Undone " } else { "Done   " },
         action.threads_moved,
         action.threads_refused,
         units::bytes(action.moved_bytes),
         units::time_ns(action.took_ns),
-    );
-    for stayed in action.stayed.iter().take(RANGES) {
-        let _ = writeln!(
-            out,
-            "    {} pages at {:#x} of process {} stayed: {}",
-            stayed.pages,
-            stayed.first,
-            stayed.pid,
-            clean(&stayed.outcome)
-        );
-    }
-    out
+    )
 }
 
 fn judged(comparison: &Comparison) -> String {
@@ -317,8 +307,8 @@ fn names(answer: &Explanation, story: &Story, pid: Pid) -> String {
     known.map(|target| format!(" ({})", clean(&target.name))).unwrap_or_default()
 }
 
-fn list(nodes: &[u16]) -> String {
-    nodes.iter().map(u16::to_string).collect::<Vec<_>>().join(",")
+fn list(nodes: &[NodeId]) -> String {
+    nodes.iter().map(NodeId::to_string).collect::<Vec<_>>().join(",")
 }
 
 fn remarks(answer: &Explanation) -> String {
