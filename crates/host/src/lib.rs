@@ -1,7 +1,7 @@
 //! The kernel's files, read under a root prefix (`/` on the running system, a tree of files in tests): one reader ([`Root`]) and one parser for each format
-//! that several crates need ([`TaskStat`], [`meminfo`]); which processes belong together: trees, cgroups and systemd's units ([`Members`], [`cgroups`]); from
-//! whom they inherit their events ([`Lineages`]); and whether this user is shown all of them ([`hidden_processes`]). Files that the kernel may never answer for
-//! are given up ([`read_patiently`]).
+//! that several crates need ([`TaskStat`], [`TaskStatus`], [`meminfo`]); which processes belong together: trees, cgroups and systemd's units ([`Members`],
+//! [`cgroups`]); from whom they inherit their events ([`Lineages`]); and whether this user is shown all of them ([`hidden_processes`]). Files that the kernel
+//! may never answer for are given up ([`read_patiently`]).
 //! Work on as many threads as the system gives ([`workers`]).
 //! And the types of ids that are the kernel's: of processes ([`Pid`]), of threads ([`Tid`]) and, in units of our own, of pages ([`PageNumber`]).
 //!
@@ -19,6 +19,7 @@ mod page_number;
 mod patient;
 mod root;
 mod task_stat;
+mod task_status;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod title;
@@ -37,7 +38,6 @@ pub use members::now_ticks;
 pub use members::ticks_per_s;
 pub use members::time_since;
 pub use namespaces::innermost_number;
-pub use namespaces::numbers_by_namespace;
 pub use page_number::PageNumber;
 pub use patient::helpers_cpu;
 pub use patient::is_locked;
@@ -50,4 +50,5 @@ pub use root::Root;
 pub use root::is_gone;
 pub use root::number;
 pub use task_stat::TaskStat;
+pub use task_status::TaskStatus;
 pub use title::title;
