@@ -1,7 +1,7 @@
 //! The kernel's files, read under a root prefix (`/` on the running system, a tree of files in tests): one reader ([`Root`]) and one parser for each format
-//! that several crates need ([`TaskStat`], [`TaskStatus`], [`meminfo`]); which processes belong together: trees, cgroups and systemd's units ([`Members`],
-//! [`cgroups`]); from whom they inherit their events ([`Lineages`]); and whether this user is shown all of them ([`hidden_processes`]). Files that the kernel
-//! may never answer for are given up ([`read_patiently`]).
+//! that several crates need ([`TaskStat`], [`TaskStatus`], [`ProcessPages`], [`meminfo`]); which processes belong together: trees, cgroups and systemd's
+//! units ([`Members`], [`cgroups`]); from whom they inherit their events ([`Lineages`]); and whether this user is shown all of them ([`hidden_processes`]).
+//! Files that the kernel may never answer for are given up ([`read_patiently`]).
 //! Work on as many threads as the system gives ([`workers`]).
 //! And the types of ids that are the kernel's: of processes ([`Pid`]), of threads ([`Tid`]) and, in units of our own, of pages ([`PageNumber`]).
 //!
@@ -17,6 +17,7 @@ pub mod meminfo;
 mod namespaces;
 mod page_number;
 mod patient;
+mod process_pages;
 mod root;
 mod task_stat;
 mod task_status;
@@ -45,6 +46,8 @@ pub use patient::locked_error;
 #[cfg(feature = "testing")]
 pub use patient::locked_for_test;
 pub use patient::read_patiently;
+pub use process_pages::ProcessPages;
+pub use process_pages::has_memory;
 pub use root::FileError;
 pub use root::Root;
 pub use root::is_gone;
