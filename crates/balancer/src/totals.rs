@@ -1,5 +1,7 @@
 //! What the loop has done and used since its start: in its status, and at the end of its journal.
 
+use numapilot_host::ProcessPages;
+use numapilot_host::Root;
 use numapilot_kernel::actuator::PageOutcomes;
 use numapilot_kernel::actuator::page_bytes;
 use serde::Deserialize;
@@ -79,10 +81,10 @@ impl OwnUse {
             u64::try_from(t.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(t.tv_usec).unwrap_or(0) * 1000
         };
         let cpu_ns = ns(usage.ru_utime) + ns(usage.ru_stime);
-        let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-        let pages: u64 = statm.split_ascii_whitespace().nth(1).and_then(|word| word.parse().ok()).unwrap_or(0);
-        let open_files =
-            std::fs::read_dir("/proc/self/fd").map_or(0, |entries| entries.count().saturating_sub(1) as u64);
+        let root = Root::default();
+        let pages = ProcessPages::read_own(&root).map_or(0, |pages| pages.resident);
+        let open_files = std::fs::read_dir(root.path().join("proc/self/fd"))
+            .map_or(0, |entries| entries.count().saturating_sub(1) as u64);
         let share = |cpu: u64, elapsed: u64| if elapsed == 0 { 0.0 } else { 100.0 * cpu as f64 / elapsed as f64 };
         let cpu_percent =
             before.map_or(0.0, |(last, elapsed_ns)| share(cpu_ns.saturating_sub(last.cpu_ns), elapsed_ns));

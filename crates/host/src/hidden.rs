@@ -1,6 +1,7 @@
 //! Processes that /proc does not show to this user: its mount options `hidepid` and `gid` (`Documentation/filesystems/proc.rst`, chapter 4).
 
 use crate::Root;
+use crate::TaskStatus;
 
 /// CAP_SYS_PTRACE, whose owners see every process.
 const CAP_SYS_PTRACE: u32 = 19;
@@ -18,12 +19,13 @@ pub fn hidden_processes(root: &Root) -> Option<String> {
     let option = |name: &str| options.split(',').find_map(|option| option.strip_prefix(name)?.strip_prefix('='));
     // Numbers before Linux 5.8, words since.
     let mode = option("hidepid").filter(|mode| kind == "proc" && !matches!(*mode, "0" | "off"))?;
-    let status = root.text("proc/self/status").unwrap_or_default();
-    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().trim();
-    let capabilities = u64::from_str_radix(field("CapEff:"), 16).unwrap_or(0);
+    let mut text = Vec::new();
+    let status = TaskStatus::read_own(root, &mut text).unwrap_or_default();
+    let capabilities = status.mask("CapEff").unwrap_or(0);
     // Members of the group are exempt, by default those of root's, except where all that may not be traced is hidden.
     let group = option("gid").unwrap_or("0");
-    let ids = field("Groups:").split_ascii_whitespace().chain(field("Gid:").split_ascii_whitespace().nth(3));
+    let words = |name: &str| status.field(name).unwrap_or_default().split_ascii_whitespace();
+    let ids = words("Groups").chain(words("Gid").nth(3));
     let is_member = !matches!(mode, "4" | "ptraceable") && ids.into_iter().any(|id| id == group);
     let sees_all = capabilities & 1 << CAP_SYS_PTRACE != 0 || is_member;
     (!sees_all).then(|| {

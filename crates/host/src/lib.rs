@@ -1,7 +1,7 @@
 //! The kernel's files, read under a root prefix (`/` on the running system, a tree of files in tests): one reader ([`Root`]) and one parser for each format
-//! that several crates need ([`TaskStat`], [`meminfo`]); which processes belong together: trees, cgroups and systemd's units ([`Members`], [`cgroups`]); from
-//! whom they inherit their events ([`Lineages`]); and whether this user is shown all of them ([`hidden_processes`]). Files that the kernel may never answer for
-//! are given up ([`read_patiently`]).
+//! that several crates need ([`TaskStat`], [`TaskStatus`], [`ProcessPages`], [`cpuinfo`], [`meminfo`]); which processes belong together: trees, cgroups and
+//! systemd's units ([`Members`], [`cgroups`]); from whom they inherit their events ([`Lineages`]); and whether this user is shown all of them
+//! ([`hidden_processes`]). Files that the kernel may never answer for are given up ([`read_patiently`]).
 //! Work on as many threads as the system gives ([`workers`]).
 //! And the types of ids that are the kernel's: of processes ([`Pid`]), of threads ([`Tid`]) and, in units of our own, of pages ([`PageNumber`]).
 //!
@@ -9,6 +9,7 @@
 //! `Documentation/filesystems/proc.rst`.
 
 pub mod cgroups;
+pub mod cpuinfo;
 mod hidden;
 mod ids;
 mod lineages;
@@ -17,8 +18,10 @@ pub mod meminfo;
 mod namespaces;
 mod page_number;
 mod patient;
+mod process_pages;
 mod root;
 mod task_stat;
+mod task_status;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod title;
@@ -36,8 +39,8 @@ pub use members::ProcessTable;
 pub use members::now_ticks;
 pub use members::ticks_per_s;
 pub use members::time_since;
+pub use namespaces::in_user_namespace;
 pub use namespaces::innermost_number;
-pub use namespaces::numbers_by_namespace;
 pub use page_number::PageNumber;
 pub use patient::helpers_cpu;
 pub use patient::is_locked;
@@ -45,9 +48,12 @@ pub use patient::locked_error;
 #[cfg(feature = "testing")]
 pub use patient::locked_for_test;
 pub use patient::read_patiently;
+pub use process_pages::ProcessPages;
+pub use process_pages::has_memory;
 pub use root::FileError;
 pub use root::Root;
 pub use root::is_gone;
 pub use root::number;
 pub use task_stat::TaskStat;
+pub use task_status::TaskStatus;
 pub use title::title;

@@ -1,5 +1,6 @@
 //! `/proc/meminfo` and `/sys/devices/system/node/nodeN/meminfo`: lines of a name, a colon, a number and `kB`; those of a node begin with `Node N`.
 
+use crate::Root;
 use crate::number;
 
 /// Name (without its colon) and bytes of each line that has an amount of memory; lines without `kB` (counts of huge pages) and foreign ones are left out.
@@ -11,6 +12,12 @@ pub fn amounts(text: &[u8]) -> impl Iterator<Item = (&[u8], u64)> {
 #[must_use]
 pub fn bytes_of(text: &[u8], name: &str) -> Option<u64> {
     amounts(text).find(|(found, _)| *found == name.as_bytes()).map(|(_, bytes)| bytes)
+}
+
+/// Bytes of this machine's memory that its kernel can give away; `None`: it does not tell.
+#[must_use]
+pub fn total_bytes(root: &Root) -> Option<u64> {
+    bytes_of(root.read("proc/meminfo", &mut Vec::new()).ok()?, "MemTotal")
 }
 
 fn amount(line: &[u8]) -> Option<(&[u8], u64)> {
@@ -39,6 +46,17 @@ mod tests {
         let system = b"MemTotal:        1000 kB\nMemFree:          400 kB\nMemAvailable: lots kB\nSwapFree: 18446744073709551615 kB\n";
         assert_eq!((bytes_of(system, "MemFree"), bytes_of(system, "MemAvailable")), (Some(400 << 10), None));
         assert_eq!((bytes_of(system, "SwapFree"), bytes_of(system, "Mem")), (None, None));
+    }
+
+    #[test]
+    fn the_machines_memory_is_read_under_the_root() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::new(folder.path());
+        assert_eq!(total_bytes(&root), None);
+        std::fs::create_dir(folder.path().join("proc")).unwrap();
+        std::fs::write(folder.path().join("proc/meminfo"), "MemTotal:       16000 kB\nMemFree: 3 kB\n").unwrap();
+        assert_eq!(total_bytes(&root), Some(16_000 << 10));
+        assert!(total_bytes(&Root::default()) > Some(0));
     }
 
     proptest! {

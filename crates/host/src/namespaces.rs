@@ -1,21 +1,23 @@
-//! The numbers that namespaces of processes give to one process or thread.
+//! Namespaces: the numbers that those of processes give to one process or thread, and whether this process is in one of users.
 
 use std::fs;
 use std::path::Path;
 
-/// Its numbers, from the text of its `/proc/PID/status` (`NSpid`): first in the namespace of that `/proc`, last in its own, by which it knows itself. None
-/// where the kernel does not tell.
-pub fn numbers_by_namespace(status: &str) -> impl Iterator<Item = u32> {
-    let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
-    line.into_iter().flat_map(str::split_ascii_whitespace).map_while(|number| number.parse().ok())
-}
+use crate::Root;
+use crate::TaskStatus;
 
 /// The number by which a process or thread knows itself, in its innermost namespace, by its folder in `/proc`. `None`: it has ended, or the kernel does not
 /// tell.
 pub fn innermost_number(folder: &Path) -> Option<u32> {
-    // The name in the status need not be UTF-8.
-    let status = fs::read(folder.join("status")).ok()?;
-    numbers_by_namespace(&String::from_utf8_lossy(&status)).last()
+    let text = fs::read(folder.join("status")).ok()?;
+    TaskStatus::of(&text).numbers_by_namespace().last()
+}
+
+/// Whether this process is in a namespace of users other than the first, which maps all ids to themselves; false where the kernel has none.
+#[must_use]
+pub fn in_user_namespace(root: &Root) -> bool {
+    let map = root.text("proc/self/uid_map");
+    map.is_some_and(|map| map.split_ascii_whitespace().collect::<Vec<_>>() != ["0", "0", "4294967295"])
 }
 
 #[cfg(test)]
@@ -32,8 +34,22 @@ mod tests {
     }
 
     #[test]
+    fn the_first_namespace_of_users_maps_all_ids() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::new(folder.path());
+        assert!(!in_user_namespace(&root), "a kernel without them");
+        fs::create_dir_all(folder.path().join("proc/self")).unwrap();
+        for (map, is_other) in
+            [("         0          0 4294967295\n", false), ("         0       1000          1\n", true)]
+        {
+            fs::write(folder.path().join("proc/self/uid_map"), map).unwrap();
+            assert_eq!(in_user_namespace(&root), is_other, "{map}");
+        }
+    }
+
+    #[test]
     fn the_last_number_is_its_own() {
-        let numbers = |status: &str| numbers_by_namespace(status).collect::<Vec<_>>();
+        let numbers = |text: &str| TaskStatus::of(text.as_bytes()).numbers_by_namespace().collect::<Vec<_>>();
         assert_eq!(numbers("Name:\tx\nNSpid:\t4711\t12\nNSsid:\t1\n"), [4711, 12]);
         assert_eq!(numbers("Name:\tx\nNSpid:\t4711\n"), [4711]);
         assert!(numbers("Name:\tNSpid:\t1\nPid:\t4711\n").is_empty());

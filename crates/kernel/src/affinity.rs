@@ -3,6 +3,8 @@
 use std::io;
 
 use numapilot_host::Pid;
+use numapilot_host::Root;
+use numapilot_host::TaskStatus;
 use numapilot_host::Tid;
 use numapilot_machine::CpuId;
 use numapilot_machine::parse_cpu_list;
@@ -73,8 +75,8 @@ impl CpuMask {
 /// The CPUs that are online; `None`: the kernel does not say (a container may hide the file).
 #[must_use]
 pub fn online() -> Option<CpuMask> {
-    let text = std::fs::read_to_string("/sys/devices/system/cpu/online").ok()?;
-    Some(parse_cpu_list(text.trim()).ok()?.into_iter().map(CpuId).collect())
+    let text = Root::default().text("sys/devices/system/cpu/online")?;
+    Some(parse_cpu_list(&text).ok()?.into_iter().map(CpuId).collect())
 }
 
 /// Whether a thread that was given `set` has it still, if it is shown as having `shown`: CPUs may have gone offline since.
@@ -94,14 +96,14 @@ pub fn is_still_with(shown: &CpuMask, set: &CpuMask, online: Option<&CpuMask>) -
 #[must_use]
 pub fn with_offline(tid: Tid, shown: &CpuMask, online: Option<&CpuMask>) -> CpuMask {
     let Some(online) = online else { return shown.clone() };
-    let text = std::fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
-    named(&text, shown, online).unwrap_or_else(|| shown.clone())
+    let mut text = Vec::new();
+    let status = TaskStatus::read(&Root::default(), Pid::of_task(tid), &mut text).unwrap_or_default();
+    named(status, shown, online).unwrap_or_else(|| shown.clone())
 }
 
-/// The affinity in the text of a `status` file, if a thread that has it is shown as having `shown`.
-fn named(status: &str, shown: &CpuMask, online: &CpuMask) -> Option<CpuMask> {
-    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
-    let named: CpuMask = parse_cpu_list(list.trim()).ok()?.into_iter().map(CpuId).collect();
+/// The affinity in a `status` file, if a thread that has it is shown as having `shown`.
+fn named(status: TaskStatus<'_>, shown: &CpuMask, online: &CpuMask) -> Option<CpuMask> {
+    let named: CpuMask = parse_cpu_list(status.allowed_cpus()?).ok()?.into_iter().map(CpuId).collect();
     named.shows_as(shown, online).then_some(named)
 }
 
@@ -188,10 +190,11 @@ mod tests {
     #[test]
     fn an_affinity_has_cpus_that_are_yet_to_come() {
         let mask = |cpus: &[u32]| -> CpuMask { cpus.iter().copied().map(CpuId).collect() };
-        let (text, online) = ("Name:\tx\nCpus_allowed_list:\t0-3,8\nMems_allowed:\t1\n", mask(&[0, 1]));
-        assert_eq!(named(text, &mask(&[0, 1]), &online), Some(mask(&[0, 1, 2, 3, 8])));
-        assert_eq!(named(text, &mask(&[0]), &online), None, "another affinity");
-        assert_eq!(named("Name:\tx\n", &mask(&[0]), &online), None);
+        let (text, online) = (b"Name:\tx\nCpus_allowed_list:\t0-3,8\nMems_allowed:\t1\n", mask(&[0, 1]));
+        let status = TaskStatus::of(text);
+        assert_eq!(named(status, &mask(&[0, 1]), &online), Some(mask(&[0, 1, 2, 3, 8])));
+        assert_eq!(named(status, &mask(&[0]), &online), None, "another affinity");
+        assert_eq!(named(TaskStatus::of(b"Name:\tx\n"), &mask(&[0]), &online), None);
         // SAFETY: has no preconditions.
         let tid = Tid(unsafe { libc::gettid() } as u32);
         let shown = of_thread(tid).unwrap();

@@ -5,6 +5,8 @@ use std::path::Path;
 use std::path::PathBuf;
 
 use numapilot_host::Pid;
+use numapilot_host::Root;
+use numapilot_host::TaskStatus;
 use numapilot_machine::NodeId;
 use numapilot_machine::parse_cpu_list;
 
@@ -78,8 +80,8 @@ pub fn has_children(folder: &Path) -> bool {
 /// Nodes that a process may have memory on (`Mems_allowed_list`), ascending; `None`: it is gone.
 #[must_use]
 pub fn allowed_nodes(root: &Path, pid: Pid) -> Option<Vec<NodeId>> {
-    let text = fs::read_to_string(root.join(format!("proc/{pid}/status"))).ok()?;
-    let list = text.lines().find_map(|line| line.strip_prefix("Mems_allowed_list:"))?.trim();
+    let mut text = Vec::new();
+    let list = TaskStatus::read(&Root::new(root), pid, &mut text)?.allowed_nodes()?;
     let nodes = parse_cpu_list(list).ok()?;
     Some(nodes.into_iter().filter_map(|node| u16::try_from(node).ok().map(NodeId)).collect())
 }

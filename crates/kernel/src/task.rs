@@ -10,7 +10,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use numapilot_host::Pid;
+use numapilot_host::Root;
 use numapilot_host::TaskStat;
+use numapilot_host::TaskStatus;
 pub use numapilot_host::Tid;
 use numapilot_machine::CpuId;
 
@@ -110,8 +112,12 @@ pub fn name_of(pid: Pid, tid: Tid) -> String {
 /// The parent of a process; `None` where it is gone.
 #[must_use]
 pub fn parent_of(pid: Pid) -> Option<Pid> {
-    let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    text.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
+    of_status(pid, |status| status.parent())
+}
+
+/// What `/proc/PID/status` says of a process; `None` where it is gone.
+fn of_status<T>(pid: Pid, said: impl FnOnce(TaskStatus<'_>) -> Option<T>) -> Option<T> {
+    said(TaskStatus::read(&Root::default(), pid, &mut Vec::new())?)
 }
 
 /// The fields of `/proc/PID/stat` (or that of a thread) that are used here.
@@ -184,17 +190,13 @@ pub fn ran_ns(pid: Pid, tid: Tid) -> Option<u64> {
 /// The real user of a process; `None` where it is gone.
 #[must_use]
 pub fn user_of(pid: Pid) -> Option<u32> {
-    let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    text.lines().find_map(|line| line.strip_prefix("Uid:"))?.split_ascii_whitespace().next()?.parse().ok()
+    users_of(pid).map(|[real, ..]| real)
 }
 
 /// The user ids of a process: real, effective, saved and of the file system; `None` where it is gone.
 #[must_use]
 pub fn users_of(pid: Pid) -> Option<[u32; 4]> {
-    let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("Uid:"))?;
-    let mut ids = line.split_ascii_whitespace().map_while(|id| id.parse().ok());
-    Some([ids.next()?, ids.next()?, ids.next()?, ids.next()?])
+    of_status(pid, |status| status.users())
 }
 
 /// Whether a process that had the ids `before` has others by now, as after the exec of a set-user-ID program: its real user stays then. One that could be any
@@ -207,11 +209,7 @@ pub fn has_gained_rights(before: [u32; 4], now: [u32; 4]) -> bool {
 /// Whether a process ignores a signal (`SigIgn` of `/proc/PID/status`); false if it has ended or does not show.
 #[must_use]
 pub fn ignores(pid: Pid, signal: libc::c_int) -> bool {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let mask = text.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let mask = mask.and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok()).unwrap_or(0);
-    let bit = u32::try_from(signal - 1).ok().and_then(|bit| 1_u64.checked_shl(bit)).unwrap_or(0);
-    mask & bit != 0
+    of_status(pid, |status| Some(status.ignores(signal))).unwrap_or(false)
 }
 
 /// A process held by a descriptor: it refers to the process that had the id when it was opened, even after the id is reused (pidfd_open, Linux 5.3).
@@ -357,6 +355,21 @@ mod tests {
         let (users, user) = (users_of(own).unwrap(), user_of(own).unwrap());
         assert!(users[0] == user && !has_gained_rights(users, users));
         assert_eq!(users_of(Pid(u32::MAX)), None);
+    }
+
+    /// The balancer took a process whose name is no UTF-8 for one that had ended, and let go of it.
+    #[test]
+    fn a_name_that_is_no_text_hides_nothing() {
+        let named = std::thread::spawn(|| {
+            // SAFETY: the call reads a string that ends with a zero.
+            let answer = unsafe { libc::prctl(libc::PR_SET_NAME, c"\xff".as_ptr()) };
+            // SAFETY: has no preconditions.
+            let tid = Tid(unsafe { libc::gettid() } as u32);
+            let task = Pid::of_task(tid);
+            assert_eq!((answer, name_of(Pid::own(), tid).as_str()), (0, "\u{fffd}"));
+            assert!(users_of(task).is_some() && user_of(task).is_some() && parent_of(task).is_some());
+        });
+        named.join().unwrap();
     }
 
     #[test]

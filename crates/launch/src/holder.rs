@@ -5,7 +5,6 @@
 //! the program would run on without a tracker. So a child of the recorder that has neither capabilities nor anything else holds the memory then. A descriptor
 //! that the program inherits would do too, but would be one more in the program, and gone where it closes those that it does not know.
 
-use std::fs;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::fd::BorrowedFd;
@@ -15,6 +14,8 @@ use std::path::PathBuf;
 use std::ptr;
 
 use numapilot_host::Pid;
+use numapilot_host::Root;
+use numapilot_host::TaskStatus;
 
 /// `_LINUX_CAPABILITY_VERSION_3` of `linux/capability.h`.
 const CAPABILITY_VERSION_3: u32 = 0x2008_0522;
@@ -64,16 +65,15 @@ fn path(pid: Pid, fd: BorrowedFd<'_>) -> PathBuf {
 fn is_hidden() -> bool {
     // SAFETY: prctl with integer arguments only.
     let is_dumpable = unsafe { libc::prctl(libc::PR_GET_DUMPABLE, 0, 0, 0, 0) } == 1;
-    hides(&fs::read_to_string("/proc/self/status").unwrap_or_default(), is_dumpable)
+    hides(TaskStatus::read_own(&Root::default(), &mut Vec::new()).unwrap_or_default(), is_dumpable)
 }
 
 /// The same, from the process's status file.
-fn hides(status: &str, is_dumpable: bool) -> bool {
-    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
-    let set = |name: &str| field(name).and_then(|text| u64::from_str_radix(text, 16).ok()).unwrap_or(0);
-    let effective_uid = field("Uid:").and_then(|ids| ids.split_whitespace().nth(1));
+fn hides(status: TaskStatus<'_>, is_dumpable: bool) -> bool {
+    let set = |name: &str| status.mask(name).unwrap_or(0);
+    let effective_uid = status.users().map(|[_, effective, ..]| effective);
     // Programs of root have its capabilities, and programs of others the ambient ones.
-    effective_uid != Some("0") && (!is_dumpable || set("CapPrm:") & !set("CapAmb:") != 0)
+    effective_uid != Some(0) && (!is_dumpable || set("CapPrm") & !set("CapAmb") != 0)
 }
 
 impl Holder {
@@ -164,6 +164,7 @@ unsafe fn close_between(first: libc::c_int, last: libc::c_int) {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::fs::File;
     use std::io::Write;
     use std::os::fd::AsFd;
@@ -177,12 +178,13 @@ mod tests {
     #[test]
     fn capabilities_that_programs_do_not_get_hide_the_recorder() {
         const PERFMON: u64 = 1 << 38;
-        assert!(!hides(&status(1000, 0, 0), true));
-        assert!(hides(&status(1000, PERFMON, 0), true), "setcap");
-        assert!(!hides(&status(1000, PERFMON, PERFMON), true), "a service's AmbientCapabilities");
-        assert!(hides(&status(1000, 0, 0), false), "a program that may not be read");
-        assert!(!hides(&status(0, u64::MAX, 0), false));
-        assert!(!hides("", true));
+        let hides = |text: String, is_dumpable: bool| hides(TaskStatus::of(text.as_bytes()), is_dumpable);
+        assert!(!hides(status(1000, 0, 0), true));
+        assert!(hides(status(1000, PERFMON, 0), true), "setcap");
+        assert!(!hides(status(1000, PERFMON, PERFMON), true), "a service's AmbientCapabilities");
+        assert!(hides(status(1000, 0, 0), false), "a program that may not be read");
+        assert!(!hides(status(0, u64::MAX, 0), false));
+        assert!(!hides(String::new(), true));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use numapilot_host::Root;
+use numapilot_host::{Root, TaskStatus};
 use numapilot_machine::{CpuId, NodeId, parse_cpu_list};
 
 /// The CPUs and memory that this process may use.
@@ -39,18 +39,16 @@ impl Permit {
     #[must_use]
     pub fn under(root: &Path) -> Permit {
         let root = &Root::new(root);
-        let status = root.text("proc/self/status").unwrap_or_default();
-        let list = |key: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(key))?;
-            parse_cpu_list(line.trim_start_matches(':').trim()).ok()
-        };
+        let mut text = Vec::new();
+        let status = TaskStatus::read_own(root, &mut text).unwrap_or_default();
+        let list = |text: Option<&str>| parse_cpu_list(text?).ok();
         let all = || (0..=u32::from(u16::MAX)).collect();
         let hint = root.text("sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
         let bytes = root.number("sys/kernel/mm/transparent_hugepage/hpage_pmd_size");
         let large_page_bytes = bytes.filter(|bytes: &u64| bytes.is_power_of_two()).unwrap_or(2 << 20);
         Permit {
-            cpus: list("Cpus_allowed_list").unwrap_or_else(all).into_iter().map(CpuId).collect(),
-            memory_nodes: list("Mems_allowed_list")
+            cpus: list(status.allowed_cpus()).unwrap_or_else(all).into_iter().map(CpuId).collect(),
+            memory_nodes: list(status.allowed_nodes())
                 .unwrap_or_else(all)
                 .into_iter()
                 .filter_map(|node| Some(NodeId(u16::try_from(node).ok()?)))

@@ -1,23 +1,26 @@
 //! CPUs of the running kernel.
 
 use std::io;
-use std::path::PathBuf;
 
+use numapilot_host::FileError;
+use numapilot_host::Root;
 use numapilot_machine::parse_cpu_list;
 
 use crate::error::EventsError;
 
+/// List of the CPUs that are online.
+pub(crate) const ONLINE: &str = "sys/devices/system/cpu/online";
+
 /// CPUs that are online, ascending.
 pub(crate) fn online_cpus() -> Result<Vec<u32>, EventsError> {
-    let path = PathBuf::from("/sys/devices/system/cpu/online");
-    let fail = |source| EventsError::File {
-        path: path.clone(),
-        source,
-        remedy: "sysfs must be mounted at /sys for recording events",
-    };
-    let text = std::fs::read_to_string(&path).map_err(fail)?;
-    let list = parse_cpu_list(text.trim()).map_err(|error| fail(io::Error::other(error.to_string())))?;
-    Ok(list.into_iter().collect())
+    let (root, mut text) = (Root::default(), Vec::new());
+    let remedy = "sysfs must be mounted at /sys for recording events";
+    let fail = |FileError { path, source }: FileError| EventsError::File { path, source, remedy };
+    let list = String::from_utf8_lossy(root.read(ONLINE, &mut text).map_err(fail)?);
+    parse_cpu_list(list.trim()).map_err(|error| {
+        let source = io::Error::other(error.to_string());
+        fail(FileError { path: root.path().join(ONLINE), source })
+    })
 }
 
 /// CPUs that are online now and were not known.

@@ -4,13 +4,14 @@
 //! RLIMIT_MEMLOCK. AUX areas count as rings do. Neither limit holds with CAP_IPC_LOCK, or where kernel.perf_event_paranoid is below 0.
 
 use std::fmt;
-use std::fs;
 use std::io;
 
+use numapilot_host::Root;
+use numapilot_host::in_user_namespace;
 use numapilot_kernel::actuator::page_bytes;
 use numapilot_kernel::sysctl;
 
-use crate::probe::{has_capability, is_user_namespace};
+use crate::probe::has_capability;
 
 /// Bit of the capability that frees from the limits (`include/uapi/linux/capability.h`).
 const CAP_IPC_LOCK: u32 = 14;
@@ -39,7 +40,7 @@ impl Limits {
         // SAFETY: the call writes one rlimit of our own.
         unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &mut limit) };
         // The kernel asks for the capability of its first user namespace.
-        let is_namespaced = fs::read_to_string("/proc/self/uid_map").is_ok_and(|map| is_user_namespace(&map));
+        let is_namespaced = in_user_namespace(&Root::default());
         let mlock_kib = sysctl::number("kernel.perf_event_mlock_kb").and_then(|kib| u64::try_from(kib).ok());
         Limits {
             page: page_bytes(),

@@ -1,13 +1,13 @@
 //! Collects the facts: files under /proc and /sys, the processor's CPUID, and events that are opened and closed at once.
 
-use std::fs;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::path::Path;
 
+use numapilot_host::{Root, TaskStatus, cpuinfo, in_user_namespace};
 use numapilot_machine::parse_cpu_list;
 use numapilot_perf::EventAttr;
 use numapilot_perf::pmu::{self, Offer, Pmu, SampleRequest, Sampler};
 
+use crate::cpus::ONLINE;
 use crate::event::EventRequest;
 use crate::facts::{Answer, EventFacts, Kernel, SamplerFact, Vendor};
 use crate::pmu::name_of;
@@ -17,28 +17,28 @@ use crate::syscall::open_or_less;
 /// Collects the facts about this machine. It opens and closes events, and changes nothing.
 #[must_use]
 pub fn probe() -> EventFacts {
-    let root = Path::new("/");
-    let read = |path: &str| fs::read_to_string(path).ok().map(|text| text.trim().to_owned());
-    let cpuinfo = read("/proc/cpuinfo").unwrap_or_default();
-    let pmus = pmu::read(root).unwrap_or_default();
+    let (root, mut text) = (Root::default(), Vec::new());
+    let own = TaskStatus::read_own(&root, &mut text).unwrap_or_default();
+    let cpuinfo = cpuinfo::read(&root);
+    let pmus = pmu::read(root.path()).unwrap_or_default();
     let fault = [EventRequest::page_faults(true, 0).completed()];
     let cpu = first_online();
     EventFacts {
-        kernel: Kernel::from(read("/proc/sys/kernel/osrelease").unwrap_or_default()),
+        kernel: Kernel::from(root.text("proc/sys/kernel/osrelease").unwrap_or_default()),
         arch: std::env::consts::ARCH.to_owned(),
-        cpu: cpuinfo_field(&cpuinfo, "model name").unwrap_or_default(),
+        cpu: cpuinfo::field(&cpuinfo, &["model name"]).unwrap_or_default().to_owned(),
         vendor: vendor(&cpuinfo),
         cpus: cpus_online(),
-        nodes: read("/sys/devices/system/node/has_memory").and_then(|list| count_of(&list)).unwrap_or(1),
-        hypervisor: hypervisor(&cpuinfo, read("/sys/hypervisor/type")),
-        machine: machine(&read),
-        container: container(&read, |path| Path::new(path).exists()),
-        in_user_namespace: read("/proc/self/uid_map").is_some_and(|map| is_user_namespace(&map)),
-        has_seccomp_filter: status_field("Seccomp").is_some_and(|mode| mode == "2"),
-        lockdown: read("/sys/kernel/security/lockdown").and_then(|text| bracketed(&text)),
-        paranoid: read("/proc/sys/kernel/perf_event_paranoid").and_then(|text| text.parse().ok()),
-        is_privileged: status_field("CapEff").is_some_and(|mask| is_privileged(&mask)),
-        numa_balancing: read("/proc/sys/kernel/numa_balancing").and_then(|text| text.parse().ok()),
+        nodes: root.text("sys/devices/system/node/has_memory").and_then(|list| count_of(&list)).unwrap_or(1),
+        hypervisor: hypervisor(&root, &cpuinfo),
+        machine: machine(&root),
+        container: container(&root),
+        in_user_namespace: in_user_namespace(&root),
+        has_seccomp_filter: own.field("Seccomp") == Some("2"),
+        lockdown: root.text("sys/kernel/security/lockdown").and_then(|text| bracketed(&text)),
+        paranoid: root.text("proc/sys/kernel/perf_event_paranoid").and_then(|text| text.parse().ok()),
+        is_privileged: own.mask("CapEff").is_some_and(is_privileged),
+        numa_balancing: root.text("proc/sys/kernel/numa_balancing").and_then(|text| text.parse().ok()),
         fault: group(&fault, SELF, cpu),
         fault_system: group(&fault, ANY_TASK, cpu),
         samplers: try_samplers(&pmus, cpu),
@@ -82,7 +82,12 @@ pub fn samplers(pmus: &[Pmu]) -> Vec<SamplerFact> {
 }
 
 fn first_online() -> u32 {
-    fs::read_to_string("/sys/devices/system/cpu/online").ok().and_then(|list| first_of(list.trim())).unwrap_or(0)
+    first_of(&online()).unwrap_or(0)
+}
+
+/// List of the CPUs that are online; empty where the kernel does not say.
+fn online() -> String {
+    Root::default().text(ONLINE).unwrap_or_default()
 }
 
 fn try_samplers(pmus: &[Pmu], cpu: u32) -> Vec<SamplerFact> {
@@ -95,8 +100,7 @@ fn try_samplers(pmus: &[Pmu], cpu: u32) -> Vec<SamplerFact> {
 
 fn sampler(pmus: &[Pmu], offer: &Offer, physical: &Offer, cpu: u32) -> SamplerFact {
     // The driver lists its CPUs whether they are online or not, and refuses those that are not (ENODEV).
-    let online = fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
-    let cpu = offer.cpus.as_deref().and_then(|cpus| first_online_of(cpus, online.trim())).unwrap_or(cpu);
+    let cpu = offer.cpus.as_deref().and_then(|cpus| first_online_of(cpus, &online())).unwrap_or(cpu);
     let own = group(&offer.events, SELF, cpu);
     SamplerFact {
         sampler: name_of(offer.sampler).to_owned(),
@@ -130,41 +134,25 @@ fn cpus_online() -> u32 {
     u32::try_from(unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }).unwrap_or(0)
 }
 
-fn cpuinfo_field(cpuinfo: &str, name: &str) -> Option<String> {
-    let value = cpuinfo.lines().find_map(|line| line.strip_prefix(name)?.trim_start().strip_prefix(':'));
-    value.map(|value| value.trim().to_owned())
-}
-
 fn vendor(cpuinfo: &str) -> Vendor {
-    match cpuinfo_field(cpuinfo, "vendor_id").as_deref() {
+    match cpuinfo::field(cpuinfo, &["vendor_id"]) {
         Some("AuthenticAMD" | "HygonGenuine") => Vendor::Amd,
         Some("GenuineIntel") => Vendor::Intel,
-        _ if cpuinfo_field(cpuinfo, "CPU implementer").is_some() => Vendor::Arm,
+        _ if cpuinfo::field(cpuinfo, &["CPU implementer"]).is_some() => Vendor::Arm,
         _ => Vendor::Other,
     }
 }
 
-fn status_field(name: &str) -> Option<String> {
-    cpuinfo_field(&fs::read_to_string("/proc/self/status").ok()?, name)
-}
-
 /// CAP_SYS_ADMIN is bit 21, CAP_PERFMON bit 38 (`include/uapi/linux/capability.h`).
-fn is_privileged(mask: &str) -> bool {
-    has_bit(mask, 21) || has_bit(mask, 38)
-}
-
-fn has_bit(mask: &str, bit: u32) -> bool {
-    u64::from_str_radix(mask, 16).is_ok_and(|mask| mask >> bit & 1 != 0)
+fn is_privileged(mask: u64) -> bool {
+    mask & (1 << 21 | 1 << 38) != 0
 }
 
 /// Whether this process has a capability, in its own user namespace.
 pub(crate) fn has_capability(bit: u32) -> bool {
-    status_field("CapEff").is_some_and(|mask| has_bit(&mask, bit))
-}
-
-/// Whether ids are mapped at all: the initial namespace maps all of them to themselves.
-pub(crate) fn is_user_namespace(map: &str) -> bool {
-    map.split_whitespace().collect::<Vec<_>>() != ["0", "0", "4294967295"]
+    let mut text = Vec::new();
+    let status = TaskStatus::read_own(&Root::default(), &mut text);
+    status.and_then(|status| status.mask("CapEff")).is_some_and(|mask| mask >> bit & 1 != 0)
 }
 
 /// `integrity` of `none [integrity] confidentiality`.
@@ -173,27 +161,27 @@ fn bracketed(text: &str) -> Option<String> {
 }
 
 /// Maker and model, as the firmware says.
-fn machine(read: &impl Fn(&str) -> Option<String>) -> String {
-    let field = |name: &str| read(&format!("/sys/class/dmi/id/{name}"));
+fn machine(root: &Root) -> String {
+    let field = |name: &str| root.text(&format!("sys/class/dmi/id/{name}"));
     let words = [field("sys_vendor"), field("product_name")];
     words.into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
-fn container(read: &impl Fn(&str) -> Option<String>, exists: impl Fn(&str) -> bool) -> Option<String> {
-    if exists("/.dockerenv") {
+fn container(root: &Root) -> Option<String> {
+    if root.has(".dockerenv") {
         return Some("Docker".to_owned());
     }
-    if exists("/run/.containerenv") {
+    if root.has("run/.containerenv") {
         return Some("Podman".to_owned());
     }
     if std::env::var_os("KUBERNETES_SERVICE_HOST").is_some() {
         return Some("Kubernetes".to_owned());
     }
-    let said = read("/run/systemd/container").or_else(|| std::env::var("container").ok());
+    let said = root.text("run/systemd/container").or_else(|| std::env::var("container").ok());
     if let Some(name) = said.filter(|name| !name.is_empty()) {
         return Some(name);
     }
-    let cgroup = read("/proc/1/cgroup").unwrap_or_default();
+    let cgroup = root.text("proc/1/cgroup").unwrap_or_default();
     let known = [
         ("docker", "Docker"),
         ("kubepods", "Kubernetes"),
@@ -205,11 +193,12 @@ fn container(read: &impl Fn(&str) -> Option<String>, exists: impl Fn(&str) -> bo
 }
 
 /// The hypervisor's own name, from the leaf that all of them answer; elsewhere from what the kernel knows.
-fn hypervisor(cpuinfo: &str, kind: Option<String>) -> Option<String> {
+fn hypervisor(root: &Root, cpuinfo: &str) -> Option<String> {
+    let kind = root.text("sys/hypervisor/type");
     #[cfg(target_arch = "x86_64")]
     {
         let is_virtual =
-            cpuinfo_field(cpuinfo, "flags").is_some_and(|flags| flags.split(' ').any(|f| f == "hypervisor"));
+            cpuinfo::field(cpuinfo, &["flags"]).is_some_and(|flags| flags.split(' ').any(|f| f == "hypervisor"));
         if !is_virtual {
             return None;
         }
@@ -222,9 +211,9 @@ fn hypervisor(cpuinfo: &str, kind: Option<String>) -> Option<String> {
     #[cfg(not(target_arch = "x86_64"))]
     {
         let _ = cpuinfo;
-        let compatible = fs::read_to_string("/proc/device-tree/hypervisor/compatible").ok();
-        let maker = fs::read_to_string("/sys/class/dmi/id/sys_vendor").unwrap_or_default();
-        let product = fs::read_to_string("/sys/class/dmi/id/product_name").unwrap_or_default();
+        let compatible = root.text("proc/device-tree/hypervisor/compatible");
+        let maker = root.text("sys/class/dmi/id/sys_vendor").unwrap_or_default();
+        let product = root.text("sys/class/dmi/id/product_name").unwrap_or_default();
         kind.or(compatible.map(|text| text.trim_end_matches('\0').to_owned()))
             .or(guest_by_firmware(&maker, &product).map(str::to_owned))
     }
@@ -273,6 +262,8 @@ fn signature_name(signature: &str) -> Option<&'static str> {
 mod tests {
     //! The parsers of what the kernel writes, and one look at the machine under the test.
 
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -308,22 +299,22 @@ mod tests {
 
     #[test]
     fn containers_are_told_by_their_marks() {
-        let nothing = |_: &str| None;
-        assert_eq!(container(&nothing, |path| path == "/.dockerenv").as_deref(), Some("Docker"));
-        let cgroup = |path: &str| (path == "/proc/1/cgroup").then(|| "0::/lxc/7".to_owned());
-        assert_eq!(container(&cgroup, |_| false).as_deref(), Some("LXC"));
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::new(folder.path());
+        fs::create_dir_all(folder.path().join("proc/1")).unwrap();
+        fs::write(folder.path().join("proc/1/cgroup"), "0::/lxc/7\n").unwrap();
+        assert_eq!(container(&root).as_deref(), Some("LXC"));
+        fs::write(folder.path().join(".dockerenv"), "").unwrap();
+        assert_eq!(container(&root).as_deref(), Some("Docker"));
     }
 
     #[test]
     fn the_kernels_words_are_read() {
-        assert!(is_privileged("0000004000000000") && is_privileged("0000000000200000"));
-        assert!(!is_privileged("0000000000000400") && !is_privileged("nonsense"));
-        assert!(!is_user_namespace("         0          0 4294967295"));
-        assert!(is_user_namespace("         0       1000          1"));
+        assert!(is_privileged(0x40_0000_0000) && is_privileged(0x20_0000));
+        assert!(!is_privileged(0x400) && !is_privileged(0));
         assert_eq!(bracketed("none [integrity] confidentiality").as_deref(), Some("integrity"));
         let intel = "processor\t: 0\nvendor_id\t: GenuineIntel\nmodel name\t: Some CPU\n";
         assert_eq!((vendor(intel), vendor("CPU implementer\t: 0x41\n")), (Vendor::Intel, Vendor::Arm));
-        assert_eq!(cpuinfo_field(intel, "model name").as_deref(), Some("Some CPU"));
         assert_eq!((first_of("16-23"), count_of("0-3,8")), (Some(16), Some(5)));
         assert_eq!([first_online_of("0-15", "2-23"), first_online_of("0-15", "16")], [Some(2), Some(0)]);
         assert_eq!([first_online_of("4-7", ""), first_online_of("", "0-3")], [Some(4), None]);

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::Parser;
 use futures::StreamExt;
-use numapilot_host::workers;
+use numapilot_host::{Root, meminfo, workers};
 use numapilot_query::error::{MORE_THREADS, QueryError};
 use numapilot_query::output::{self, Format, WriteError};
 use numapilot_query::session::{Limits, Parameters, Query};
@@ -259,9 +259,6 @@ fn list() -> String {
 
 /// Half of this machine's memory, in MiB.
 fn half_of_memory_mib() -> u64 {
-    const UNKNOWN_KIB: u64 = 4 << 20;
-    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let total =
-        text.lines().find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?.trim().parse().ok());
-    total.unwrap_or(UNKNOWN_KIB) / 2 / 1024
+    const UNKNOWN: u64 = 4 << 30;
+    meminfo::total_bytes(&Root::default()).unwrap_or(UNKNOWN) / 2 / (1 << 20)
 }

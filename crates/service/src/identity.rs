@@ -4,6 +4,8 @@ use std::os::unix::fs::MetadataExt;
 
 use numapilot_balancer::event::Target;
 use numapilot_host::Pid;
+use numapilot_host::Root;
+use numapilot_host::TaskStatus;
 use numapilot_host::Tid;
 use numapilot_kernel::task;
 
@@ -18,17 +20,15 @@ pub(crate) fn start_of_thread(pid: Pid, tid: Tid) -> Option<u64> {
 /// Reads the facts about a process; `None`: there is none. The start time is read before and after the users, so that reuse of the id in between is noticed.
 #[must_use]
 pub fn process(pid: Pid) -> Option<ProcessFacts> {
-    let folder = format!("/proc/{pid}");
+    let (root, mut text) = (Root::default(), Vec::new());
     let before = task::start_ticks_of(pid)?;
-    let owner = std::fs::metadata(&folder).ok()?.uid();
-    let status = std::fs::read_to_string(format!("{folder}/status")).ok()?;
-    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
-    if field("Tgid:")?.parse::<Pid>() != Ok(pid) {
+    let owner = std::fs::metadata(root.path().join(format!("proc/{pid}"))).ok()?.uid();
+    let status = TaskStatus::read(&root, pid, &mut text)?;
+    if status.process() != Some(pid) {
         // A thread id does not name a process.
         return None;
     }
-    let mut uids = field("Uid:")?.split_ascii_whitespace().map(str::parse::<u32>);
-    let uids: [u32; 4] = [uids.next()?.ok()?, uids.next()?.ok()?, uids.next()?.ok()?, uids.next()?.ok()?];
+    let uids = status.users()?;
     let after = task::stat(pid).ok()?;
     let target = Target { pid, start_ticks: after.start_ticks, uid: uids[0], name: after.name };
     (before == after.start_ticks).then_some(ProcessFacts { target, uids, owner })

@@ -4,6 +4,8 @@
 use std::fs;
 use std::path::Path;
 
+use numapilot_host::Root;
+use numapilot_host::cpuinfo;
 use serde::Serialize;
 
 /// Variables worth keeping: they steer threads, allocators and waiting, and hold no secrets.
@@ -49,24 +51,20 @@ pub struct Host {
 impl Host {
     /// Reads them; what cannot be read is empty or 0.
     pub fn read() -> Host {
+        let root = Root::default();
         let first_line = |path: &str| {
-            fs::read_to_string(path).map(|t| t.lines().next().unwrap_or("").to_owned()).unwrap_or_default()
+            root.text(path).map(|text| text.lines().next().unwrap_or_default().to_owned()).unwrap_or_default()
         };
-        let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        let cpu_model = cpuinfo
-            .lines()
-            .find_map(|line| line.strip_prefix("model name").and_then(|rest| rest.split_once(':')))
-            .map(|(_, name)| name.trim().to_owned())
-            .unwrap_or_default();
+        let cpu_model = cpuinfo::field(&cpuinfo::read(&root), &["model name"]).unwrap_or_default().to_owned();
         // SAFETY: sysconf takes an integer and returns one.
         let (online, page) = unsafe { (libc::sysconf(libc::_SC_NPROCESSORS_ONLN), libc::sysconf(libc::_SC_PAGESIZE)) };
-        let thp = first_line("/sys/kernel/mm/transparent_hugepage/enabled");
+        let thp = first_line("sys/kernel/mm/transparent_hugepage/enabled");
         Host {
-            kernel: format!("Linux {}", first_line("/proc/sys/kernel/osrelease")),
+            kernel: format!("Linux {}", first_line("proc/sys/kernel/osrelease")),
             arch: std::env::consts::ARCH.to_owned(),
             cpu_model,
             cpu_count: u32::try_from(online).unwrap_or(0),
-            core_khz_max: core_khz_max(Path::new("/")),
+            core_khz_max: core_khz_max(root.path()),
             page_bytes: u64::try_from(page).unwrap_or(0),
             transparent_hugepages: thp
                 .split_once('[')

@@ -1,9 +1,10 @@
 //! The files of the simulated machine that programs find in place of this host's: lists of its nodes and CPUs (`crates/runtime/c/numa_files.c`).
 
-use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use numapilot_host::Root;
+use numapilot_host::cpuinfo;
 use numapilot_machine::KernelFile;
 use numapilot_machine::Machine;
 use numapilot_machine::MachineSource;
@@ -55,7 +56,7 @@ fn name(path: &Path, config: &mut wire::Config) -> Result<(), ()> {
 
 /// The lines of `/proc/cpuinfo` by which programs choose their instructions: those run on this host's processor, whatever machine is simulated.
 fn host_instructions() -> String {
-    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let text = cpuinfo::read(&Root::default());
     let first = text.lines().take_while(|line| !line.is_empty());
     first
         .filter(|line| line.starts_with("flags") || line.starts_with("Features"))

@@ -1,13 +1,13 @@
 //! Observation: finds the targets' processes, their page uses, and the home nodes of these pages.
 
 use std::collections::BTreeMap;
-use std::fs;
 
 use numapilot_host::Group;
 use numapilot_host::Members;
 use numapilot_host::PageNumber;
 use numapilot_host::Pid;
 use numapilot_host::Root;
+use numapilot_host::has_memory;
 use numapilot_host::now_ticks;
 use numapilot_kernel::KernelError;
 use numapilot_kernel::task;
@@ -110,15 +110,16 @@ impl Balancer {
     /// A named process does not exist, or the kernel refuses the events of all of them.
     pub(super) fn find_group(&mut self) -> Result<(), BalancerError> {
         let Who::Group(group) = self.options.who.clone() else { return Ok(()) };
+        let root = &Root::default();
         let mut members = Members::new(group.clone());
-        members.refresh(&Root::default());
+        members.refresh(root);
         if let Group::Processes(pids) | Group::Trees(pids) = &group
             && let Some(gone) = pids.iter().find(|pid| !members.contains(**pid))
         {
             return Err(KernelError::Gone { pid: *gone }.into());
         }
         let own = Pid::own();
-        let pids: Vec<Pid> = members.pids().into_iter().filter(|pid| *pid != own && has_memory(*pid)).collect();
+        let pids: Vec<Pid> = members.pids().into_iter().filter(|pid| *pid != own && has_memory(root, *pid)).collect();
         if !pids.is_empty() {
             let scope = Scope::Processes(pids.clone());
             self.denied = self.fault_sampler.open(&scope)?;
@@ -131,8 +132,8 @@ impl Balancer {
             self.add_member(pid)?;
         }
         // Those that were started while events were opened, before their parents had any.
-        for member in members.refresh(&Root::default()).into_iter().filter(|member| member.start_ticks <= opened) {
-            if has_memory(member.pid) && member.pid != own {
+        for member in members.refresh(root).into_iter().filter(|member| member.start_ticks <= opened) {
+            if has_memory(root, member.pid) && member.pid != own {
                 self.add_member(member.pid)?;
             }
         }
@@ -206,7 +207,7 @@ impl Balancer {
 
     /// Adds a process that was found, and claims it: what another numapilot manages is none of the targets for a moment either. `None`: it cannot be managed.
     fn add_found(&mut self, pid: Pid, control_port: &mut dyn ControlPort) -> Option<Target> {
-        if !has_memory(pid) {
+        if !has_memory(&Root::default(), pid) {
             return None;
         }
         let why = match self.add_process(pid) {
@@ -339,12 +340,4 @@ impl Balancer {
             }
         }
     }
-}
-
-/// Kernel threads have no memory of their own.
-fn has_memory(pid: Pid) -> bool {
-    fs::read_to_string(format!("/proc/{pid}/statm"))
-        .ok()
-        .and_then(|text| text.split_ascii_whitespace().next()?.parse::<u64>().ok())
-        .is_some_and(|pages| pages > 0)
 }

@@ -19,6 +19,7 @@ use numapilot_host::Group;
 use numapilot_host::Members;
 use numapilot_host::Pid;
 use numapilot_host::Root;
+use numapilot_host::has_memory;
 use numapilot_kernel::actuator::Mover;
 use numapilot_kernel::actuator::page_bytes;
 use numapilot_kernel::affinity;
@@ -351,7 +352,7 @@ impl Packer {
             if !is_new || is_left_out || self.foreign.iter().any(|(foreign, _)| *foreign == pid) {
                 continue;
             }
-            let is_fit = has_memory(pid);
+            let is_fit = has_memory(&Root::default(), pid);
             if is_listing {
                 self.unfit.found(pid, is_fit);
             }
@@ -614,12 +615,6 @@ fn words(packing: &Packing, units: usize) -> String {
         "{units} processes and cgroups: the present placement loses {:.2} processors, the best one found {:.2}: {verdict}",
         packing.loss_now, packing.loss
     )
-}
-
-/// Kernel threads have no memory of their own.
-fn has_memory(pid: Pid) -> bool {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/statm")).unwrap_or_default();
-    text.split_ascii_whitespace().next().and_then(|pages| pages.parse::<u64>().ok()).is_some_and(|pages| pages > 0)
 }
 
 #[cfg(test)]

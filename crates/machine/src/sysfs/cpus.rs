@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use numapilot_host::cpuinfo;
+
 use super::tree::{Tree, shortened};
 use crate::MAX_CPUS;
 use crate::error::MachineError;
@@ -70,13 +72,7 @@ fn package(tree: &mut Tree, file: &str) -> Result<Option<SocketId>, MachineError
 /// name (`@ 2.30GHz`), else the one at which CPU 0 ran when it was read.
 pub fn name_and_clock(tree: &mut Tree) -> Result<NameAndClock, MachineError> {
     let cpuinfo = tree.text("proc/cpuinfo")?.unwrap_or_default();
-    let field = |names: &[&str]| {
-        let value = |line: &str| {
-            let (key, value) = line.split_once(':')?;
-            names.contains(&key.trim()).then(|| value.trim().to_owned()).filter(|v| !v.is_empty())
-        };
-        cpuinfo.lines().find_map(value)
-    };
+    let field = |names: &[&str]| cpuinfo::field(&cpuinfo, names);
     // x86 and RISC-V; POWER; older Arm kernels; s390.
     let name = field(&["model name"])
         .or_else(|| field(&["cpu", "Processor", "Hardware", "uarch"]))

@@ -23,7 +23,8 @@ use numapilot_flows::Process;
 use numapilot_flows::Trace;
 use numapilot_flows::finalise;
 use numapilot_host::Pid;
-use numapilot_host::numbers_by_namespace;
+use numapilot_host::Root;
+use numapilot_host::TaskStatus;
 use numapilot_text::units;
 use numapilot_trace::chunk::RAW_FOLDER;
 use numapilot_trace::engine::Engine;
@@ -127,8 +128,9 @@ fn number_in_records(process: &[u32], recorder: &[u32], by_kernel: bool) -> Opti
 }
 
 fn numbers(pid: Pid) -> Vec<u32> {
-    let status = fs::read(format!("/proc/{pid}/status")).unwrap_or_default();
-    let numbers: Vec<u32> = numbers_by_namespace(&String::from_utf8_lossy(&status)).collect();
+    let mut text = Vec::new();
+    let status = TaskStatus::read(&Root::default(), pid, &mut text).unwrap_or_default();
+    let numbers: Vec<u32> = status.numbers_by_namespace().collect();
     if numbers.is_empty() { vec![pid.0] } else { numbers }
 }
 

@@ -5,17 +5,14 @@ use numapilot_machine::Machine;
 use numapilot_machine::parse_cpu_list;
 
 use numapilot_host::Root;
+use numapilot_host::TaskStatus;
 
 /// What this process may use, as a sentence; `None`: everything, or not known.
 pub fn words(root: &Root, machine: &Machine) -> Option<String> {
-    let status = root.text("proc/self/status")?;
-    let allowed = |key: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(key))?;
-        let text = line.trim_start_matches(':').trim();
-        Some((parse_cpu_list(text).ok()?, text.to_owned()))
-    };
-    let (cpus, cpus_text) = allowed("Cpus_allowed_list")?;
-    let (nodes, nodes_text) = allowed("Mems_allowed_list")?;
+    let mut text = Vec::new();
+    let status = TaskStatus::read_own(root, &mut text)?;
+    let (cpus_text, nodes_text) = (status.allowed_cpus()?, status.allowed_nodes()?);
+    let (cpus, nodes) = (parse_cpu_list(cpus_text).ok()?, parse_cpu_list(nodes_text).ok()?);
     let mut online = machine.cpus().iter().filter(|cpu| cpu.online).map(|cpu| cpu.id.0);
     let mut with_memory = machine.nodes().iter().filter(|node| node.has_memory()).map(|node| u32::from(node.id.0));
     let mut parts = Vec::new();

@@ -25,6 +25,7 @@ use crate::live::layout::Size;
 use crate::live::layout::has_kinds_of_cores;
 use numapilot_host::Pid;
 use numapilot_host::Root;
+use numapilot_host::cpuinfo;
 
 /// Numbers of `enum perf_hw_cache_id`, `_op_id` and `_result_id` for memory reads by node: all, or the remote ones.
 const NODE_READ: u64 = 6;
@@ -657,14 +658,10 @@ fn reason(event: &Event, refusal: &Refusal, because: Option<&str>) -> String {
 fn node_loads_are_all(root: &Root) -> Option<bool> {
     // Nehalem, Westmere, Sandy Bridge, Ivy Bridge; older models have no such event.
     const INTEL_BEFORE_HASWELL: [u64; 11] = [0x1a, 0x1e, 0x1f, 0x2e, 0x25, 0x2c, 0x2f, 0x2a, 0x2d, 0x3a, 0x3e];
-    let text = root.text("proc/cpuinfo")?;
-    let field = |name: &str| {
-        let line = text.lines().find(|line| line.split(':').next().is_some_and(|key| key.trim() == name))?;
-        Some(line.split_once(':')?.1.trim().to_owned())
-    };
-    match field("vendor_id")?.as_str() {
+    let text = cpuinfo::read(root);
+    match cpuinfo::field(&text, &["vendor_id"])? {
         "AuthenticAMD" => Some(true),
-        "GenuineIntel" => Some(INTEL_BEFORE_HASWELL.contains(&field("model")?.parse().ok()?)),
+        "GenuineIntel" => Some(INTEL_BEFORE_HASWELL.contains(&cpuinfo::field(&text, &["model"])?.parse().ok()?)),
         _ => None,
     }
 }

@@ -28,6 +28,7 @@ use numapilot_host::ProcessLine;
 use numapilot_host::ProcessTable;
 use numapilot_host::Root;
 use numapilot_host::TaskStat;
+use numapilot_host::TaskStatus;
 use numapilot_host::cgroups;
 use numapilot_host::hidden_processes;
 use numapilot_host::number;
@@ -356,9 +357,7 @@ impl Known {
 
 /// Whether an id is that of a process, not of a thread or of none.
 fn is_process(root: &Root, pid: Pid, buffer: &mut Vec<u8>) -> bool {
-    let Ok(text) = root.read(&format!("proc/{pid}/status"), buffer) else { return false };
-    let line = text.split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(b"Tgid:"));
-    line.and_then(|rest| number(rest.trim_ascii())) == Some(u64::from(pid.0))
+    TaskStatus::read(root, pid, buffer).and_then(|status| status.process()) == Some(pid)
 }
 
 #[cfg(test)]

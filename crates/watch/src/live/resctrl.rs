@@ -12,6 +12,7 @@ use numapilot_machine::NodeId;
 
 use crate::figures::MetricValue;
 use numapilot_host::Root;
+use numapilot_host::cpuinfo;
 
 const MOUNT: &str = "sys/fs/resctrl";
 /// Folders in the mount point that are no control groups.
@@ -58,7 +59,7 @@ impl Resctrl {
             .collect();
         let because = if !domains.is_empty() {
             String::new()
-        } else if root.text("proc/cpuinfo").is_some_and(|text| text.contains("cqm_mbm_local")) {
+        } else if cpuinfo::read(root).contains("cqm_mbm_local") {
             "resctrl is not mounted (`mount -t resctrl resctrl /sys/fs/resctrl`, as root)".to_owned()
         } else {
             "this processor offers no memory-bandwidth monitoring (resctrl)".to_owned()
