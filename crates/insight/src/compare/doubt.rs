@@ -108,7 +108,7 @@ fn idle(runs: &[&RunSummary], least: f64) -> Option<String> {
     if *high < least {
         return None;
     }
-    let [low, high] = [low, high].map(whole_percent);
+    let [low, high] = [*low, *high].map(whole_percent);
     let range = if low == high { high } else { format!("{} to {high}", low.trim_end_matches(" %")) };
     Some(format!("no thread worked in {range} of the run times"))
 }
