@@ -199,3 +199,19 @@ pub fn wait_for_faults(pid: u32, count: u64) {
     let wanted = faults() + count;
     wait_until("page faults", || faults() >= wanted);
 }
+
+/// Waits until all threads of a child wait, seen three times in a row: it is done with its start, and waits for what comes.
+#[track_caller]
+pub fn wait_until_idle(child: &Child) {
+    let tasks = format!("/proc/{}/task", child.id());
+    let waits = |task: fs::DirEntry| {
+        let stat = fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+        stat.rsplit_once(") ").is_some_and(|(_, fields)| fields.starts_with('S'))
+    };
+    let mut times = 0;
+    wait_until("all its threads wait", || {
+        let all_wait = fs::read_dir(&tasks).expect("it runs").flatten().all(waits);
+        times = if all_wait { times + 1 } else { 0 };
+        times == 3
+    });
+}
