@@ -85,9 +85,10 @@ fn status_field(child: &Child, field: &str) -> u64 {
 
 #[test]
 fn a_closed_terminal_does_not_end_a_program_under_nohup() {
-    let mut command = numapilot(&["stat", "--", "sh", "-c", "sleep 1; exit 7"]);
-    let mut child =
-        started_with(command.stderr(Stdio::null()), libc::SIG_IGN).spawn().expect("the binary under test starts");
+    let mut command = numapilot(&["stat", "--", "sh", "-c", "read line; exit 7"]);
+    let mut child = started_with(command.stdin(Stdio::piped()).stderr(Stdio::null()), libc::SIG_IGN)
+        .spawn()
+        .expect("the binary under test starts");
     let begun = Instant::now();
     while status_field(&child, "SigCgt:") & 1 << (libc::SIGTERM - 1) == 0 {
         assert!(begun.elapsed() < PATIENCE, "it does not handle SIGTERM");
@@ -95,6 +96,8 @@ fn a_closed_terminal_does_not_end_a_program_under_nohup() {
     }
     // SAFETY: a signal to our own child, which has not been waited for.
     unsafe { libc::kill(child.id().cast_signed(), libc::SIGHUP) };
+    // The program ends once its input does.
+    drop(child.stdin.take());
     assert_eq!(child.wait().expect("its end").code(), Some(7), "the program's own status");
 }
 

@@ -47,6 +47,11 @@ impl Tree {
     fn main(&self) -> String {
         self.pids[0].to_string()
     }
+
+    /// Whether its process of this index has not ended, or was not waited for yet.
+    fn runs(&self, index: usize) -> bool {
+        Path::new(&format!("/proc/{}", self.pids[index])).exists()
+    }
 }
 
 impl Drop for Tree {
@@ -94,6 +99,12 @@ fn recorded(trace: &Path) -> Vec<u32> {
     tids
 }
 
+/// The kernel's events that a recorder has open.
+fn events_of(recorder: &Child) -> usize {
+    let files = fs::read_dir(format!("/proc/{}/fd", recorder.id())).expect("it runs").flatten();
+    files.filter(|file| fs::read_link(file.path()).is_ok_and(|to| to.ends_with("anon_inode:[perf_event]"))).count()
+}
+
 fn events_work() -> bool {
     let works = report_of_doctor();
     if !works {
@@ -115,25 +126,29 @@ fn a_recording_takes_the_tree_and_what_it_starts_later() {
     }
     let folder = scratch();
     let mut tree = Tree::start(folder.path());
+    let alone = folder.path().join("alone.numatrace");
+    let mut command = numapilot(&["record", "--engine", "fault", "--no-children", "--for", "1s", "--pid"]);
+    let ran = finish(command.arg(tree.pids[2].to_string()).arg("-o").arg(&alone)).succeeded();
+    assert!(ran.stderr.contains("attached to 1 process "), "{}", ran.stderr);
     let trace = folder.path().join("tree.numatrace");
-    let mut command =
-        numapilot(&["record", "--engine", "fault", "--for", "3s", "--force", "--pid", &tree.main(), "-o"]);
-    let recorder = command.arg(&trace).stderr(Stdio::piped()).spawn().expect("it starts");
-    thread::sleep(Duration::from_millis(1500));
+    let mut command = numapilot(&["record", "--engine", "fault", "--pid", &tree.main(), "-o"]);
+    let mut recorder = command.arg(&trace).stderr(Stdio::piped()).spawn().expect("it starts");
+    wait_until_recording(&mut recorder);
+    wait_for_faults(tree.pids[1], 100);
     tree.order("fork");
     let late: u32 = line(&mut tree.answers).parse().expect("an id");
+    wait_for_faults(late, 100);
     // The worker ends, and the helper gets another parent: it is recorded all the same.
     tree.order("orphan");
+    wait_until("the worker's end", || !tree.runs(1));
+    wait_for_faults(tree.pids[2], 100);
+    tree.order("end");
     let ended = recorder.wait_with_output().expect("it ends");
     let said = String::from_utf8_lossy(&ended.stderr);
     assert!(ended.status.success(), "{said}");
     assert!(said.contains("attached to 3 processes with 3 threads"), "{said}");
     assert!(said.contains(&format!("{} (tree: worker)", tree.pids[1])), "{said}");
     assert_eq!(recorded(&trace), sorted(&[&tree.pids[..], &[late]].concat()), "{said}");
-    let alone = folder.path().join("alone.numatrace");
-    let mut command = numapilot(&["record", "--engine", "fault", "--no-children", "--for", "1s", "--pid"]);
-    let ran = finish(command.arg(tree.pids[2].to_string()).arg("-o").arg(&alone)).succeeded();
-    assert!(ran.stderr.contains("attached to 1 process "), "{}", ran.stderr);
 }
 
 #[test]
@@ -146,9 +161,11 @@ fn a_recording_of_a_tree_ends_when_all_of_it_has_ended() {
     let trace = folder.path().join("tree.numatrace");
     let mut command = numapilot(&["record", "--quiet", "--engine", "fault", "--pid", &tree.pids[1].to_string(), "-o"]);
     let mut recorder = command.arg(&trace).spawn().expect("it starts");
-    thread::sleep(Duration::from_millis(1500));
+    wait_until_recording(&mut recorder);
     tree.order("orphan");
-    thread::sleep(Duration::from_millis(1500));
+    wait_until("the worker's end", || !tree.runs(1));
+    // The recorder looks for processes every half second, or less often where that takes long. A round of the helper's takes 5 ms, and has 64 faults.
+    wait_for_faults(tree.pids[2], 20_000);
     assert!(
         recorder.try_wait().expect("its state").is_none(),
         "the helper, which the named process had started, still runs"
@@ -156,7 +173,7 @@ fn a_recording_of_a_tree_ends_when_all_of_it_has_ended() {
     tree.order("end");
     let begun = Instant::now();
     assert!(recorder.wait().expect("it ends").success());
-    assert!(begun.elapsed() < Duration::from_secs(30));
+    assert!(begun.elapsed() < PATIENCE);
 }
 
 #[test]
@@ -300,11 +317,17 @@ fn units_and_cgroups_are_taken_with_strangers_that_join_later() {
         return;
     }
     let trace = folder.path().join("unit.numatrace");
-    let mut command =
-        numapilot(&["record", "--engine", "fault", "--for", "4s", "--unit", &format!("{unit}.service"), "-o"]);
-    let recorder = command.arg(&trace).stderr(Stdio::piped()).spawn().expect("it starts");
-    thread::sleep(Duration::from_millis(1500));
+    let mut command = numapilot(&["record", "--engine", "fault", "--unit", &format!("{unit}.service"), "-o"]);
+    let mut recorder = command.arg(&trace).stderr(Stdio::piped()).spawn().expect("it starts");
+    wait_until_recording(&mut recorder);
+    wait_for_faults(tree.pids[2], 100);
+    let before = events_of(&recorder);
     group.add(stranger.pids[2]);
+    // It is recorded from the recorder's next look on, which opens its events.
+    wait_until("the stranger's events", || events_of(&recorder) > before);
+    wait_for_faults(stranger.pids[2], 2000);
+    // Not SIGINT, which a shell's background job ignores.
+    Command::new("kill").args(["-TERM", &recorder.id().to_string()]).status().expect("kill");
     let ended = recorder.wait_with_output().expect("it ends");
     let said = String::from_utf8_lossy(&ended.stderr);
     assert!(said.contains("attached to 3 processes") && said.contains("1 process joined"), "{said}");
@@ -343,7 +366,7 @@ fn a_service_waits_for_its_unit_and_says_so() {
     let until = |is: &dyn Fn(Option<Vec<u32>>) -> bool| {
         let begun = Instant::now();
         while !is(targets()) {
-            assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", targets());
+            assert!(begun.elapsed() < PATIENCE, "{:?}", targets());
             thread::sleep(Duration::from_millis(100));
         }
     };
@@ -400,11 +423,13 @@ fn a_process_that_may_not_be_opened_is_counted_and_named() {
     }
     let nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
     // A server of `nobody` with a child of root's.
-    let script = format!("sleep 60 & echo $!; exec {} sleep 60", nobody.join(" "));
+    let script = format!("sleep 300 & echo $!; exec {} sleep 300", nobody.join(" "));
     let mut server = Command::new("sh").args(["-c", &script]).stdout(Stdio::piped()).spawn().expect("it starts");
     let mut answers = BufReader::new(server.stdout.take().expect("its output"));
     let closed = line(&mut answers);
-    thread::sleep(Duration::from_millis(500));
+    let is_asleep =
+        |pid: &str| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "sleep");
+    wait_until("both sleep", || is_asleep(&closed) && is_asleep(&server.id().to_string()));
     let folder = tempfile::Builder::new().prefix("tree-").tempdir_in("/tmp").expect("a folder that others can reach");
     fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).expect("its mode");
     let binary = folder.path().join("numapilot");

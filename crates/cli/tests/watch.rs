@@ -14,8 +14,6 @@ use std::time::Instant;
 use crate::common::*;
 use serde_json::Value;
 
-const PATIENCE: Duration = Duration::from_secs(60);
-
 fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error} in {text}"))
 }
@@ -69,7 +67,7 @@ fn a_command_keeps_its_exit_code_and_its_output() {
     assert_eq!(run(&["stat", "--", "/etc/passwd"]).code, 126);
     // A command that runs longer than `--for` is terminated.
     let began = Instant::now();
-    let cut = run(&["stat", "--for", "200ms", "--", "sleep", "100"]);
+    let cut = run(&["stat", "--for", "200ms", "--", "sleep", "1000"]);
     assert_eq!(cut.code, 128 + libc::SIGTERM);
     assert!(began.elapsed() < PATIENCE);
 }
@@ -140,18 +138,16 @@ fn a_file_appears_when_it_is_whole_and_not_before() {
 
 #[test]
 fn a_running_process_is_watched_until_it_dies() {
-    let mut target = Command::new("sleep").arg("100").spawn().expect("a process");
+    let mut target = Command::new("sleep").arg("1000").spawn().expect("a process");
     let pid = target.id().to_string();
     let folder = scratch();
     let file = folder.path().join("stat.json");
     let mut command = numapilot(&["stat", "--json", "--pid", &pid, "-o"]);
     let mut child = command.arg(&file).spawn().expect("it starts");
-    // It has begun, and has had time for a look.
-    let began = Instant::now();
-    while std::fs::read_dir(folder.path()).expect("a folder").count() == 0 && began.elapsed() < PATIENCE {
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    std::thread::sleep(Duration::from_secs(2));
+    // It has begun, and waits for its second look.
+    wait_until("the file's beginning", || std::fs::read_dir(folder.path()).expect("a folder").count() > 0);
+    wait_until_handled(&child, libc::SIGINT);
+    wait_until_idle(&child);
     assert!(child.try_wait().expect("a status").is_none(), "it watches");
     target.kill().expect("a signal");
     target.wait().expect("an end");
@@ -165,9 +161,9 @@ fn a_running_process_is_watched_until_it_dies() {
 #[test]
 fn an_interrupted_watch_still_tells_what_it_saw() {
     let mut child =
-        numapilot(&["stat", "--system", "--for", "100", "--json"]).stdout(Stdio::piped()).spawn().expect("it starts");
+        numapilot(&["stat", "--system", "--for", "1000", "--json"]).stdout(Stdio::piped()).spawn().expect("it starts");
     wait_until_handled(&child, libc::SIGINT);
-    std::thread::sleep(Duration::from_millis(500));
+    wait_until_idle(&child);
     signal(&child, libc::SIGINT);
     let mut text = String::new();
     child.stdout.take().expect("a pipe").read_to_string(&mut text).expect("text");

@@ -8,9 +8,13 @@ use std::fs;
 use std::fs::File;
 use std::path::Path;
 use std::path::PathBuf;
+use std::process::Child;
 use std::process::Command;
 use std::process::Output;
 use std::sync::OnceLock;
+use std::thread;
+use std::time::Duration;
+use std::time::Instant;
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -158,4 +162,56 @@ pub fn site<'a>(report: &'a Value, name: &str) -> &'a Value {
     let found = sites.iter().find(|site| site["name"] == name);
     found
         .unwrap_or_else(|| panic!("no site {name} in {:?}", sites.iter().map(|site| &site["name"]).collect::<Vec<_>>()))
+}
+
+/// How long a test waits for what an idle machine does within a second or two: a busy one may need ten times as long, or more.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Waits until something is so.
+#[track_caller]
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Waits until a recorder has opened and enabled the kernel's events: the thread that reads them begins then.
+#[track_caller]
+pub fn wait_until_recording(recorder: &mut Child) {
+    let tasks = format!("/proc/{}/task", recorder.id());
+    wait_until("the recorder reads its events", || {
+        assert!(recorder.try_wait().expect("its state").is_none(), "the recorder has ended before it recorded");
+        let mut tasks = fs::read_dir(&tasks).into_iter().flatten().flatten();
+        tasks.any(|task| fs::read_to_string(task.path().join("comm")).is_ok_and(|name| name.trim() == "events"))
+    });
+}
+
+/// Waits until a process has had so many more page faults.
+#[track_caller]
+pub fn wait_for_faults(pid: u32, count: u64) {
+    let faults = || {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
+        let (_, fields) = stat.rsplit_once(") ").expect("a name in parentheses");
+        fields.split_whitespace().nth(7).expect("minor faults").parse::<u64>().expect("a number")
+    };
+    let wanted = faults() + count;
+    wait_until("page faults", || faults() >= wanted);
+}
+
+/// Waits until all threads of a child wait, seen three times in a row: it is done with its start, and waits for what comes.
+#[track_caller]
+pub fn wait_until_idle(child: &Child) {
+    let tasks = format!("/proc/{}/task", child.id());
+    let waits = |task: fs::DirEntry| {
+        let stat = fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+        stat.rsplit_once(") ").is_some_and(|(_, fields)| fields.starts_with('S'))
+    };
+    let mut times = 0;
+    wait_until("all its threads wait", || {
+        let all_wait = fs::read_dir(&tasks).expect("it runs").flatten().all(waits);
+        times = if all_wait { times + 1 } else { 0 };
+        times == 3
+    });
 }

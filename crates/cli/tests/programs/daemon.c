@@ -1,5 +1,6 @@
 /* Leaves its launcher as daemons do: forks, makes a session of its own, forks again. The daemon writes its process id to the file that is named, and
- * allocates and touches blocks for so many milliseconds. The launcher exits with status 3 as soon as the file is there. */
+ * allocates and touches blocks for so many milliseconds; then it writes how many to a second file (".blocks"). The launcher exits with status 3 as soon
+ * as the first file is there. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,12 +37,16 @@ int main(int argc, char **argv) {
         rename(name, argv[1]);
         for (int out = 0; out < 3; out++) close(out);
         open("/dev/null", O_RDWR);
-        for (long end = now_ms() + length_ms; now_ms() < end; usleep(20000)) {
+        long blocks = 0;
+        for (long end = now_ms() + length_ms; now_ms() < end; usleep(20000), blocks++) {
             char *block = late_block();
             volatile char sum = block ? block[100] : 0;
             (void)sum;
             free(block);
         }
+        snprintf(name, sizeof name, "%s.blocks", argv[1]);
+        file = fopen(name, "w");
+        if (!file || fprintf(file, "%ld\n", blocks) < 0 || fclose(file)) _exit(1);
         _exit(0);
     }
     waitpid(first, NULL, 0);
