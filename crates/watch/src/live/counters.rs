@@ -8,6 +8,7 @@ use std::os::fd::AsRawFd;
 use std::os::fd::OwnedFd;
 
 use numapilot_machine::Machine;
+use numapilot_machine::NodeIndex;
 use numapilot_perf::EventAttr;
 use numapilot_perf::abi::attr_flag;
 use numapilot_perf::abi::event_type;
@@ -139,8 +140,8 @@ struct Sum {
 /// What is known of the node on which an event counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// Index of the node.
-    Node(usize),
+    /// The node.
+    Node(NodeIndex),
     /// The CPU belongs to no node.
     Nowhere,
     /// It counts on several nodes.
@@ -350,7 +351,7 @@ impl Counters {
     ) -> Result<(), Refusal> {
         if self.layout_of(index) == Layout::Anywhere {
             // On a machine with one node there is no doubt.
-            let only = machine.nodes().iter().position(|node| !node.cpus.is_empty());
+            let only = machine.nodes().iter().position(|node| !node.cpus.is_empty()).map(NodeIndex);
             let is_only = nodes_with_cpus(machine) == 1;
             let place = only.filter(|_| is_only).map_or(Place::Anywhere, Place::Node);
             return self.open_on(index, scope, (task, ANY_CPU), (place, 1), opener);
@@ -358,7 +359,7 @@ impl Counters {
         let shares = self.tasks.map_or(1, |size| size.cpus.max(1));
         for cpu in machine.cpus().iter().filter(|cpu| cpu.online) {
             let node = cpu.node.and_then(|node| machine.node_index(node));
-            let place = node.map_or(Place::Nowhere, |index| Place::Node(index.0));
+            let place = node.map_or(Place::Nowhere, Place::Node);
             self.open_on(index, scope, (task, cpu.id.0), (place, shares), opener)?;
         }
         Ok(())
@@ -399,9 +400,9 @@ impl Counters {
         CountersReading(counts)
     }
 
-    /// Sums between two readings, of a node (index) or of all CPUs.
+    /// Sums between two readings, of a node or of all CPUs.
     #[must_use]
-    pub fn sums(&self, before: &CountersReading, now: &CountersReading, node: Option<usize>) -> Sums {
+    pub fn sums(&self, before: &CountersReading, now: &CountersReading, node: Option<NodeIndex>) -> Sums {
         let since = |index: usize| {
             let now = now.0.get(index).copied().unwrap_or_default();
             now.since(before.0.get(index).copied().unwrap_or_default())
