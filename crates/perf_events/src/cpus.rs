@@ -3,12 +3,13 @@
 use std::io;
 use std::path::PathBuf;
 
+use numapilot_machine::CpuId;
 use numapilot_machine::parse_cpu_list;
 
 use crate::error::EventsError;
 
 /// CPUs that are online, ascending.
-pub(crate) fn online_cpus() -> Result<Vec<u32>, EventsError> {
+pub(crate) fn online_cpus() -> Result<Vec<CpuId>, EventsError> {
     let path = PathBuf::from("/sys/devices/system/cpu/online");
     let fail = |source| EventsError::File {
         path: path.clone(),
@@ -17,11 +18,11 @@ pub(crate) fn online_cpus() -> Result<Vec<u32>, EventsError> {
     };
     let text = std::fs::read_to_string(&path).map_err(fail)?;
     let list = parse_cpu_list(text.trim()).map_err(|error| fail(io::Error::other(error.to_string())))?;
-    Ok(list.into_iter().collect())
+    Ok(list.into_iter().map(CpuId).collect())
 }
 
 /// CPUs that are online now and were not known.
-pub(crate) fn came_online(known: &[u32], online: &[u32]) -> Vec<u32> {
+pub(crate) fn came_online(known: &[CpuId], online: &[CpuId]) -> Vec<CpuId> {
     online.iter().copied().filter(|cpu| !known.contains(cpu)).collect()
 }
 
@@ -31,7 +32,7 @@ mod tests {
 
     #[test]
     fn cpus_that_went_offline_are_no_news() {
-        assert_eq!(came_online(&[0, 1, 2, 8], &[0, 2, 3, 8, 9]), [3, 9]);
-        assert!(came_online(&[0, 1], &[0]).is_empty());
+        assert_eq!(came_online(&[0, 1, 2, 8].map(CpuId), &[0, 2, 3, 8, 9].map(CpuId)), [CpuId(3), CpuId(9)]);
+        assert!(came_online(&[0, 1].map(CpuId), &[CpuId(0)]).is_empty());
     }
 }

@@ -60,6 +60,7 @@ mod tests {
     use std::process::Stdio;
 
     use numapilot_host::Pid;
+    use numapilot_machine::CpuId;
     use numapilot_perf::EventAttr;
     use numapilot_perf::Record;
     use numapilot_perf::abi::software;
@@ -79,7 +80,7 @@ mod tests {
         set.session.add(attr, ids);
         set.tasks.extend([6, 7, 8].map(Tid));
         for (id, task) in ids.into_iter().zip([6, 7, 8]) {
-            set.origins.insert(id, Origin { request: 0, cpu: 0, task: Some(Tid(task)) });
+            set.origins.insert(id, Origin { request: 0, cpu: CpuId(0), task: Some(Tid(task)) });
         }
         set
     }

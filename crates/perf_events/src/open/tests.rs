@@ -27,7 +27,7 @@ fn read(set: &mut EventSet) -> (usize, usize, usize) {
                 Record::Sample(event, sample) => {
                     assert_eq!(EventSet::request_of(event), Some(0));
                     let origin = set.origins[&sample.identifier.unwrap()];
-                    assert_eq!((origin.request, Some(origin.cpu)), (1, sample.cpu));
+                    assert_eq!((origin.request, Some(origin.cpu.0)), (1, sample.cpu));
                     samples += usize::from(sample.addr.unwrap() != 0);
                 }
                 Record::SideBand(SideBand::Comm { by_exec, .. }, _) => execs += usize::from(by_exec),
@@ -157,7 +157,7 @@ fn an_event_that_had_stopped_goes_on() {
     assert!(fresh(&mut set) > 0);
     set.disable();
     assert_eq!(fresh(&mut set), 0);
-    let cpus: Vec<u32> = set.rings.iter().map(|ring| ring.cpu).collect();
+    let cpus: Vec<CpuId> = set.rings.iter().map(|ring| ring.cpu).collect();
     set.restart_aux(cpus[0]);
     assert_eq!(fresh(&mut set), 0, "none has an area");
     let fds = set.rings.iter().map(|ring| &ring.fd).chain(&set.others).map(AsRawFd::as_raw_fd);

@@ -15,7 +15,7 @@ use std::time::Duration;
 use numapilot_flows::Trace;
 use numapilot_host::Pid;
 use numapilot_host::Tid;
-use numapilot_machine::NodeId;
+use numapilot_machine::{CpuId, NodeId};
 use numapilot_perf::abi::{aux_flag, kind, sample};
 use numapilot_perf::testing::streams::{self, Truth};
 use numapilot_perf::testing::{DataFile, SideBandSpec};
@@ -65,7 +65,10 @@ impl Kernel {
             ring.map_aux(file.as_fd(), aux_bytes as usize).unwrap();
         }
         let fd = file.as_fd().try_clone_to_owned().unwrap();
-        (Kernel { file, cpu, data_bytes, aux_bytes, head: 0, aux_head: 0, lost: 0 }, CpuRing { cpu, ring, fd })
+        (
+            Kernel { file, cpu, data_bytes, aux_bytes, head: 0, aux_head: 0, lost: 0 },
+            CpuRing { cpu: CpuId(cpu), ring, fd },
+        )
     }
 
     fn put(&self, area: u64, size: u64, at: u64, bytes: &[u8]) {

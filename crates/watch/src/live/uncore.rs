@@ -54,7 +54,7 @@ impl Uncore {
         let (planned, nodes) = plan(&pmus, machine);
         let mut uncore = Uncore { nodes, because: absence(&pmus), ..Uncore::default() };
         for event in planned {
-            match counters::open_counter(event.attr.clone(), -1, event.cpu.0) {
+            match counters::open_counter(event.attr.clone(), -1, event.cpu) {
                 Ok(fd) => uncore.open.push((event, fd)),
                 Err(error) => {
                     uncore.open.clear();

@@ -40,9 +40,9 @@ fn metrics_are_ratios_of_counts_and_say_why_they_are_not() {
 }
 
 /// Counters of a made-up machine: the opened (task, CPU) pairs. Who asks for the kernel's part is refused where `hides_kernel`.
-fn made_up(tree: &Tree, scope: &Scope, hides_kernel: bool) -> (Counters, Vec<(libc::pid_t, u32)>) {
+fn made_up(tree: &Tree, scope: &Scope, hides_kernel: bool) -> (Counters, Vec<(libc::pid_t, CpuId)>) {
     let mut opened = Vec::new();
-    let mut opener = |attr: EventAttr, task: libc::pid_t, cpu: u32| {
+    let mut opener = |attr: EventAttr, task: libc::pid_t, cpu: CpuId| {
         if hides_kernel && !attr.flag(attr_flag::EXCLUDE_KERNEL) {
             return Err(io::Error::from_raw_os_error(libc::EACCES));
         }
@@ -137,7 +137,7 @@ fn guests_that_have_the_counters_are_left_out_and_others_are_counted() {
         if let Some(value) = value {
             tree.put("sys/module/kvm_amd/parameters/enable_mediated_pmu", value);
         }
-        let mut opener = |attr: EventAttr, _: libc::pid_t, _: u32| -> io::Result<OwnedFd> {
+        let mut opener = |attr: EventAttr, _: libc::pid_t, _: CpuId| -> io::Result<OwnedFd> {
             let is_software = attr.kind == event_type::SOFTWARE;
             assert_eq!(attr.flag(attr_flag::EXCLUDE_GUEST), leaves_out && !is_software, "{value:?}, {attr:?}");
             Ok(OwnedFd::from(std::fs::File::open("/dev/null").unwrap()))
