@@ -311,7 +311,7 @@ impl LiveSampler {
         let table = of_cpu.map_or(SourceTable::Unknown, |(_, table)| *table);
         for record in spe::Records::new(&self.aux) {
             let Some(access) = record.access(table) else { continue };
-            let access = MemoryAccess { cpu: Some(cpu.0), period: access.period.or(self.places.spe_period), ..access };
+            let access = MemoryAccess { cpu: Some(cpu), period: access.period.or(self.places.spe_period), ..access };
             self.put(&access, false, out, unknown);
         }
     }

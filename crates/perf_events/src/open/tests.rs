@@ -27,7 +27,7 @@ fn read(set: &mut EventSet) -> (usize, usize, usize) {
                 Record::Sample(event, sample) => {
                     assert_eq!(EventSet::request_of(event), Some(0));
                     let origin = set.origins[&sample.identifier.unwrap()];
-                    assert_eq!((origin.request, Some(origin.cpu.0)), (1, sample.cpu));
+                    assert_eq!((origin.request, Some(origin.cpu)), (1, sample.cpu));
                     samples += usize::from(sample.addr.unwrap() != 0);
                 }
                 Record::SideBand(SideBand::Comm { by_exec, .. }, _) => execs += usize::from(by_exec),

@@ -347,7 +347,7 @@ impl<'a> Reader<'a> {
                     ring.ring.read_aux(offset, size, &mut self.aux_piece);
                     self.outcome.aux.piece(flags, size, self.aux_piece.len());
                     let last_task = owner_of(self.events.of_cpus, id.pid_tid);
-                    self.queue.spe(&self.aux_piece, None, last_task, ring.cpu.0);
+                    self.queue.spe(&self.aux_piece, None, last_task, ring.cpu);
                     if flags & aux_flag::TRUNCATED != 0 {
                         self.full.push((ring.cpu, ns));
                     }
