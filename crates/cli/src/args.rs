@@ -23,6 +23,7 @@ use clap::ValueEnum;
 use clap::builder::PossibleValuesParser;
 use clap::builder::TypedValueParser;
 use numapilot_host::Pid;
+use numapilot_machine::NodeId;
 use numapilot_report::export::Table;
 use numapilot_report::pictures::View;
 
@@ -474,8 +475,8 @@ pub struct ReportArgs {
     #[arg(long, value_name = "SECONDS")]
     pub to: Option<f64>,
     /// Only accesses by threads on this node
-    #[arg(long, value_name = "NODE")]
-    pub node: Option<u16>,
+    #[arg(long, value_name = "NODE", value_parser = common::node())]
+    pub node: Option<NodeId>,
     /// Only remote accesses
     #[arg(long)]
     pub remote: bool,

@@ -250,7 +250,8 @@ pub enum PlacementCause {
 
 impl PlacementCause {
     /// The cause with this word in the tables; [`PlacementCause::FirstTouch`] for an unknown word.
-    pub(crate) fn from_word(word: &str) -> PlacementCause {
+    #[must_use]
+    pub fn from_word(word: &str) -> PlacementCause {
         match word {
             "policy" => PlacementCause::Policy,
             "moved" => PlacementCause::Moved,
@@ -375,5 +376,21 @@ mod tests {
     fn a_command_is_the_executable_without_its_folder() {
         let command = |exe: &str| Process { exe: exe.into(), ..Process::default() }.command().to_owned();
         assert_eq!(["/usr/bin/cat", "cat", "", "/tmp/"].map(command), ["cat", "cat", "", ""]);
+    }
+
+    #[test]
+    fn the_causes_of_the_tables_are_known() {
+        use numapilot_trace::wire::layout;
+
+        let codes = [
+            (layout::PLACED_FIRST_TOUCH, PlacementCause::FirstTouch),
+            (layout::PLACED_POLICY, PlacementCause::Policy),
+            (layout::PLACED_MOVED, PlacementCause::Moved),
+            (layout::PLACED_FOUND, PlacementCause::Found),
+            (layout::PLACED_UNKNOWN, PlacementCause::UnknownToucher),
+        ];
+        for (code, cause) in codes {
+            assert_eq!(PlacementCause::from_word(layout::place_cause_name(code as u8)), cause);
+        }
     }
 }

@@ -48,7 +48,7 @@ pub(super) struct Facts {
 
 impl Facts {
     /// Reads them. `id_cpus`: CPUs of event ids, where the recording lists them.
-    pub fn of<R: Read>(walker: &Walker<R>, id_cpus: &HashMap<u64, u32>) -> Facts {
+    pub fn of<R: Read>(walker: &Walker<R>, id_cpus: &HashMap<u64, CpuId>) -> Facts {
         let features = walker.features().clone();
         let attrs = walker.session().events().to_vec();
         let events = attrs.iter().enumerate().map(|(index, attr)| events::fact(attr, index, &features)).collect();
@@ -56,7 +56,7 @@ impl Facts {
         for node in &features.nodes {
             let cpus = parse_cpu_list(&node.cpus).unwrap_or_default();
             let Ok(id) = u16::try_from(node.node) else { continue };
-            places.node_of_cpu.extend(cpus.into_iter().map(|cpu| (cpu, NodeId(id))));
+            places.node_of_cpu.extend(cpus.into_iter().map(|cpu| (CpuId(cpu), NodeId(id))));
             if node.memory_kib > 0 {
                 places.memory_nodes.push(NodeId(id));
             }
@@ -163,13 +163,14 @@ pub(super) fn midr(features: &Features) -> Option<u64> {
 }
 
 /// Whether each package holds exactly one node.
-fn packages_are_nodes(features: &Features, node_of_cpu: &HashMap<u32, NodeId>) -> bool {
-    let mut pairs: Vec<(u32, u16)> =
-        (0..).zip(&features.sockets).filter_map(|(cpu, &socket)| Some((socket, node_of_cpu.get(&cpu)?.0))).collect();
+fn packages_are_nodes(features: &Features, node_of_cpu: &HashMap<CpuId, NodeId>) -> bool {
+    let cpus = (0..).map(CpuId).zip(&features.sockets);
+    let mut pairs: Vec<(u32, NodeId)> =
+        cpus.filter_map(|(cpu, &socket)| Some((socket, *node_of_cpu.get(&cpu)?))).collect();
     pairs.sort_unstable();
     pairs.dedup();
     let mut sockets: Vec<u32> = pairs.iter().map(|(socket, _)| *socket).collect();
-    let mut nodes: Vec<u16> = pairs.iter().map(|(_, node)| *node).collect();
+    let mut nodes: Vec<NodeId> = pairs.iter().map(|(_, node)| *node).collect();
     sockets.dedup();
     nodes.sort_unstable();
     nodes.dedup();
@@ -178,7 +179,7 @@ fn packages_are_nodes(features: &Features, node_of_cpu: &HashMap<u32, NodeId>) -
 
 /// perf opens an event CPU by CPU, and writes its ids in that order: where an event has as many ids as there are CPUs online (so that it was opened for one
 /// task), the n-th is that of the n-th CPU.
-fn cpus_by_order<R: Read>(walker: &Walker<R>, features: &Features) -> HashMap<u64, u32> {
+fn cpus_by_order<R: Read>(walker: &Walker<R>, features: &Features) -> HashMap<u64, CpuId> {
     let mut online: Vec<u32> =
         features.nodes.iter().flat_map(|node| parse_cpu_list(&node.cpus).unwrap_or_default()).collect();
     online.sort_unstable();
@@ -188,7 +189,7 @@ fn cpus_by_order<R: Read>(walker: &Walker<R>, features: &Features) -> HashMap<u6
     }
     let events = 0..walker.session().events().len();
     let lists = events.map(|event| walker.ids(event)).filter(|ids| ids.len() == online.len());
-    lists.flat_map(|ids| ids.iter().copied().zip(online.iter().copied())).collect()
+    lists.flat_map(|ids| ids.iter().copied().zip(online.iter().copied().map(CpuId))).collect()
 }
 
 /// Whether a command line of perf opens events other than once for each CPU online: perf takes the beginnings of options' names, too.
@@ -297,7 +298,7 @@ mod tests {
     #[test]
     fn nodes_within_a_package_are_seen() {
         let features = Features { sockets: vec![0, 0, 1, 1], ..Features::default() };
-        let nodes = |list: [u16; 4]| (0..).zip(list).map(|(cpu, node)| (cpu, NodeId(node))).collect();
+        let nodes = |list: [u16; 4]| (0..).zip(list).map(|(cpu, node)| (CpuId(cpu), NodeId(node))).collect();
         assert!(packages_are_nodes(&features, &nodes([0, 0, 1, 1])));
         assert!(!packages_are_nodes(&features, &nodes([0, 1, 2, 3])), "two nodes in a package");
         assert!(!packages_are_nodes(&features, &nodes([0, 0, 0, 0])), "one node over two packages");

@@ -19,7 +19,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use numapilot_host::Tid;
-use numapilot_machine::Machine;
+use numapilot_machine::{CpuId, Machine};
 use numapilot_perf::abi::kind;
 use numapilot_perf::file::{FileError, Part, Walker};
 use numapilot_perf::{Record, SideBand};
@@ -202,7 +202,7 @@ struct Import<R> {
     undecodable: u64,
     last_time: u64,
     /// CPUs of event ids, where the recording lists them.
-    id_cpus: HashMap<u64, u32>,
+    id_cpus: HashMap<u64, CpuId>,
     /// Number of the recording's build ids that [`Samples`] know.
     build_ids: usize,
     imported: Imported,
@@ -395,7 +395,8 @@ impl<R: Read> Import<R> {
             }
             Ok(Record::SideBand(SideBand::IdIndex { entries }, _)) => {
                 let words: Vec<u64> = entries.iter().collect();
-                let known = words.chunks_exact(4).filter_map(|entry| Some((entry[0], u32::try_from(entry[2]).ok()?)));
+                let known =
+                    words.chunks_exact(4).filter_map(|entry| Some((entry[0], CpuId(u32::try_from(entry[2]).ok()?))));
                 self.id_cpus.extend(known);
             }
             Ok(_) => {}

@@ -51,7 +51,7 @@ fn samples(recording: Vec<u8>) -> Vec<Sample> {
         assert_eq!(access.level, Level::Ram);
         assert!(matches!(access.operation, Operation::Load | Operation::Store));
         assert!(access.tid.is_some_and(|tid| tid.0 > 0), "the thread was read from the guest's kernel");
-        let cpu = access.cpu.expect("told") as usize;
+        let cpu = access.cpu.expect("told").0 as usize;
         let node = node_of(access.physical_address.expect("told")).expect("memory of a node");
         let latency = if node == cpu / 2 { 200 } else { 400 };
         assert_eq!(access.latency_cycles, Some(latency), "modelled by distance");

@@ -2,6 +2,7 @@
 
 use numapilot_host::Pid;
 use numapilot_host::Tid;
+use numapilot_machine::CpuId;
 
 use crate::abi::sample;
 use crate::attr::EventAttr;
@@ -20,7 +21,7 @@ pub struct MemoryAccess<'a> {
     /// Thread id.
     pub tid: Option<Tid>,
     /// CPU on which the access was made.
-    pub cpu: Option<u32>,
+    pub cpu: Option<CpuId>,
     /// Virtual address accessed.
     pub address: u64,
     /// Its physical address.

@@ -3,6 +3,7 @@
 
 use numapilot_host::Pid;
 use numapilot_host::Tid;
+use numapilot_machine::CpuId;
 
 use crate::abi::sample;
 use crate::attr::EventAttr;
@@ -31,7 +32,7 @@ pub struct Sample<'a> {
     /// Id of the event itself, not of what it was inherited from.
     pub stream_id: Option<u64>,
     /// CPU on which the sample was taken.
-    pub cpu: Option<u32>,
+    pub cpu: Option<CpuId>,
     /// Events since the last sample.
     pub period: Option<u64>,
     /// Counter values.
@@ -107,7 +108,7 @@ impl<'a> Sample<'a> {
         self.id = word(sample::ID, "the id")?;
         self.stream_id = word(sample::STREAM_ID, "the stream id")?;
         if asked & sample::CPU != 0 {
-            self.cpu = Some(bytes.u32("the CPU")?);
+            self.cpu = Some(CpuId(bytes.u32("the CPU")?));
             bytes.u32("the CPU")?;
         }
         if asked & sample::PERIOD != 0 {

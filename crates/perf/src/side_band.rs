@@ -2,6 +2,7 @@
 
 use numapilot_host::Pid;
 use numapilot_host::Tid;
+use numapilot_machine::CpuId;
 
 use crate::abi::{kind, misc, sample};
 use crate::attr::EventAttr;
@@ -21,7 +22,7 @@ pub struct SampleId {
     /// Id of the event itself.
     pub stream_id: Option<u64>,
     /// CPU on which the record was written.
-    pub cpu: Option<u32>,
+    pub cpu: Option<CpuId>,
     /// Id of the event, at a fixed place.
     pub identifier: Option<u64>,
 }
@@ -39,7 +40,7 @@ impl SampleId {
         out.id = word(sample::ID, "the id")?;
         out.stream_id = word(sample::STREAM_ID, "the stream id")?;
         if asked & sample::CPU != 0 {
-            out.cpu = Some(bytes.u32("the CPU")?);
+            out.cpu = Some(CpuId(bytes.u32("the CPU")?));
             bytes.u32("the CPU")?;
         }
         if asked & sample::IDENTIFIER != 0 {
@@ -183,7 +184,7 @@ pub enum SideBand<'a> {
         reference: u64,
         index: u32,
         tid: Tid,
-        cpu: u32,
+        cpu: CpuId,
     },
     AuxtraceInfo {
         kind: u32,
@@ -275,7 +276,7 @@ fn tool_record<'a>(kind: u32, bytes: &mut Bytes<'a>) -> Result<SideBand<'a>, Dec
             reference: bytes.u64("the reference")?,
             index: bytes.u32("the index")?,
             tid: Tid(bytes.u32("the thread id")?),
-            cpu: bytes.u32("the CPU")?,
+            cpu: CpuId(bytes.u32("the CPU")?),
         },
         kind::AUXTRACE_INFO => {
             let auxtrace = bytes.u32("the kind of trace")?;

@@ -122,7 +122,7 @@ fn decoded(path: &Path, fields: &str) -> Decoded {
                 rows.push(Row {
                     time: sample.time.expect("a time"),
                     pid_tid: sample.pid_tid.expect("a task"),
-                    cpu: sample.cpu.filter(|_| has("cpu")),
+                    cpu: sample.cpu.map(|cpu| cpu.0).filter(|_| has("cpu")),
                     period: sample.period.or(walker.session().events()[event].period()).expect("a period"),
                     event: event.to_string(),
                     addr: sample.addr.expect("an address"),

@@ -2,6 +2,7 @@
 
 use numapilot_host::Pid;
 use numapilot_host::Tid;
+use numapilot_machine::CpuId;
 use numapilot_perf::abi::{attr_flag, branch_sample, misc, read_format, sample};
 use numapilot_perf::testing::{BranchSpec, SampleSpec, SideBandSpec, attr_bytes};
 use numapilot_perf::{
@@ -99,7 +100,7 @@ fn check(attr: &EventAttr, spec: &SampleSpec, got: &Sample<'_>) -> Result<(), Te
     same!(attr, ADDR, got.addr, spec.addr);
     same!(attr, ID, got.id, spec.id);
     same!(attr, STREAM_ID, got.stream_id, spec.stream_id);
-    same!(attr, CPU, got.cpu, spec.cpu);
+    same!(attr, CPU, got.cpu, CpuId(spec.cpu));
     same!(attr, PERIOD, got.period, spec.period);
     same!(attr, CALLCHAIN, got.callchain.map(|chain| chain.iter().collect()), spec.callchain.clone());
     same!(attr, RAW, got.raw.map(|raw| raw[..spec.raw.len()].to_vec()), spec.raw.clone());
@@ -386,7 +387,7 @@ proptest! {
     ) {
         let id = SampleId {
             pid_tid: Some((Pid(small[0]), Tid(small[1]))), time: Some(ids[0]), id: Some(ids[1]), stream_id: Some(ids[2]),
-            cpu: Some(small[2]), identifier: Some(ids[1]),
+            cpu: Some(CpuId(small[2])), identifier: Some(ids[1]),
         };
         let record = spec.encode(&attr, &id, endian);
         let mut session = Session::new(endian);

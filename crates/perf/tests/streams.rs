@@ -56,7 +56,7 @@ fn seen(access: &MemoryAccess<'_>) -> Truth {
     Truth {
         time: access.time.unwrap(),
         tid: access.tid.unwrap().0,
-        cpu: access.cpu.unwrap(),
+        cpu: access.cpu.unwrap().0,
         address: access.address,
         physical: access.physical_address.unwrap(),
         ip: access.ip.unwrap(),

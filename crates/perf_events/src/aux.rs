@@ -5,6 +5,7 @@ use std::path::Path;
 
 use numapilot_host::Pid;
 use numapilot_host::Tid;
+use numapilot_machine::CpuId;
 use numapilot_perf::abi::aux_flag;
 use numapilot_perf::spe::SourceTable;
 
@@ -91,13 +92,13 @@ impl AuxCounts {
 
 /// How the data sources of each of these CPUs are to be read, by its type register under `root`.
 #[must_use]
-pub fn source_tables(root: &Path, cpus: impl IntoIterator<Item = u32>) -> Vec<(u64, SourceTable)> {
-    let midr = |cpu: u32| {
+pub fn source_tables(root: &Path, cpus: impl IntoIterator<Item = CpuId>) -> Vec<(u64, SourceTable)> {
+    let midr = |cpu: CpuId| {
         let path = root.join(format!("sys/devices/system/cpu/cpu{cpu}/regs/identification/midr_el1"));
         let text = fs::read_to_string(path).ok()?;
         u64::from_str_radix(text.trim().trim_start_matches("0x"), 16).ok()
     };
-    let known = cpus.into_iter().filter_map(|cpu| Some((u64::from(cpu), SourceTable::of_midr(midr(cpu)?))));
+    let known = cpus.into_iter().filter_map(|cpu| Some((u64::from(cpu.0), SourceTable::of_midr(midr(cpu)?))));
     known.collect()
 }
 
@@ -145,6 +146,6 @@ mod tests {
         let folder = root.path().join("sys/devices/system/cpu/cpu3/regs/identification");
         fs::create_dir_all(&folder).unwrap();
         fs::write(folder.join("midr_el1"), "0x00000000413fd0c1\n").unwrap();
-        assert_eq!(source_tables(root.path(), [0, 3]), [(3, SourceTable::of_midr(0x413f_d0c1))]);
+        assert_eq!(source_tables(root.path(), [0, 3].map(CpuId)), [(3, SourceTable::of_midr(0x413f_d0c1))]);
     }
 }

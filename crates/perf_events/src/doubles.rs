@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 
 use numapilot_host::Tid;
+use numapilot_machine::CpuId;
 use numapilot_perf::Sample;
 use numapilot_perf::abi::event_type;
 
@@ -25,7 +26,7 @@ struct LastFault {
 /// What was seen of each CPU's ring so far.
 #[derive(Debug, Default)]
 pub struct Doubles {
-    last: HashMap<u32, LastFault>,
+    last: HashMap<CpuId, LastFault>,
 }
 
 impl Doubles {
@@ -79,7 +80,7 @@ mod tests {
         set.session.add(attr, ids);
         set.tasks.extend([6, 7, 8].map(Tid));
         for (id, task) in ids.into_iter().zip([6, 7, 8]) {
-            set.origins.insert(id, Origin { request: 0, cpu: 0, task: Some(Tid(task)) });
+            set.origins.insert(id, Origin { request: 0, cpu: CpuId(0), task: Some(Tid(task)) });
         }
         set
     }
@@ -93,7 +94,7 @@ mod tests {
                 pid_tid: Some((Pid(6), Tid(tid))),
                 addr: Some(address),
                 time: Some(time),
-                cpu: Some(0),
+                cpu: Some(CpuId(0)),
                 ..Sample::default()
             };
             !doubles.is_double(&set, 0, &sample)
@@ -141,7 +142,7 @@ mod tests {
             pid_tid: Some((Pid(6), Tid(8))),
             addr: Some(0x1000 * time),
             time: Some(time),
-            cpu: Some(0),
+            cpu: Some(CpuId(0)),
             ..Sample::default()
         };
         assert!(doubles.is_double(&set, 0, &sample(10)));

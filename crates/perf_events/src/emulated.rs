@@ -15,6 +15,7 @@ use std::path::Path;
 use std::path::PathBuf;
 
 use numapilot_host::PageNumber;
+use numapilot_machine::CpuId;
 use numapilot_perf::Bytes;
 use numapilot_perf::Endian;
 use numapilot_perf::EventAttr;
@@ -69,7 +70,7 @@ pub fn add(set: &mut EventSet, folder: &Path) -> Result<EventRequest, EventsErro
             other => other.map_err(|source| fail(&path, source))?,
         };
         let (ring, fd) = ring(&file).map_err(|source| fail(&path, source))?;
-        set.rings.push(CpuRing { cpu, ring, fd });
+        set.rings.push(CpuRing { cpu: CpuId(cpu), ring, fd });
     }
     Ok(EventRequest { name: NAME.to_owned(), kind: EventKind::Access, attr, ..EventRequest::default() })
 }

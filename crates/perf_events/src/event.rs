@@ -1,6 +1,7 @@
 //! Requests to the kernel: an event's description with what only the opening side needs (wake-ups, AUX area, groups), and the bytes that
 //! `perf_event_open` takes (`struct perf_event_attr` in `include/uapi/linux/perf_event.h`).
 
+use numapilot_machine::CpuId;
 use numapilot_perf::EventAttr;
 use numapilot_perf::abi::attr_flag;
 use numapilot_perf::abi::event_type;
@@ -40,7 +41,7 @@ pub struct EventRequest {
     /// Frames of call chains; 0: the system's limit (kernel.perf_event_max_stack).
     pub max_stack: u16,
     /// CPUs on which it counts; `None`: all.
-    pub cpus: Option<Vec<u32>>,
+    pub cpus: Option<Vec<CpuId>>,
     /// It is a member of the group that the request before it leads or is in.
     pub joins_group: bool,
     /// Bytes of its AUX area per CPU, a power of two of pages; 0: none.

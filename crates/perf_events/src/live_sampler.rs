@@ -8,6 +8,7 @@ use std::path::Path;
 use numapilot_host::PageNumber;
 use numapilot_host::Pid;
 use numapilot_host::Tid;
+use numapilot_machine::CpuId;
 use numapilot_machine::Machine;
 use numapilot_machine::NodeId;
 use numapilot_perf::MemoryAccess;
@@ -107,7 +108,7 @@ pub struct LiveSampler {
     bytes: Vec<u8>,
     aux: Vec<u8>,
     /// CPUs whose AUX areas were full at the last look.
-    full: Vec<u32>,
+    full: Vec<CpuId>,
 }
 
 impl LiveSampler {
@@ -305,8 +306,8 @@ impl LiveSampler {
     }
 
     /// The accesses in a piece of an SPE trace. Its packets name no process: that stays unknown.
-    fn put_spe(&self, cpu: u32, out: &mut Vec<Seen>, unknown: &mut Vec<Question>) {
-        let of_cpu = self.spe.iter().find(|(known, _)| *known == u64::from(cpu)).or(self.spe.first());
+    fn put_spe(&self, cpu: CpuId, out: &mut Vec<Seen>, unknown: &mut Vec<Question>) {
+        let of_cpu = self.spe.iter().find(|(known, _)| *known == u64::from(cpu.0)).or(self.spe.first());
         let table = of_cpu.map_or(SourceTable::Unknown, |(_, table)| *table);
         for record in spe::Records::new(&self.aux) {
             let Some(access) = record.access(table) else { continue };

@@ -11,6 +11,7 @@ use std::os::fd::OwnedFd;
 
 use numapilot_host::Pid;
 use numapilot_host::Tid;
+use numapilot_machine::CpuId;
 use numapilot_perf::Endian;
 use numapilot_perf::EventAttr;
 use numapilot_perf::Session;
@@ -197,7 +198,7 @@ struct Opening<'a> {
     attrs: Vec<EventAttr>,
     scope: &'a Scope,
     memory: Memory,
-    cpus: Vec<u32>,
+    cpus: Vec<CpuId>,
     /// Number of events of other sets.
     beside: usize,
     /// The set is that of a recording under way.
@@ -208,7 +209,7 @@ struct Opening<'a> {
 }
 
 impl<'a> Opening<'a> {
-    fn new(requests: Vec<EventRequest>, scope: &'a Scope, memory: Memory, cpus: Vec<u32>) -> Opening<'a> {
+    fn new(requests: Vec<EventRequest>, scope: &'a Scope, memory: Memory, cpus: Vec<CpuId>) -> Opening<'a> {
         let attrs: Vec<EventAttr> = requests.iter().map(|request| attr_for(request, scope)).collect();
         let (is_joining, may_inherit, set) = (false, false, EventSet::default());
         let mut opening = Opening { requests, attrs, scope, memory, cpus, beside: 0, is_joining, may_inherit, set };
@@ -291,7 +292,7 @@ impl<'a> Opening<'a> {
 
     /// One of each kind for each CPU that has it.
     fn events_of_a_thread(&self) -> usize {
-        let on = |cpus: &Option<Vec<u32>>| cpus.as_ref().map_or(self.cpus.len(), Vec::len);
+        let on = |cpus: &Option<Vec<CpuId>>| cpus.as_ref().map_or(self.cpus.len(), Vec::len);
         self.requests.iter().map(|request| on(&request.cpus)).sum()
     }
 
@@ -315,7 +316,7 @@ impl<'a> Opening<'a> {
     }
 
     /// Every event on one CPU for one task. An error names the request that it was about.
-    fn cpu(&mut self, pid: libc::pid_t, cpu: u32, task: Option<Tid>) -> Result<(), (usize, io::Error)> {
+    fn cpu(&mut self, pid: libc::pid_t, cpu: CpuId, task: Option<Tid>) -> Result<(), (usize, io::Error)> {
         let mut opened: Vec<(usize, OwnedFd)> = Vec::new();
         for request in 0..self.requests.len() {
             if self.requests[request].cpus.as_ref().is_some_and(|cpus| !cpus.contains(&cpu)) {
@@ -370,7 +371,7 @@ impl<'a> Opening<'a> {
         (0..=request).rfind(|&at| !self.requests[at].joins_group).unwrap_or(0)
     }
 
-    fn one(&mut self, request: usize, pid: libc::pid_t, cpu: u32, leader: i32) -> io::Result<OwnedFd> {
+    fn one(&mut self, request: usize, pid: libc::pid_t, cpu: CpuId, leader: i32) -> io::Result<OwnedFd> {
         let mut attr = self.attrs[request].clone();
         let asked = &self.requests[request];
         let opened =

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use numapilot_host::PageNumber;
 use numapilot_host::Pid;
-use numapilot_machine::{Machine, NodeId};
+use numapilot_machine::{CpuId, Machine, NodeId};
 use numapilot_perf::data_src::{DataSource, Distance, Level, Operation};
 use numapilot_perf::ibs::OpRecord;
 use numapilot_perf::{EventAttr, MemoryAccess, Sample};
@@ -100,9 +100,9 @@ pub struct Places {
     /// What the samples of each event are.
     pub events: Vec<EventFact>,
     /// Node of each CPU.
-    pub node_of_cpu: HashMap<u32, NodeId>,
+    pub node_of_cpu: HashMap<CpuId, NodeId>,
     /// CPUs of event ids, where samples do not say.
-    pub cpu_of_id: HashMap<u64, u32>,
+    pub cpu_of_id: HashMap<u64, CpuId>,
     /// Nodes that have memory.
     pub memory_nodes: Vec<NodeId>,
     /// Each package is one node, so that "local" and "remote" memory are the node's own and another's.
@@ -131,7 +131,7 @@ impl Places {
     pub fn of_machine(machine: &Machine, events: Vec<EventFact>) -> Places {
         let mut places = Places { events, ..Places::default() };
         for node in machine.nodes() {
-            places.node_of_cpu.extend(node.cpus.iter().map(|cpu| (cpu.0, node.id)));
+            places.node_of_cpu.extend(node.cpus.iter().map(|cpu| (*cpu, node.id)));
             if node.memory_bytes != 0 {
                 places.memory_nodes.push(node.id);
             }
@@ -170,12 +170,12 @@ impl Places {
     }
 
     /// CPU of an event's id.
-    pub fn cpu_of_id(&self, id: u64) -> Option<u32> {
+    pub fn cpu_of_id(&self, id: u64) -> Option<CpuId> {
         self.cpu_of_id.get(&id).copied()
     }
 
     /// Node of a CPU.
-    pub fn node_of_cpu(&self, cpu: u32) -> Option<NodeId> {
+    pub fn node_of_cpu(&self, cpu: CpuId) -> Option<NodeId> {
         self.node_of_cpu.get(&cpu).copied()
     }
 
@@ -219,7 +219,7 @@ mod tests {
     fn two_nodes() -> Places {
         let blocks = |node, bits| MemoryBlocks { node: NodeId(node), blocks: vec![bits] };
         Places {
-            node_of_cpu: HashMap::from([(0, NodeId(0)), (1, NodeId(1))]),
+            node_of_cpu: HashMap::from([(CpuId(0), NodeId(0)), (CpuId(1), NodeId(1))]),
             memory_nodes: vec![NodeId(0), NodeId(1)],
             packages_are_nodes: true,
             block_bytes: 1 << 30,

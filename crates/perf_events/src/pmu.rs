@@ -3,7 +3,7 @@
 //! Pure: [`plan`] turns offers (`numapilot_perf::pmu`) and what was allowed when they were tried (`probe`) into requests for `open`. On
 //! hybrid processors each kind of core has its own PMU, so several plans' requests stand side by side, each on its own CPUs.
 
-use numapilot_machine::parse_cpu_list;
+use numapilot_machine::{CpuId, parse_cpu_list};
 use numapilot_perf::EventAttr;
 use numapilot_perf::abi::attr_flag;
 use numapilot_perf::pmu::{Offer, Pmu, PmuError, SampleRequest, Sampler, offers};
@@ -127,7 +127,7 @@ pub fn name_of(sampler: Sampler) -> &'static str {
 impl PmuPlan {
     fn add(&mut self, offer: &Offer, options: &PmuOptions) {
         let cpus = offer.cpus.as_deref().and_then(|list| parse_cpu_list(list).ok());
-        let cpus: Option<Vec<u32>> = cpus.map(|list| list.into_iter().collect());
+        let cpus: Option<Vec<CpuId>> = cpus.map(|list| list.into_iter().map(CpuId).collect());
         let last = offer.events.len().saturating_sub(1);
         for (index, event) in offer.events.iter().enumerate() {
             let is_helper = index < last;
@@ -277,7 +277,8 @@ mod tests {
         let plan = planned("intel-hybrid");
         let shown: Vec<_> =
             plan.requests.iter().map(|r| (r.name.as_str(), r.joins_group, r.cpus.clone().unwrap())).collect();
-        let (small, large): (Vec<u32>, Vec<u32>) = ((16..24).collect(), (0..16).collect());
+        let cpus = |numbers: std::ops::Range<u32>| numbers.map(CpuId).collect::<Vec<CpuId>>();
+        let (small, large) = (cpus(16..24), cpus(0..16));
         let want = [
             ("cpu_atom/mem-loads/", false, small.clone()),
             ("cpu_atom/mem-stores/", false, small),

@@ -3,7 +3,7 @@
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use numapilot_host::{Root, TaskStatus, cpuinfo, in_user_namespace};
-use numapilot_machine::parse_cpu_list;
+use numapilot_machine::{CpuId, parse_cpu_list};
 use numapilot_perf::EventAttr;
 use numapilot_perf::pmu::{self, Offer, Pmu, SampleRequest, Sampler};
 
@@ -53,7 +53,7 @@ const ANY_TASK: i32 = -1;
 const DISABLED: u64 = 1;
 
 /// Opens events that belong together, the first as the leader of the others, and closes them again.
-fn group(events: &[EventAttr], task: i32, cpu: u32) -> Answer {
+fn group(events: &[EventAttr], task: i32, cpu: CpuId) -> Answer {
     let mut opened: Vec<OwnedFd> = Vec::new();
     for attr in events {
         let mut attr = EventAttr { flags: attr.flags | DISABLED, ..attr.clone() };
@@ -81,8 +81,8 @@ pub fn samplers(pmus: &[Pmu]) -> Vec<SamplerFact> {
     try_samplers(pmus, first_online())
 }
 
-fn first_online() -> u32 {
-    first_of(&online()).unwrap_or(0)
+fn first_online() -> CpuId {
+    first_of(&online()).map_or(CpuId(0), CpuId)
 }
 
 /// List of the CPUs that are online; empty where the kernel does not say.
@@ -90,7 +90,7 @@ fn online() -> String {
     Root::default().text(ONLINE).unwrap_or_default()
 }
 
-fn try_samplers(pmus: &[Pmu], cpu: u32) -> Vec<SamplerFact> {
+fn try_samplers(pmus: &[Pmu], cpu: CpuId) -> Vec<SamplerFact> {
     let request = SampleRequest { callchain: false, ..SampleRequest::default() };
     let offers = pmu::offers(pmus, &request).unwrap_or_default();
     let with_physical = pmu::offers(pmus, &SampleRequest { physical: true, ..request }).unwrap_or_default();
@@ -98,9 +98,9 @@ fn try_samplers(pmus: &[Pmu], cpu: u32) -> Vec<SamplerFact> {
     pairs.map(|(offer, physical)| sampler(pmus, offer, physical, cpu)).collect()
 }
 
-fn sampler(pmus: &[Pmu], offer: &Offer, physical: &Offer, cpu: u32) -> SamplerFact {
+fn sampler(pmus: &[Pmu], offer: &Offer, physical: &Offer, cpu: CpuId) -> SamplerFact {
     // The driver lists its CPUs whether they are online or not, and refuses those that are not (ENODEV).
-    let cpu = offer.cpus.as_deref().and_then(|cpus| first_online_of(cpus, &online())).unwrap_or(cpu);
+    let cpu = offer.cpus.as_deref().and_then(|cpus| first_online_of(cpus, &online())).map_or(cpu, CpuId);
     let own = group(&offer.events, SELF, cpu);
     SamplerFact {
         sampler: name_of(offer.sampler).to_owned(),

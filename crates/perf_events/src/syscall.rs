@@ -6,6 +6,7 @@ use std::os::fd::FromRawFd;
 use std::os::fd::OwnedFd;
 use std::os::fd::RawFd;
 
+use numapilot_machine::CpuId;
 use numapilot_perf::EventAttr;
 use numapilot_perf::abi::attr_flag;
 use numapilot_perf::abi::read_format;
@@ -25,7 +26,7 @@ const IOC_ID: libc::c_ulong = 0x8008_2407;
 const IOC_SET_OUTPUT: libc::c_ulong = 0x2405;
 
 /// For [`open_event`]: every CPU on which the task runs.
-pub const ANY_CPU: u32 = u32::MAX;
+pub const ANY_CPU: CpuId = CpuId(u32::MAX);
 
 /// What came to the kernel later than the rest: whether an event asks for it, and how to do without. The newest first.
 type Later = (fn(&EventAttr) -> bool, fn(&mut EventAttr));
@@ -64,10 +65,10 @@ pub fn open_or_less(
 ///
 /// # Errors
 /// The kernel's answer.
-pub fn open_event(bytes: &[u8; ATTR_BYTES], pid: libc::pid_t, cpu: u32, leader: i32) -> io::Result<OwnedFd> {
+pub fn open_event(bytes: &[u8; ATTR_BYTES], pid: libc::pid_t, cpu: CpuId, leader: i32) -> io::Result<OwnedFd> {
     let cpu = match cpu {
         ANY_CPU => -1,
-        cpu => libc::c_int::try_from(cpu).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?,
+        CpuId(cpu) => libc::c_int::try_from(cpu).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?,
     };
     // The kernel may write its own size into the description.
     let mut bytes = *bytes;

@@ -3,6 +3,7 @@
 
 use numapilot_host::Pid;
 use numapilot_host::Tid;
+use numapilot_machine::CpuId;
 use numapilot_perf::spe::{Records, SourceTable};
 use numapilot_perf::{Header, MemoryAccess, Words};
 
@@ -12,7 +13,7 @@ const AUXTRACE_SPE: u32 = 4;
 const SPE_INFO_VERSION: u64 = 2;
 /// Words of its older form (`ARM_SPE_AUXTRACE_V1_PRIV_MAX` in `tools/perf/util/arm-spe.h`).
 const SPE_INFO_OLD_WORDS: usize = 2;
-const NO_CPU: u32 = u32::MAX;
+const NO_CPU: CpuId = CpuId(u32::MAX);
 
 /// One waiting record, or an access of an AUX trace, which has no header.
 #[derive(Clone, Copy, Debug)]
@@ -165,7 +166,7 @@ impl Queue {
         }
         // perf before 6.13: a PMU's number and how its buffers were mapped.
         if words.len() <= SPE_INFO_OLD_WORDS || at(0) < SPE_INFO_VERSION {
-            self.tables.extend(midr.map(|midr| (u64::from(NO_CPU), SourceTable::of_midr(midr))));
+            self.tables.extend(midr.map(|midr| (u64::from(NO_CPU.0), SourceTable::of_midr(midr))));
             return;
         }
         // version, header's words, PMU, CPUs; then per CPU: magic, CPU, number of parameters, MIDR, ...
@@ -198,12 +199,12 @@ impl Queue {
     }
 
     /// Takes the accesses out of a piece of an SPE trace. `tid`: the thread whose they all are; `last_task`: process and thread that ran at its end.
-    pub fn spe(&mut self, trace: &[u8], tid: Option<Tid>, last_task: Option<(Pid, Tid)>, cpu: u32) {
+    pub fn spe(&mut self, trace: &[u8], tid: Option<Tid>, last_task: Option<(Pid, Tid)>, cpu: CpuId) {
         if self.aux_kind != Some(AUXTRACE_SPE) {
             self.aux_bytes_unread += trace.len() as u64;
             return;
         }
-        let by_cpu = self.tables.iter().find(|(known, _)| *known == u64::from(cpu));
+        let by_cpu = self.tables.iter().find(|(known, _)| *known == u64::from(cpu.0));
         let table = by_cpu.or(self.tables.first()).map_or(SourceTable::Unknown, |(_, table)| *table);
         let mut records = Records::new(trace);
         for record in records.by_ref() {
@@ -278,9 +279,9 @@ mod tests {
         prepare(&mut queue);
         queue.bytes(&[0]);
         queue.record(header(), 0, Some(77));
-        queue.spe(&LOAD, Some(Tid(7)), None, 3);
+        queue.spe(&LOAD, Some(Tid(7)), None, CpuId(3));
         let access = queue.accesses[0].access;
-        assert_eq!((queue.aux_bytes_unread(), access.tid, access.cpu), (0, Some(Tid(7)), Some(3)));
+        assert_eq!((queue.aux_bytes_unread(), access.tid, access.cpu), (0, Some(Tid(7)), Some(CpuId(3))));
         let entry = queue.entries.iter().find(|entry| entry.header.is_none()).unwrap();
         (access.time, access.level, entry.time)
     }

@@ -52,7 +52,7 @@ pub struct Samples {
     stacks: HashMap<ProcessIndex, HashMap<Box<[u64]>, StackId>>,
     chain: Vec<u64>,
     /// Tasks that ran on each CPU, from context switches.
-    running: HashMap<u32, RunningTasks>,
+    running: HashMap<CpuId, RunningTasks>,
     /// Process whose accesses in AUX traces are not part of the recording.
     left_out: Option<Pid>,
     /// When processes were looked at in /proc, by process id.
@@ -64,7 +64,7 @@ pub struct Samples {
     /// How large pages are that faults mapped, asked for the records at hand.
     sizes: Sizes,
     /// CPU on which each thread was seen last.
-    last_cpu: HashMap<ThreadIndex, u32>,
+    last_cpu: HashMap<ThreadIndex, CpuId>,
     held: HashMap<usize, Vec<Held>>,
     counts: Counts,
     losses: Losses,
@@ -76,8 +76,9 @@ pub struct Samples {
 impl Samples {
     /// Begins with nothing known of any process.
     pub fn new(out: Output, tasks: Tasks, places: Places) -> Samples {
-        let last = places.node_of_cpu.keys().copied().max().filter(|&cpu| cpu < CPUS_MAX);
-        let node_of_cpu = last.map_or_else(Vec::new, |last| (0..=last).map(|cpu| places.node_of_cpu(cpu)).collect());
+        let last = places.node_of_cpu.keys().map(|cpu| cpu.0).max().filter(|&cpu| cpu < CPUS_MAX);
+        let node_of = |cpu: u32| places.node_of_cpu(CpuId(cpu));
+        let node_of_cpu = last.map_or_else(Vec::new, |last| (0..=last).map(node_of).collect());
         Samples {
             out,
             tasks,
@@ -384,11 +385,11 @@ impl Samples {
         (told, page): (Option<NodeId>, FaultedPage),
     ) -> Result<(), ChunkError> {
         let process = self.tasks.process(task);
-        let node = access.cpu.and_then(|cpu| self.node_of_cpu.get(cpu as usize).copied().flatten());
+        let node = access.cpu.and_then(|cpu| self.node_of_cpu.get(cpu.0 as usize).copied().flatten());
         if let (Some(cpu), Some(node)) = (access.cpu, node)
             && self.last_cpu.insert(thread, cpu) != Some(cpu)
         {
-            self.out.put(thread, time, Event::Cpu { cpu: CpuId(cpu), node })?;
+            self.out.put(thread, time, Event::Cpu { cpu, node })?;
         }
         let level = level(access.level);
         let told = told.or_else(|| self.places.node_by_distance(access.level, access.distance, node));
@@ -417,7 +418,7 @@ impl Samples {
         counts.of_more_weight += u64::from(weight > u64::from(u32::MAX));
         let event = Access {
             address: VirtAddr(access.address),
-            cpu: access.cpu.map(CpuId),
+            cpu: access.cpu,
             node,
             home,
             is_write: matches!(access.operation, Operation::Store | Operation::LoadStore),

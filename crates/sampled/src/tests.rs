@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use numapilot_flows::Trace;
 use numapilot_host::Pid;
 use numapilot_host::Tid;
-use numapilot_machine::NodeId;
+use numapilot_machine::{CpuId, NodeId};
 use numapilot_perf::abi::{CONTEXT_USER, CONTEXT_USER_DEFERRED};
 use numapilot_perf::{Bytes, Endian, EventAttr, Mapping, MemoryAccess, Sample, SampleId, SideBand, TaskChange};
 use numapilot_perf_events::places::{EventFact, Places};
@@ -44,7 +44,7 @@ impl Lab {
         let writer = SharedWriter::new(writer);
         let places = Places {
             events: vec![EventFact::default()],
-            node_of_cpu: [(0, NodeId(0)), (1, NodeId(1))].into(),
+            node_of_cpu: [(CpuId(0), NodeId(0)), (CpuId(1), NodeId(1))].into(),
             memory_nodes: vec![NodeId(0), NodeId(1)],
             ..Places::default()
         };
@@ -91,7 +91,7 @@ impl Lab {
     /// An access of a thread's to an address, by an instruction.
     fn access(&mut self, (pid, tid): (u32, u32), address: u64, ip: u64) {
         self.time += 10;
-        let (pid, tid, cpu, ip) = (Some(Pid(pid)), Some(Tid(tid)), Some(0), Some(ip));
+        let (pid, tid, cpu, ip) = (Some(Pid(pid)), Some(Tid(tid)), Some(CpuId(0)), Some(ip));
         let access = MemoryAccess { pid, tid, cpu, ip, address, ..MemoryAccess::default() };
         let last_task = pid.zip(tid);
         self.samples.access(&AuxAccess { access, last_task }, self.time).unwrap();
@@ -102,7 +102,7 @@ impl Lab {
         self.time += 10;
         let words = [CONTEXT_USER, 0x40_1000, 0x40_2000].map(u64::to_le_bytes).concat();
         let callchain = Bytes::new(&words, 0, Endian::Little).words(3, "a call chain").ok();
-        let (pid_tid, addr, cpu) = (Some((Pid(pid), Tid(tid))), Some(address), Some(0));
+        let (pid_tid, addr, cpu) = (Some((Pid(pid), Tid(tid))), Some(address), Some(CpuId(0)));
         let sample = Sample { pid_tid, addr, cpu, callchain, ..Sample::default() };
         self.samples.sample(0, &EventAttr::default(), &sample, self.time).unwrap();
     }
@@ -128,7 +128,7 @@ fn call_stacks_that_come_in_records_of_their_own_are_told() {
     let words = [CONTEXT_USER_DEFERRED, 0x7_0000_0001].map(u64::to_le_bytes).concat();
     let callchain = Bytes::new(&words, 0, Endian::Little).words(2, "a call chain").ok();
     let pid_tid = Some((Pid(7), Tid(7)));
-    let sample = Sample { pid_tid, addr: Some(BASE), cpu: Some(0), callchain, ..Sample::default() };
+    let sample = Sample { pid_tid, addr: Some(BASE), cpu: Some(CpuId(0)), callchain, ..Sample::default() };
     lab.samples.sample(0, &EventAttr::default(), &sample, lab.time + 10).unwrap();
     let note = lab.samples.counts().stacks_note().expect("one is not known");
     assert!(note.starts_with("the call stacks of 1 access are in records of their own"), "{note}");
@@ -501,8 +501,13 @@ fn samples_of_guests_are_left_out() {
     lab.map(anonymous(7, BASE, 1));
     for of_guest in [false, true, true] {
         lab.time += 10;
-        let sample =
-            Sample { pid_tid: Some((Pid(7), Tid(7))), addr: Some(BASE), cpu: Some(0), of_guest, ..Sample::default() };
+        let sample = Sample {
+            pid_tid: Some((Pid(7), Tid(7))),
+            addr: Some(BASE),
+            cpu: Some(CpuId(0)),
+            of_guest,
+            ..Sample::default()
+        };
         lab.samples.sample(0, &EventAttr::default(), &sample, lab.time).unwrap();
     }
     let counts = lab.samples.counts();

@@ -2,7 +2,7 @@
 //! nodes are indexes into [`Report::nodes`], links into [`Report::links`].
 
 use numapilot_host::PageNumber;
-use numapilot_machine::NodeIndex;
+use numapilot_machine::{NodeId, NodeIndex};
 use numapilot_placement::{Action, PageSize, Refusal};
 use numapilot_traffic::Metrics;
 use serde::Serialize;
@@ -31,8 +31,8 @@ pub struct Report {
     pub run_time_ns: f64,
     /// Share of the program's memory accesses that were made: 1 when it finished.
     pub progress: f64,
-    /// Numbers of the machine's nodes.
-    pub nodes: Vec<u16>,
+    /// The machine's nodes.
+    pub nodes: Vec<NodeId>,
     /// Ends of the machine's directed links, as people write them.
     pub links: Vec<String>,
     /// Over the whole run.

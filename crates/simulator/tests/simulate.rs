@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use numapilot_host::PageNumber;
-use numapilot_machine::{Machine, NodeIndex};
+use numapilot_machine::{Machine, NodeId, NodeIndex};
 use numapilot_placement::{
     Action, Allocation, Observation, Outcome, PageKey, PageSize, Policy, PolicyRequirements, policy_by_name,
 };
@@ -123,7 +123,7 @@ fn processes_do_not_take_each_others_work() {
     // The second one's pages are on node 0 as well, away from its thread.
     for step in program.threads.iter_mut().flat_map(|thread| &mut thread.prologue) {
         if let numapilot_simulator::program::Action::Touch { bound, .. } = &mut step.action {
-            *bound = Some(0);
+            *bound = Some(NodeId(0));
         }
     }
     let ends = |takes_work| {

@@ -184,7 +184,7 @@ fn take(record: &Record<'_>, node_of_cpu: &[Option<NodeIndex>], seen: &mut Seen)
             };
             // Kernel addresses are not pages of a process.
             if address != 0 && address >> 56 == 0 {
-                let Some(node) = node_of_cpu.get(cpu as usize).copied().flatten() else { return seen.bad += 1 };
+                let Some(node) = node_of_cpu.get(cpu.0 as usize).copied().flatten() else { return seen.bad += 1 };
                 let time_ns = sample.time.unwrap_or(0);
                 seen.faults.push(Fault { time_ns, pid, tid, node, page: PageNumber::of(address), access: None });
             }
@@ -220,8 +220,12 @@ mod tests {
     fn a_fault_on_a_cpu_whose_node_is_not_known_is_counted_and_left_out() {
         let (node_of_cpu, mut seen) = ([Some(NodeIndex(1)), None], Seen::default());
         for cpu in [0, 1, 9] {
-            let sample =
-                Sample { pid_tid: Some((Pid(7), Tid(8))), cpu: Some(cpu), addr: Some(0x5000), ..Sample::default() };
+            let sample = Sample {
+                pid_tid: Some((Pid(7), Tid(8))),
+                cpu: Some(CpuId(cpu)),
+                addr: Some(0x5000),
+                ..Sample::default()
+            };
             take(&Record::Sample(0, sample), &node_of_cpu, &mut seen);
         }
         let nodes: Vec<NodeIndex> = seen.faults.iter().map(|fault| fault.node).collect();

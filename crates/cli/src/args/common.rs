@@ -4,6 +4,7 @@ use clap::Args;
 use clap::ValueEnum;
 use clap::builder::TypedValueParser;
 use numapilot_host::Pid;
+use numapilot_machine::NodeId;
 pub use numapilot_text::quantity::{part, percentage, time};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -39,4 +40,9 @@ pub enum Colour {
 /// A process's id, with the bounds and messages of a plain number.
 pub fn process() -> impl TypedValueParser<Value = Pid> {
     clap::value_parser!(u32).map(Pid)
+}
+
+/// A node's number, with the bounds and messages of a plain number.
+pub fn node() -> impl TypedValueParser<Value = NodeId> {
+    clap::value_parser!(u16).map(NodeId)
 }

@@ -7,6 +7,7 @@ use numapilot_balancer::packing::MachineCapacity;
 use numapilot_balancer::packing::PackingSettings;
 use numapilot_balancer::packing::place;
 use numapilot_machine::Machine;
+use numapilot_machine::NodeId;
 use numapilot_machine::NodeIndex;
 use numapilot_machine::NodeSet;
 use numapilot_machine::format_cpu_list;
@@ -28,8 +29,8 @@ pub fn run(arguments: &AdviseArgs) -> Result<()> {
     let settings = PackingSettings::default();
     let (nodes, fits) = place(&capacity, cpus, memory_bytes, &settings)
         .ok_or_else(|| anyhow!("this process may use no node with processors; check its cpuset"))?;
-    let numbers: Vec<u16> = nodes.iter().map(|node| machine.nodes()[node].id.0).collect();
-    let list = format_cpu_list(numbers.iter().map(|node| u32::from(*node)));
+    let chosen: Vec<NodeId> = nodes.iter().map(|node| machine.nodes()[node].id).collect();
+    let list = format_cpu_list(chosen.iter().map(|node| u32::from(node.0)));
     let reason = reason(&capacity, nodes, fits, &settings);
     if !arguments.json {
         if !fits {
@@ -44,7 +45,7 @@ pub fn run(arguments: &AdviseArgs) -> Result<()> {
         })
     };
     output::print_json(&json!({
-        "list": list, "nodes": numbers, "fits": fits, "reason": reason, "cpus": cpus, "memory_bytes": memory_bytes,
+        "list": list, "nodes": chosen, "fits": fits, "reason": reason, "cpus": cpus, "memory_bytes": memory_bytes,
         "by_node": capacity.nodes.iter().enumerate().map(as_json).collect::<Vec<_>>(),
     }))
 }

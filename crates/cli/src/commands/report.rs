@@ -104,7 +104,6 @@ impl View<'_> {
             filter.time = Some(TimeNs(from)..TimeNs(to));
         }
         if let Some(node) = self.arguments.node {
-            let node = NodeId(node);
             if !nodes.contains(&node) {
                 let known: Vec<String> = nodes.iter().map(ToString::to_string).collect();
                 bail!("--node {node}: the machine has nodes {}", known.join(", "));

@@ -134,7 +134,7 @@ fn placement(runs: &[Report], program: &Program) -> String {
     for run in runs {
         for row in &run.homes {
             let process = program.processes.get(row.process as usize).map_or("", String::as_str);
-            let node = run.nodes.get(row.node.0).map_or_else(String::new, u16::to_string);
+            let node = run.nodes.get(row.node.0).map_or_else(String::new, ToString::to_string);
             let fields = [quoted(&run.policy), quoted(process), format!("{:#x}", row.first_page.address())];
             text.push_str(&format!("{},{},{node}\n", fields.join(","), row.pages));
         }

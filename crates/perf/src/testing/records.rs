@@ -222,7 +222,7 @@ fn trailer(attr: &EventAttr, id: &SampleId, out: &mut Out) {
         }
     }
     if attr.samples(sample::CPU) {
-        out.u32(id.cpu.unwrap_or(0)).u32(0);
+        out.u32(id.cpu.map_or(0, |cpu| cpu.0)).u32(0);
     }
     if attr.samples(sample::IDENTIFIER) {
         out.u64(id.identifier.unwrap_or(0));

@@ -3,6 +3,7 @@
 
 use numapilot_host::Pid;
 use numapilot_host::Tid;
+use numapilot_machine::CpuId;
 
 use super::data_file::{DataFile, put_text};
 use super::{Out, SampleSpec, SideBandSpec, record};
@@ -143,7 +144,7 @@ fn beginning(attr: &EventAttr, endian: Endian) -> Vec<Vec<u8>> {
     let id = |time| SampleId {
         pid_tid: Some((Pid(PID), Tid::first_of(Pid(PID)))),
         time: Some(time),
-        cpu: Some(0),
+        cpu: Some(CpuId(0)),
         ..SampleId::default()
     };
     let map = |addr, len, protection, path: &str| SideBandSpec::Mmap2 {

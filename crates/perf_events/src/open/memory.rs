@@ -1,5 +1,7 @@
 //! Memory of a recording's rings: as much of what was asked for as the limit on locked memory leaves room for.
 
+use numapilot_machine::CpuId;
+
 use crate::event::EventRequest;
 use crate::locked_memory::Limits;
 use crate::locked_memory::Sizes;
@@ -16,8 +18,8 @@ pub(super) struct Memory {
 
 impl Memory {
     /// `bytes`: of each ring.
-    pub fn new(requests: &[EventRequest], cpus: &[u32], bytes: usize) -> Memory {
-        let has_aux = |cpu: &&u32| {
+    pub fn new(requests: &[EventRequest], cpus: &[CpuId], bytes: usize) -> Memory {
+        let has_aux = |cpu: &&CpuId| {
             let is_there = |request: &EventRequest| request.cpus.as_ref().is_none_or(|cpus| cpus.contains(cpu));
             requests.iter().any(|request| request.aux_bytes > 0 && is_there(request))
         };

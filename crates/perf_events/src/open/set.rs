@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use numapilot_host::Pid;
 use numapilot_host::Tid;
+use numapilot_machine::CpuId;
 use numapilot_perf::EventAttr;
 use numapilot_perf::Sample;
 use numapilot_perf::Session;
@@ -36,7 +37,7 @@ pub struct Origin {
     /// Index of the request.
     pub request: usize,
     /// The CPU.
-    pub cpu: u32,
+    pub cpu: CpuId,
     /// Task for which it was opened; `None`: not for a single task.
     pub task: Option<Tid>,
 }
@@ -45,7 +46,7 @@ pub struct Origin {
 #[derive(Debug)]
 pub struct CpuRing {
     /// The CPU.
-    pub cpu: u32,
+    pub cpu: CpuId,
     /// The ring's mapping.
     pub ring: Ring,
     /// Descriptor that becomes readable when the ring has new records.
@@ -72,7 +73,7 @@ pub struct EventSet {
     /// Descriptors (of `rings`, `others` and `joined`) of the side band's events.
     pub(super) side_band: Vec<RawFd>,
     /// CPUs and descriptors (of `rings`, `others` and `joined`) of the events that have AUX areas or write to another one's.
-    pub(super) with_aux: Vec<(u32, RawFd)>,
+    pub(super) with_aux: Vec<(CpuId, RawFd)>,
     pub(super) others: Vec<OwnedFd>,
     pub(super) joined: Joined,
     /// Ids of events that were closed, and when: records of them may wait.
@@ -86,7 +87,7 @@ pub(super) struct Recipe {
     pub requests: Vec<EventRequest>,
     pub attrs: Vec<EventAttr>,
     pub memory: Memory,
-    pub cpus: Vec<u32>,
+    pub cpus: Vec<CpuId>,
 }
 
 impl EventSet {
@@ -107,7 +108,7 @@ impl EventSet {
 
     /// Turns the events on again that the kernel has turned off on a CPU because their AUX area was full (`perf_aux_output_begin`): it never does that by
     /// itself. The area must have been read before.
-    pub fn restart_aux(&self, cpu: u32) {
+    pub fn restart_aux(&self, cpu: CpuId) {
         let of_cpu = self.with_aux.iter().filter(|(of, _)| *of == cpu);
         of_cpu.for_each(|(_, fd)| order(*fd, IOC_ENABLE));
     }
@@ -154,7 +155,7 @@ impl EventSet {
 
     /// CPUs that have come online since the events were opened, and have none.
     #[must_use]
-    pub fn unobserved_cpus(&self) -> Vec<u32> {
+    pub fn unobserved_cpus(&self) -> Vec<CpuId> {
         let known = self.recipe.as_ref().map(|recipe| &recipe.cpus[..]);
         known.zip(online_cpus().ok()).map_or_else(Vec::new, |(known, online)| came_online(known, &online))
     }

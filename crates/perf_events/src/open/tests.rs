@@ -157,7 +157,7 @@ fn an_event_that_had_stopped_goes_on() {
     assert!(fresh(&mut set) > 0);
     set.disable();
     assert_eq!(fresh(&mut set), 0);
-    let cpus: Vec<u32> = set.rings.iter().map(|ring| ring.cpu).collect();
+    let cpus: Vec<CpuId> = set.rings.iter().map(|ring| ring.cpu).collect();
     set.restart_aux(cpus[0]);
     assert_eq!(fresh(&mut set), 0, "none has an area");
     let fds = set.rings.iter().map(|ring| &ring.fd).chain(&set.others).map(AsRawFd::as_raw_fd);

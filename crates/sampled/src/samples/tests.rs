@@ -32,7 +32,7 @@ fn recorded_by(engine: Engine, folder: &Path) -> (Samples, SharedWriter, PathBuf
     let writer = SharedWriter::new(ChunkWriter::create(&dir, &start, WriterOptions::default()).unwrap());
     let places = Places {
         events: vec![EventFact { is_fault: true, ..EventFact::default() }],
-        node_of_cpu: [(0, NodeId(0)), (1, NodeId(1))].into(),
+        node_of_cpu: [(CpuId(0), NodeId(0)), (CpuId(1), NodeId(1))].into(),
         memory_nodes: vec![NodeId(0), NodeId(1)],
         leaves_first_touches: engine == Engine::Fault,
         ..Places::default()
@@ -54,7 +54,7 @@ fn finished(mut samples: Samples, writer: SharedWriter, dir: &Path) -> Trace {
 }
 
 fn fault(tid: u32, cpu: u32, address: u64) -> MemoryAccess<'static> {
-    MemoryAccess { pid: Some(Pid(7)), tid: Some(Tid(tid)), cpu: Some(cpu), address, ..MemoryAccess::default() }
+    MemoryAccess { pid: Some(Pid(7)), tid: Some(Tid(tid)), cpu: Some(CpuId(cpu)), address, ..MemoryAccess::default() }
 }
 
 /// arm64 gives programs 48 bits of address: its mappings and stacks are above what x86-64 has.
@@ -84,7 +84,7 @@ fn an_access_that_is_read_late_is_of_the_thread_that_ran_then() {
     let folder = tempfile::tempdir().unwrap();
     let (mut samples, writer, dir) = faults(folder.path());
     let switch = |samples: &mut Samples, tid, out, time| {
-        let id = SampleId { pid_tid: Some((Pid(7), Tid(tid))), cpu: Some(0), ..SampleId::default() };
+        let id = SampleId { pid_tid: Some((Pid(7), Tid(tid))), cpu: Some(CpuId(0)), ..SampleId::default() };
         let record = SideBand::Switch { out, preempted: false, other: None };
         samples.side_band(&record, &id, time).unwrap();
     };
@@ -93,7 +93,7 @@ fn an_access_that_is_read_late_is_of_the_thread_that_ran_then() {
     }
     let mut put = |time, page: u64, last_task| {
         let address = PageNumber(page).address();
-        let access = MemoryAccess { cpu: Some(0), time, address, ..MemoryAccess::default() };
+        let access = MemoryAccess { cpu: Some(CpuId(0)), time, address, ..MemoryAccess::default() };
         samples.access(&AuxAccess { access, last_task }, 500).unwrap();
     };
     // Whoever ran at the end of the piece.

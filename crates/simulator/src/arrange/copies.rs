@@ -127,7 +127,7 @@ impl Copier<'_> {
             ..original
         });
         let copy = (program.regions.len() - 1) as u32;
-        program.ordered_homes.push(OrderedHomes { region: copy, first: 0, homes: vec![id.0; pages as usize] });
+        program.ordered_homes.push(OrderedHomes { region: copy, first: 0, homes: vec![id; pages as usize] });
         self.copies.insert((node, part), copy);
         copy
     }

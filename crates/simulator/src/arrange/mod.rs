@@ -90,11 +90,11 @@ pub fn arrange(
             for &(region, first, count) in &parts {
                 let number = (program.regions[region as usize].first_page + first).0;
                 let home = |page: u64| match (how, &usage) {
-                    (Arrangement::On(node), _) => node.0,
+                    (Arrangement::On(node), _) => *node,
                     (_, Some(usage)) => usage
                         .main_user(program, region, first + page)
-                        .map_or(with_memory[0].0, |node| machine.nodes()[node].id.0),
-                    _ => with_memory[((number + page) % with_memory.len() as u64) as usize].0,
+                        .map_or(with_memory[0], |node| machine.nodes()[node].id),
+                    _ => with_memory[((number + page) % with_memory.len() as u64) as usize],
                 };
                 let homes = (0..count).map(home).collect();
                 program.ordered_homes.push(OrderedHomes { region, first, homes });

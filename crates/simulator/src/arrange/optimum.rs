@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use numapilot_machine::{Machine, NodeIndex};
+use numapilot_machine::{Machine, NodeId, NodeIndex};
 use numapilot_placement::{Change, Demand, OptimumOptions, PageGroup, PageHome, Phase, ThreadGroup, Work, optimum};
 use numapilot_traffic::MemorySystem;
 
@@ -39,7 +39,8 @@ pub fn optimal(program: &mut Program, machine: &Machine, layout: Layout) -> Resu
     let system = MemorySystem::new(machine)?;
     let options = OptimumOptions { change: Change::Never, ..OptimumOptions::default() };
     let found = optimum(machine, &system, &groups.demand(&usage), &options)?;
-    let mut homes: Vec<Vec<u16>> = program.regions.iter().map(|region| vec![0; region.pages as usize]).collect();
+    let mut homes: Vec<Vec<NodeId>> =
+        program.regions.iter().map(|region| vec![NodeId(0); region.pages as usize]).collect();
     let placement = &found.phases[0].placement;
     for (group, home) in groups.all.values().zip(&placement.pages) {
         let PageHome::Spread(counts) = home else { continue };
@@ -56,7 +57,7 @@ pub fn optimal(program: &mut Program, machine: &Machine, layout: Layout) -> Resu
             let Some(node) = (0..room.len()).filter(open).max_by(|a, b| lacks[*a].total_cmp(&lacks[*b])) else { break };
             lacks[node] -= accesses;
             room[node] -= 1;
-            homes[region as usize][page as usize] = machine.nodes()[node].id.0;
+            homes[region as usize][page as usize] = machine.nodes()[node].id;
         }
     }
     for (region, homes) in homes.into_iter().enumerate() {

@@ -403,7 +403,7 @@ impl<'a> Engine<'a> {
             finished: self.runners.is_finished(),
             run_time_ns: self.runners.now_ns,
             progress: if of_accesses > 0.0 { (self.run_stats.accesses / of_accesses).min(1.0) } else { 1.0 },
-            nodes: self.machine.nodes().iter().map(|node| node.id.0).collect(),
+            nodes: self.machine.nodes().iter().map(|node| node.id).collect(),
             links,
             total,
             before,

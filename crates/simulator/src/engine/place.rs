@@ -33,8 +33,8 @@ const UNKNOWN: u32 = u32::MAX;
 /// First accesses to the pages of a slice.
 pub(crate) struct Touch<'a> {
     pub(crate) slice: u32,
-    /// Node number that the program asks for.
-    pub(crate) bound: Option<u16>,
+    /// Node that the program asks for.
+    pub(crate) bound: Option<NodeId>,
     /// Pages that have a home lose it first.
     pub(crate) anew: bool,
     /// Nodes of the threads that touch, with weights: each page is touched first by one of them.
@@ -44,9 +44,9 @@ pub(crate) struct Touch<'a> {
     pub(crate) now_ns: f64,
 }
 
-/// The position of the node with this number.
-fn position(nodes: &[NodeId], id: u16) -> Option<NodeIndex> {
-    nodes.iter().position(|node| node.0 == id).map(NodeIndex)
+/// The position of a node.
+fn position(nodes: &[NodeId], id: NodeId) -> Option<NodeIndex> {
+    nodes.iter().position(|node| *node == id).map(NodeIndex)
 }
 
 impl Placer {

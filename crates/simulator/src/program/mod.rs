@@ -11,7 +11,7 @@ mod check;
 pub use build::Builder;
 
 use numapilot_host::PageNumber;
-use numapilot_machine::CpuId;
+use numapilot_machine::{CpuId, NodeId};
 use numapilot_placement::PageSize;
 use serde::Serialize;
 
@@ -121,8 +121,8 @@ pub enum Action {
     Touch {
         /// Slice, as an index.
         slice: u32,
-        /// Node number that the program itself requests (`mbind`); overrides any policy.
-        bound: Option<u16>,
+        /// Node that the program itself requests (`mbind`); overrides any policy.
+        bound: Option<NodeId>,
         /// Whether pages lose their present home node first, because they were freed or the program moves them.
         anew: bool,
     },
@@ -167,8 +167,8 @@ pub struct FirstTouch {
     pub pages: u64,
     /// Thread, as an index.
     pub thread: u32,
-    /// Node number that the program itself requests; overrides any policy.
-    pub bound: Option<u16>,
+    /// Node that the program itself requests; overrides any policy.
+    pub bound: Option<NodeId>,
 }
 
 /// Home nodes of some pages, given by the caller of a what-if analysis.
@@ -178,8 +178,8 @@ pub struct OrderedHomes {
     pub region: u32,
     /// First page, counted from the region's.
     pub first: u64,
-    /// Node number of each page from there on. A large page goes by its first.
-    pub homes: Vec<u16>,
+    /// Node of each page from there on. A large page goes by its first.
+    pub homes: Vec<NodeId>,
 }
 
 /// The timeline of a thread.

@@ -16,9 +16,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use numapilot_flows::cores::{Core, CoreRanges, own_work};
-use numapilot_flows::{AccessRef, CountersAt, Deed, Dependences, Evidence, Life, Order, Trace};
+use numapilot_flows::{AccessRef, CountersAt, Deed, Dependences, Evidence, Life, Order, PlacementCause, Trace};
 use numapilot_host::PageNumber;
-use numapilot_machine::Machine;
+use numapilot_machine::{Machine, NodeId};
 use numapilot_text::units::part_percent_to;
 use numapilot_trace::ids::ThreadIndex;
 use numapilot_trace::tables::{PlacementColumns, PlacementRow, TraceReader};
@@ -296,8 +296,12 @@ impl Recording<'_> {
     /// The first toucher of each page, or the node to which the program bound it.
     fn first_touches(&self, space: &Space) -> Vec<FirstTouch> {
         let mut touches = Vec::new();
-        for row in self.placements.iter().filter(|row| !matches!(&*row.cause, "moved" | "unknown_toucher")) {
-            let bound = (&*row.cause == "policy").then_some(row.node);
+        for row in self.placements.iter() {
+            let cause = PlacementCause::from_word(&row.cause);
+            if matches!(cause, PlacementCause::Moved | PlacementCause::UnknownToucher) {
+                continue;
+            }
+            let bound = (cause == PlacementCause::Policy).then_some(NodeId(row.node));
             for slice in self.slices(space, row) {
                 let Slice { region, first, pages, .. } = slice;
                 touches.push(FirstTouch { region, first, pages, thread: row.thread, bound });
@@ -315,17 +319,21 @@ impl Recording<'_> {
     fn touches(&self, space: &Space, builder: &mut Builder) -> BTreeMap<u32, Vec<(f64, Action)>> {
         let mut seen: BTreeMap<(u32, PageNumber), ()> = BTreeMap::new();
         let mut touches: BTreeMap<u32, Vec<(f64, Action)>> = BTreeMap::new();
-        for row in self.placements.iter().filter(|row| &*row.cause != "unknown_toucher") {
+        for row in self.placements.iter() {
+            let cause = PlacementCause::from_word(&row.cause);
+            if cause == PlacementCause::UnknownToucher {
+                continue;
+            }
             let process = self.process_of(row.thread);
             let first = PageNumber::of(row.address);
-            let mut again = &*row.cause == "moved";
+            let mut again = cause == PlacementCause::Moved;
             for page in first.run(u64::from(row.pages)) {
                 again |= seen.insert((process, page), ()).is_some();
             }
             if !again {
                 continue;
             }
-            let bound = (&*row.cause != "first_touch").then_some(row.node);
+            let bound = (cause != PlacementCause::FirstTouch).then_some(NodeId(row.node));
             for slice in self.slices(space, row) {
                 let slice = builder.slice(slice);
                 let action = Action::Touch { slice, bound, anew: true };

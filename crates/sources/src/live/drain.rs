@@ -14,6 +14,7 @@ use std::time::Duration;
 use std::time::Instant;
 
 use numapilot_host::Pid;
+use numapilot_machine::CpuId;
 use numapilot_perf::Header;
 use numapilot_perf::MemoryAccess;
 use numapilot_perf::Record;
@@ -120,7 +121,7 @@ pub struct LiveOutcome {
     /// Why events of processes that joined could not be opened: the first error.
     pub not_joined: Option<String>,
     /// CPUs that came online meanwhile, and that no event observes.
-    pub unobserved_cpus: Vec<u32>,
+    pub unobserved_cpus: Vec<CpuId>,
     /// Why the trace could not be written any further.
     pub failure: Option<String>,
 }
@@ -141,9 +142,9 @@ pub struct Reader<'a> {
     sizes: Option<PageSizes>,
     aux_piece: Vec<u8>,
     /// CPUs whose AUX areas were full, and the times of the records that say so.
-    full: Vec<(u32, Option<u64>)>,
+    full: Vec<(CpuId, Option<u64>)>,
     /// CPUs on which SPE was turned on again at the last look.
-    restarted: Vec<u32>,
+    restarted: Vec<CpuId>,
     /// Events are off for good.
     is_off: bool,
     announced: Vec<Announcement>,
@@ -371,7 +372,7 @@ impl<'a> Reader<'a> {
 
     /// Turns SPE on again on the CPUs whose AUX areas were full, and once more at the next look: another task's event may have found the area full just
     /// before it was read, and is turned off a moment later. `untold`: CPUs whose record of that may have been lost.
-    fn restart_full(&mut self, untold: &[u32]) {
+    fn restart_full(&mut self, untold: &[CpuId]) {
         if self.is_off {
             return self.full.clear();
         }

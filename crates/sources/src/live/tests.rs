@@ -15,7 +15,7 @@ use std::time::Duration;
 use numapilot_flows::Trace;
 use numapilot_host::Pid;
 use numapilot_host::Tid;
-use numapilot_machine::NodeId;
+use numapilot_machine::{CpuId, NodeId};
 use numapilot_perf::abi::{aux_flag, kind, sample};
 use numapilot_perf::testing::streams::{self, Truth};
 use numapilot_perf::testing::{DataFile, SideBandSpec};
@@ -48,7 +48,7 @@ const PAGE: u64 = 4096;
 /// the next one that fits (`perf_output_begin`).
 struct Kernel {
     file: File,
-    cpu: u32,
+    cpu: CpuId,
     data_bytes: u64,
     aux_bytes: u64,
     head: u64,
@@ -57,7 +57,7 @@ struct Kernel {
 }
 
 impl Kernel {
-    fn new(cpu: u32, data_bytes: u64, aux_bytes: u64) -> (Kernel, CpuRing) {
+    fn new(cpu: CpuId, data_bytes: u64, aux_bytes: u64) -> (Kernel, CpuRing) {
         let file = tempfile::tempfile().unwrap();
         file.set_len(PAGE + data_bytes + aux_bytes).unwrap();
         let mut ring = Ring::map(file.as_fd(), data_bytes as usize).unwrap();
@@ -145,7 +145,7 @@ fn places(fact: EventFact, events: usize) -> Places {
     let blocks = |node, bits| MemoryBlocks { node: NodeId(node), blocks: vec![bits] };
     Places {
         events: vec![fact; events],
-        node_of_cpu: HashMap::from([(0, NodeId(0)), (1, NodeId(0)), (2, NodeId(1)), (3, NodeId(1))]),
+        node_of_cpu: [(0, 0), (1, 0), (2, 1), (3, 1)].map(|(cpu, node)| (CpuId(cpu), NodeId(node))).into(),
         memory_nodes: vec![NodeId(0), NodeId(1)],
         packages_are_nodes: true,
         block_bytes: 128 << 20,
@@ -176,7 +176,7 @@ impl Lab {
         for (attr, ids) in &recording.events {
             session.add(attr.clone(), ids.iter().copied());
         }
-        let (kernels, rings) = [0, 2].map(|cpu| Kernel::new(cpu, data_bytes, aux_bytes)).into_iter().unzip();
+        let (kernels, rings) = [0, 2].map(|cpu| Kernel::new(CpuId(cpu), data_bytes, aux_bytes)).into_iter().unzip();
         let mut events = EventSet::default();
         (events.rings, events.session) = (rings, session);
         let start = HostInstant::now();
@@ -351,7 +351,7 @@ fn packets_through_aux_areas(by_packet: bool) {
         for kernel in &mut kernels {
             // The timer's ticks are order stamps.
             let ticks = |truth: &Truth| order + (truth.time + shift - truths[0].time) % 1_000_000_000 * khz / 1_000_000;
-            let own = some.iter().filter(|truth| truth.cpu == kernel.cpu);
+            let own = some.iter().filter(|truth| CpuId(truth.cpu) == kernel.cpu);
             let packets = |truth: &Truth| streams::packets(truth, ticks(truth));
             let task = own.clone().next().filter(|_| !by_packet).map(|truth| (process, Tid(truth.tid)));
             let bytes: Vec<u8> = match by_packet {

@@ -1,5 +1,6 @@
 //! Notes and counts of a recording of events: what it holds, and what its evidence can and cannot show.
 
+use numapilot_machine::CpuId;
 use numapilot_text::units;
 use serde_json::Value;
 use serde_json::json;
@@ -102,8 +103,8 @@ pub fn notes(outcome: &LiveOutcome, numa_balancing: Option<i64>) -> Vec<String> 
 }
 
 /// That CPUs came online after the events were opened.
-fn unobserved(cpus: &[u32]) -> Option<String> {
-    let names: Vec<String> = cpus.iter().map(u32::to_string).collect();
+fn unobserved(cpus: &[CpuId]) -> Option<String> {
+    let names: Vec<String> = cpus.iter().map(CpuId::to_string).collect();
     (!names.is_empty()).then(|| {
         format!(
             "nothing was recorded on {}, which came online during the recording: {}",
@@ -167,8 +168,8 @@ mod tests {
 
     #[test]
     fn cpus_that_came_later_are_named() {
-        let said = |cpus: Vec<u32>| notes(&LiveOutcome { unobserved_cpus: cpus, ..LiveOutcome::default() }, None);
-        let words = said(vec![4, 12]);
+        let said = |cpus: Vec<CpuId>| notes(&LiveOutcome { unobserved_cpus: cpus, ..LiveOutcome::default() }, None);
+        let words = said(vec![CpuId(4), CpuId(12)]);
         assert!(words.iter().any(|note| note.contains("on 2 CPUs") && note.ends_with(": 4, 12")), "{words:?}");
         assert!(said(Vec::new()).iter().all(|note| !note.contains("came online")));
     }

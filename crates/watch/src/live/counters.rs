@@ -7,7 +7,9 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::fd::OwnedFd;
 
+use numapilot_machine::CpuId;
 use numapilot_machine::Machine;
+use numapilot_machine::NodeIndex;
 use numapilot_perf::EventAttr;
 use numapilot_perf::abi::attr_flag;
 use numapilot_perf::abi::event_type;
@@ -140,8 +142,8 @@ struct Sum {
 /// What is known of the node on which an event counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// Index of the node.
-    Node(usize),
+    /// The node.
+    Node(NodeIndex),
     /// The CPU belongs to no node.
     Nowhere,
     /// It counts on several nodes.
@@ -149,7 +151,7 @@ enum Place {
 }
 
 /// Opens an event for a task and a CPU.
-type Opener<'a> = &'a mut dyn FnMut(EventAttr, libc::pid_t, u32) -> io::Result<OwnedFd>;
+type Opener<'a> = &'a mut dyn FnMut(EventAttr, libc::pid_t, CpuId) -> io::Result<OwnedFd>;
 
 /// Why an event is not opened.
 enum Refusal {
@@ -351,7 +353,7 @@ impl Counters {
     ) -> Result<(), Refusal> {
         if self.layout_of(index) == Layout::Anywhere {
             // On a machine with one node there is no doubt.
-            let only = machine.nodes().iter().position(|node| !node.cpus.is_empty());
+            let only = machine.nodes().iter().position(|node| !node.cpus.is_empty()).map(NodeIndex);
             let is_only = nodes_with_cpus(machine) == 1;
             let place = only.filter(|_| is_only).map_or(Place::Anywhere, Place::Node);
             return self.open_on(index, scope, (task, ANY_CPU), (place, 1), opener);
@@ -359,8 +361,8 @@ impl Counters {
         let shares = self.tasks.map_or(1, |size| size.cpus.max(1));
         for cpu in machine.cpus().iter().filter(|cpu| cpu.online) {
             let node = cpu.node.and_then(|node| machine.node_index(node));
-            let place = node.map_or(Place::Nowhere, |index| Place::Node(index.0));
-            self.open_on(index, scope, (task, cpu.id.0), (place, shares), opener)?;
+            let place = node.map_or(Place::Nowhere, Place::Node);
+            self.open_on(index, scope, (task, cpu.id), (place, shares), opener)?;
         }
         Ok(())
     }
@@ -369,7 +371,7 @@ impl Counters {
         &mut self,
         index: usize,
         scope: &Scope,
-        (task, cpu): (libc::pid_t, u32),
+        (task, cpu): (libc::pid_t, CpuId),
         (place, shares): (Place, usize),
         opener: Opener<'_>,
     ) -> Result<(), Refusal> {
@@ -400,9 +402,9 @@ impl Counters {
         CountersReading(counts)
     }
 
-    /// Sums between two readings, of a node (index) or of all CPUs.
+    /// Sums between two readings, of a node or of all CPUs.
     #[must_use]
-    pub fn sums(&self, before: &CountersReading, now: &CountersReading, node: Option<usize>) -> Sums {
+    pub fn sums(&self, before: &CountersReading, now: &CountersReading, node: Option<NodeIndex>) -> Sums {
         let since = |index: usize| {
             let now = now.0.get(index).copied().unwrap_or_default();
             now.since(before.0.get(index).copied().unwrap_or_default())
@@ -556,7 +558,7 @@ fn open_for(
     event: &Event,
     scope: &Scope,
     host_only: bool,
-    (task, cpu): (libc::pid_t, u32),
+    (task, cpu): (libc::pid_t, CpuId),
     opener: Opener<'_>,
 ) -> Result<(OwnedFd, bool), Refusal> {
     let mut flags = u64::from(host_only && !event.is_software()) << attr_flag::EXCLUDE_GUEST;
@@ -584,7 +586,7 @@ fn is_denied(error: &io::Error) -> bool {
 }
 
 /// Opens a counting event with the given attributes.
-pub fn open_counter(attr: EventAttr, task: libc::pid_t, cpu: u32) -> io::Result<OwnedFd> {
+pub fn open_counter(attr: EventAttr, task: libc::pid_t, cpu: CpuId) -> io::Result<OwnedFd> {
     let read_format = read_format::TOTAL_TIME_ENABLED | read_format::TOTAL_TIME_RUNNING;
     let request = EventRequest { attr: EventAttr { read_format, ..attr }, ..EventRequest::default() };
     open_event(&request.bytes(&request.attr, 0), task, cpu, -1)
@@ -606,11 +608,11 @@ pub fn scaled_since(before: Raw, now: Raw) -> Option<f64> {
     now.since(before).scaled()
 }
 
-fn is_about_one(error: &io::Error, scope: &Scope, cpu: u32) -> bool {
+fn is_about_one(error: &io::Error, scope: &Scope, cpu: CpuId) -> bool {
     match error.raw_os_error() {
         Some(libc::ESRCH) => matches!(scope, Scope::Processes(_)),
         // For the first CPU it means that the event does not exist.
-        Some(libc::ENODEV) => cpu != 0 && cpu != ANY_CPU,
+        Some(libc::ENODEV) => cpu != CpuId(0) && cpu != ANY_CPU,
         _ => false,
     }
 }

@@ -15,6 +15,7 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 use numapilot_machine::Machine;
+use numapilot_machine::NodeIndex;
 use numapilot_perf_events::rights::refused_note;
 
 pub use kernel::VM_COUNTERS;
@@ -212,7 +213,7 @@ impl Live {
         let mut interval = Interval { from_ns: before.at_ns, to_ns: now.at_ns, ..Interval::default() };
         let seconds = interval.seconds();
         interval.nodes = now.kernel.nodes_since(&before.kernel, &self.machine);
-        for (index, node) in interval.nodes.iter_mut().enumerate() {
+        for (index, node) in NodeIndex::all(interval.nodes.len()).zip(&mut interval.nodes) {
             let sums = self.counters.sums(&before.counters, &now.counters, Some(index));
             let of_resctrl = || self.resctrl.local_share(&before.resctrl, &now.resctrl, Some(node.node));
             let of_samples = || self.sampled_share(before, now, Some(index));
@@ -244,7 +245,7 @@ impl Live {
         interval
     }
 
-    fn sampled_share(&self, before: &Moment, now: &Moment, node: Option<usize>) -> MetricValue {
+    fn sampled_share(&self, before: &Moment, now: &Moment, node: Option<NodeIndex>) -> MetricValue {
         let of = |sampler: &Sampler| sampler.local_share(&before.samples, &now.samples, node);
         self.sampler.as_ref().map(of).unwrap_or_default()
     }

@@ -10,6 +10,7 @@ use numapilot_host::Pid;
 use numapilot_kernel::actuator::page_bytes;
 use numapilot_kernel::sysctl;
 use numapilot_machine::Machine;
+use numapilot_machine::NodeIndex;
 use numapilot_perf_events::EventsError;
 use numapilot_perf_events::live_sampler::Kind;
 use numapilot_perf_events::live_sampler::LiveSampler;
@@ -239,9 +240,9 @@ impl Sampler {
         shares.into_iter().map(|(pid, (all, local))| (pid, local / all)).collect()
     }
 
-    /// Local access ratio between two readings, of a node (index) or of all.
+    /// Local access ratio between two readings, of a node or of all.
     #[must_use]
-    pub fn local_share(&self, before: &SamplesReading, now: &SamplesReading, node: Option<usize>) -> MetricValue {
+    pub fn local_share(&self, before: &SamplesReading, now: &SamplesReading, node: Option<NodeIndex>) -> MetricValue {
         let sum = now.since(before, node);
         match (sum.telling > 0.0, self.is_of_faults()) {
             (true, false) => MetricValue::estimate(sum.telling_local / sum.telling, self.source()),
@@ -264,7 +265,7 @@ impl Sampler {
 
     /// Rates of a node between two readings.
     #[must_use]
-    pub fn of_node(&self, before: &SamplesReading, now: &SamplesReading, node: usize, seconds: f64) -> SampledNode {
+    pub fn of_node(&self, before: &SamplesReading, now: &SamplesReading, node: NodeIndex, seconds: f64) -> SampledNode {
         let sum = now.since(before, Some(node));
         let per_s = |count: f64| if seconds > 0.0 { count / seconds } else { 0.0 };
         SampledNode {
@@ -287,9 +288,10 @@ impl Sampler {
 }
 
 impl SamplesReading {
-    fn since(&self, before: &SamplesReading, node: Option<usize>) -> NodeTally {
+    fn since(&self, before: &SamplesReading, node: Option<NodeIndex>) -> NodeTally {
         let mut sum = NodeTally::default();
-        for (index, now) in self.nodes.iter().enumerate().filter(|(index, _)| node.is_none_or(|node| node == *index)) {
+        for (index, now) in self.nodes.iter().enumerate().filter(|(index, _)| node.is_none_or(|node| node.0 == *index))
+        {
             let old = before.nodes.get(index).copied().unwrap_or_default();
             sum.local += now.local - old.local;
             sum.remote += now.remote - old.remote;
@@ -400,8 +402,11 @@ mod tests {
             sampler.add(&seen);
         }
         let share = |node| sampler.local_share(&before, &sampler.tally, node).value();
-        assert_eq!((share(None), share(Some(0)), share(Some(1))), (Some(0.25), Some(1.0), Some(0.0)));
-        let of = sampler.of_node(&before, &sampler.tally, 1, 2.0);
+        assert_eq!(
+            (share(None), share(Some(NodeIndex(0))), share(Some(NodeIndex(1)))),
+            (Some(0.25), Some(1.0), Some(0.0))
+        );
+        let of = sampler.of_node(&before, &sampler.tally, NodeIndex(1), 2.0);
         assert_eq!((of.local_per_s, of.remote_per_s, of.unknown_per_s, of.latency_cycles), (0.0, 15.0, 5.0, None));
         assert_eq!(sampler.take_processes(), HashMap::from([(Pid(7), 0.25)]));
         let (inside, outside) = sampler.heat(0.0).unwrap().by_stretch(&[(0x2000, 0x3000)]);

@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 
 use numapilot_machine::CpuId;
 use numapilot_machine::Machine;
+use numapilot_machine::NodeIndex;
 use numapilot_machine::parse_cpu_list;
 use numapilot_perf::EventAttr;
 use numapilot_perf::pmu::Pmu;
@@ -36,8 +37,8 @@ struct Planned {
 #[derive(Default)]
 pub struct Uncore {
     open: Vec<(Planned, OwnedFd)>,
-    /// Index of each controller's node; `None`: its package has several nodes.
-    nodes: Vec<Option<usize>>,
+    /// Each controller's node; `None`: its package has several.
+    nodes: Vec<Option<NodeIndex>>,
     because: String,
 }
 
@@ -53,7 +54,7 @@ impl Uncore {
         let (planned, nodes) = plan(&pmus, machine);
         let mut uncore = Uncore { nodes, because: absence(&pmus), ..Uncore::default() };
         for event in planned {
-            match counters::open_counter(event.attr.clone(), -1, event.cpu.0) {
+            match counters::open_counter(event.attr.clone(), -1, event.cpu) {
                 Ok(fd) => uncore.open.push((event, fd)),
                 Err(error) => {
                     uncore.open.clear();
@@ -99,9 +100,15 @@ impl Uncore {
         MetricValue::of(served.and_then(|served| imbalance(&served)), SOURCE, why)
     }
 
-    /// Bytes per second that a node's controllers served; `node` is an index.
+    /// Bytes per second that a node's controllers served.
     #[must_use]
-    pub fn bytes_per_s(&self, before: &UncoreReading, now: &UncoreReading, node: usize, seconds: f64) -> MetricValue {
+    pub fn bytes_per_s(
+        &self,
+        before: &UncoreReading,
+        now: &UncoreReading,
+        node: NodeIndex,
+        seconds: f64,
+    ) -> MetricValue {
         if self.open.is_empty() {
             return MetricValue::Missing(self.because.clone());
         }
@@ -119,7 +126,7 @@ impl Uncore {
 }
 
 /// Events to open, and each controller's node: a controller is a PMU on one of the CPUs that sysfs names for it (one per package).
-fn plan(pmus: &[Pmu], machine: &Machine) -> (Vec<Planned>, Vec<Option<usize>>) {
+fn plan(pmus: &[Pmu], machine: &Machine) -> (Vec<Planned>, Vec<Option<NodeIndex>>) {
     let (mut planned, mut nodes) = (Vec::new(), Vec::new());
     for pmu in pmus.iter().filter(|pmu| pmu.name.starts_with("uncore_imc") && !pmu.name.contains("free_running")) {
         let cpus = parse_cpu_list(pmu.cpus.as_deref().unwrap_or("")).unwrap_or_default();
@@ -146,11 +153,11 @@ fn plan(pmus: &[Pmu], machine: &Machine) -> (Vec<Planned>, Vec<Option<usize>>) {
 }
 
 /// The node of a CPU, if its package has no other.
-fn only_node(machine: &Machine, cpu: CpuId) -> Option<usize> {
+fn only_node(machine: &Machine, cpu: CpuId) -> Option<NodeIndex> {
     let node = machine.node_of_cpu(cpu)?;
     let socket = machine.cpu(cpu)?.socket?;
     let others = machine.cpus().iter().filter(|other| other.socket == Some(socket)).filter_map(|other| other.node);
-    others.into_iter().all(|other| other == node).then(|| machine.node_index(node)).flatten().map(|index| index.0)
+    others.into_iter().all(|other| other == node).then(|| machine.node_index(node)).flatten()
 }
 
 fn absence(pmus: &[Pmu]) -> String {
@@ -200,7 +207,7 @@ mod tests {
         }
         let pmus = numapilot_perf::pmu::read(tree.root().path()).unwrap();
         let (planned, nodes) = plan(&pmus, &machine);
-        assert_eq!(nodes, [Some(0), Some(1), Some(0), Some(1)]);
+        assert_eq!(nodes, [0, 1, 0, 1].map(|node| Some(NodeIndex(node))));
         assert_eq!(planned.len(), 8);
         assert_eq!((planned[1].attr.kind, planned[1].attr.config, planned[1].scale), (20, 0x0c04, 64.0));
         assert_eq!((planned[7].attr.kind, planned[7].cpu, planned[7].controller), (21, firsts[1], 3));

@@ -40,9 +40,9 @@ fn metrics_are_ratios_of_counts_and_say_why_they_are_not() {
 }
 
 /// Counters of a made-up machine: the opened (task, CPU) pairs. Who asks for the kernel's part is refused where `hides_kernel`.
-fn made_up(tree: &Tree, scope: &Scope, hides_kernel: bool) -> (Counters, Vec<(libc::pid_t, u32)>) {
+fn made_up(tree: &Tree, scope: &Scope, hides_kernel: bool) -> (Counters, Vec<(libc::pid_t, CpuId)>) {
     let mut opened = Vec::new();
-    let mut opener = |attr: EventAttr, task: libc::pid_t, cpu: u32| {
+    let mut opener = |attr: EventAttr, task: libc::pid_t, cpu: CpuId| {
         if hides_kernel && !attr.flag(attr_flag::EXCLUDE_KERNEL) {
             return Err(io::Error::from_raw_os_error(libc::EACCES));
         }
@@ -61,7 +61,7 @@ fn a_command_inherits_few_events_on_a_large_machine() {
     let reading = counters.read();
     let of_all = counters.sums(&reading, &reading, None);
     assert!(of_all.counts.iter().all(Option::is_some));
-    let of_node = counters.sums(&reading, &reading, Some(0));
+    let of_node = counters.sums(&reading, &reading, Some(NodeIndex(0)));
     let MetricValue::Missing(why) = counters.ipc(&of_node) else { panic!("a node's figure out of nothing") };
     assert!(why.contains("not counted by node"), "{why}");
     assert!(counters.notes()[0].contains("5 events for each of 256 CPUs"), "{:?}", counters.notes());
@@ -69,7 +69,7 @@ fn a_command_inherits_few_events_on_a_large_machine() {
     let small = Tree::symmetric(2, 4, 1 << 20);
     let (counters, opened) = made_up(&small, &Scope::Children, false);
     assert_eq!(opened.len(), 5 + 5 * 8, "the processor's events by CPU");
-    assert!(counters.sums(&counters.read(), &counters.read(), Some(1)).counts[position("cycles")].is_some());
+    assert!(counters.sums(&counters.read(), &counters.read(), Some(NodeIndex(1))).counts[position("cycles")].is_some());
     assert!(counters.notes().is_empty());
     let (_, opened) = made_up(&small, &Scope::System, false);
     assert_eq!(opened.len(), COUNT * 8);
@@ -85,7 +85,7 @@ fn shares_of_the_time_are_those_of_the_task_in_either_layout() {
         counters.sums(&CountersReading::default(), &CountersReading(now), None)
     };
     // A task that was on one of two CPUs half of the time, and on the other for the rest.
-    let sums = of(&[(Place::Node(0), 2), (Place::Node(1), 2)], vec![raw(500), raw(500)]);
+    let sums = of(&[(Place::Node(NodeIndex(0)), 2), (Place::Node(NodeIndex(1)), 2)], vec![raw(500), raw(500)]);
     assert_eq!((sums.counts[event], sums.running[event]), (Some(200.0), 1.0));
     let sums = of(&[(Place::Anywhere, 1)], vec![raw(500)]);
     assert_eq!((sums.counts[event], sums.running[event]), (Some(200.0), 0.5));
@@ -137,7 +137,7 @@ fn guests_that_have_the_counters_are_left_out_and_others_are_counted() {
         if let Some(value) = value {
             tree.put("sys/module/kvm_amd/parameters/enable_mediated_pmu", value);
         }
-        let mut opener = |attr: EventAttr, _: libc::pid_t, _: u32| -> io::Result<OwnedFd> {
+        let mut opener = |attr: EventAttr, _: libc::pid_t, _: CpuId| -> io::Result<OwnedFd> {
             let is_software = attr.kind == event_type::SOFTWARE;
             assert_eq!(attr.flag(attr_flag::EXCLUDE_GUEST), leaves_out && !is_software, "{value:?}, {attr:?}");
             Ok(OwnedFd::from(std::fs::File::open("/dev/null").unwrap()))
