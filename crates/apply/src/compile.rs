@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use numapilot_launch::Target;
-use numapilot_machine::Machine;
+use numapilot_machine::{CpuId, Machine, NodeId};
 use numapilot_plan::{Fitted, Frame, Layout, NodeSet, ObjectRule, Placing, Plan, Policy};
 use numapilot_symbols::path_ends_with;
 
@@ -39,7 +39,7 @@ pub fn compile(
     purpose: Purpose,
 ) -> Result<PlanImage, ApplyError> {
     let plan = &fitted.plan;
-    if let Some(node) = beyond_masks(machine.nodes().iter().map(|node| node.id.0)) {
+    if let Some(node) = beyond_masks(machine.nodes().iter().map(|node| node.id)) {
         return Err(ApplyError::Plan {
             reason: format!("machine {} has a node {node}", machine.name()),
             remedy: format!(
@@ -79,7 +79,7 @@ pub fn compile(
         has_twins: purpose != Purpose::Run,
         is_emulated: purpose == Purpose::MeasureEmulated,
         memory_nodes: mask(&fitted.memory_nodes),
-        node_cpus: machine.nodes().iter().map(|node| (node.id.0, node_cpus(machine, node.id.0))).collect(),
+        node_cpus: machine.nodes().iter().map(|node| (node.id, node_cpus(machine, node.id))).collect(),
         min_size: live().map(|rule| rule.min_size).min().unwrap_or(u64::MAX),
         max_size: live().map(|rule| rule.max_size).max().unwrap_or(0),
         rules,
@@ -194,12 +194,12 @@ fn describe(frame: &Frame) -> String {
 }
 
 /// A node whose number has no bit in the planner's masks: it would stand for another one.
-fn beyond_masks(mut nodes: impl Iterator<Item = u16>) -> Option<u16> {
-    nodes.find(|node| usize::from(*node) >= NODES)
+fn beyond_masks(mut nodes: impl Iterator<Item = NodeId>) -> Option<NodeId> {
+    nodes.find(|node| usize::from(node.0) >= NODES)
 }
 
-fn mask(nodes: &[u16]) -> u64 {
-    nodes.iter().fold(0, |bits, node| bits | 1_u64 << (node % 64))
+fn mask(nodes: &[NodeId]) -> u64 {
+    nodes.iter().fold(0, |bits, node| bits | 1_u64 << (node.0 % 64))
 }
 
 fn set_mask(set: &NodeSet) -> u64 {
@@ -292,9 +292,9 @@ fn static_part(object: &ObjectRule, rule: u32, modules: &[Module]) -> Vec<Static
     parts
 }
 
-fn cpu_bits(cpus: impl Iterator<Item = u32>) -> [u64; CPU_WORDS] {
+fn cpu_bits(cpus: impl Iterator<Item = CpuId>) -> [u64; CPU_WORDS] {
     let mut words = [0; CPU_WORDS];
-    for cpu in cpus.filter(|cpu| (*cpu as usize) < CPU_WORDS * 64) {
+    for CpuId(cpu) in cpus.filter(|cpu| (cpu.0 as usize) < CPU_WORDS * 64) {
         words[cpu as usize / 64] |= 1 << (cpu % 64);
     }
     words
@@ -304,8 +304,8 @@ fn both(cpus: [u64; CPU_WORDS], allowed: &[u64; CPU_WORDS]) -> [u64; CPU_WORDS] 
     std::array::from_fn(|word| cpus[word] & allowed[word])
 }
 
-fn node_cpus(machine: &Machine, node: u16) -> [u64; CPU_WORDS] {
-    cpu_bits(machine.cpus().iter().filter(|cpu| cpu.node.is_some_and(|id| id.0 == node)).map(|cpu| cpu.id.0))
+fn node_cpus(machine: &Machine, node: NodeId) -> [u64; CPU_WORDS] {
+    cpu_bits(machine.cpus().iter().filter(|cpu| cpu.node == Some(node)).map(|cpu| cpu.id))
 }
 
 /// On those CPUs only that the program was given: others may be somebody else's. Nodes without one take no turn.
@@ -314,11 +314,12 @@ fn place(placing: &Placing, layout: Layout, machine: &Machine, allowed: &[u64; C
     let start_pattern = NO_PATTERN;
     match placing {
         Placing::Nodes(set) => {
-            let has_cpu = |node: u16| node_cpus(machine, node).iter().zip(allowed).any(|(cpus, may)| cpus & may != 0);
-            let usable = machine.nodes().iter().map(|node| node.id.0).filter(|node| has_cpu(*node));
+            let has_cpu =
+                |node: NodeId| node_cpus(machine, node).iter().zip(allowed).any(|(cpus, may)| cpus & may != 0);
+            let usable = machine.nodes().iter().map(|node| node.id).filter(|node| has_cpu(*node));
             let nodes = set_mask(set) & mask(&usable.collect::<Vec<_>>());
             let is_in = |cpu: &&numapilot_machine::Cpu| cpu.node.is_some_and(|id| nodes >> (id.0 % 64) & 1 == 1);
-            let cpus = both(cpu_bits(machine.cpus().iter().filter(is_in).map(|cpu| cpu.id.0)), allowed);
+            let cpus = both(cpu_bits(machine.cpus().iter().filter(is_in).map(|cpu| cpu.id)), allowed);
             Place { start_pattern, spread, by_node: true, nodes, cpus, ..Place::default() }
         }
         Placing::Cpus(cpus) => {
@@ -335,28 +336,30 @@ mod tests {
     /// Node 64 was taken for node 0: memory went to a node that the plan does not name.
     #[test]
     fn a_node_that_masks_cannot_hold_is_refused_and_not_taken_for_another() {
-        assert_eq!(mask(&[64]), mask(&[0]), "why");
-        assert_eq!(beyond_masks([0, 8, 63].into_iter()), None);
-        assert_eq!(beyond_masks([0, 8, 252, 253].into_iter()), Some(252));
+        assert_eq!(mask(&[NodeId(64)]), mask(&[NodeId(0)]), "why");
+        assert_eq!(beyond_masks([0, 8, 63].map(NodeId).into_iter()), None);
+        assert_eq!(beyond_masks([0, 8, 252, 253].map(NodeId).into_iter()), Some(NodeId(252)));
     }
 
     /// Two nodes of four CPUs in turn, of which a batch system gave us some: no rule goes beyond, and spreading skips the node that has none.
     #[test]
     fn rules_use_only_cpus_that_the_program_was_given() {
         let machine = Machine::load("epyc-2s-nps1").expect("a model that comes with the program");
-        let first = machine.nodes()[0].id.0;
+        let first = machine.nodes()[0].id;
         let of_first = node_cpus(&machine, first);
-        let one = cpu_bits((0..1024).find(|cpu| of_first[*cpu as usize / 64] >> (cpu % 64) & 1 == 1).into_iter());
-        let all: Vec<u16> = machine.nodes().iter().map(|node| node.id.0).collect();
+        let is_of_first = |cpu: &u32| of_first[*cpu as usize / 64] >> (cpu % 64) & 1 == 1;
+        let one = cpu_bits((0..1024).find(is_of_first).map(CpuId).into_iter());
+        let all: Vec<NodeId> = machine.nodes().iter().map(|node| node.id).collect();
         let nodes = Placing::Nodes(NodeSet::Listed(all.clone()));
         let spread = place(&nodes, Layout::Spread, &machine, &one);
         assert_eq!((spread.nodes, spread.cpus), (mask(&[first]), one));
-        assert_eq!(place(&Placing::Cpus((0..64).collect()), Layout::Together, &machine, &one).cpus, one);
+        assert_eq!(place(&Placing::Cpus((0..64).map(CpuId).collect()), Layout::Together, &machine, &one).cpus, one);
         let whole = place(&nodes, Layout::Spread, &machine, &[u64::MAX; CPU_WORDS]);
         assert_eq!(whole.nodes, mask(&all));
         let text = "version = 1\n[[thread]]\nname = \"a\"\ncpus = \"1\"\n";
         let plan = Plan::parse(text, "plan.toml").expect("a plan");
-        let (threads, processes) = places(&plan, &machine, &cpu_bits(std::iter::once(0)), &mut Frames::default());
+        let (threads, processes) =
+            places(&plan, &machine, &cpu_bits(std::iter::once(CpuId(0))), &mut Frames::default());
         let notes = without_cpus(&plan, &threads, &processes);
         assert!(notes.len() == 1 && notes[0].starts_with("plan.toml:2: the rule pins nothing"), "{notes:?}");
     }

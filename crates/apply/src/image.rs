@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
 use numapilot_launch::Held;
+use numapilot_machine::NodeId;
 
 use crate::error::ApplyError;
 use crate::layout::{
@@ -36,7 +37,7 @@ pub(super) struct Rule {
     pub patterns: u64,
     pub to_pattern: u32,
     pub instances: Vec<(u64, u64)>,
-    pub weights: Vec<(u16, u32)>,
+    pub weights: Vec<(NodeId, u32)>,
     pub process: String,
     pub text: String,
 }
@@ -62,7 +63,7 @@ pub(super) struct Parts {
     /// The program runs in an emulator.
     pub is_emulated: bool,
     pub memory_nodes: u64,
-    pub node_cpus: Vec<(u16, [u64; CPU_WORDS])>,
+    pub node_cpus: Vec<(NodeId, [u64; CPU_WORDS])>,
     pub rules: Vec<Rule>,
     pub threads: Vec<Place>,
     pub processes: Vec<Place>,
@@ -112,7 +113,7 @@ impl Bytes {
         self.ranges(&rule.instances);
         let mut weights = [0_u8; NODES];
         for (node, weight) in &rule.weights {
-            weights[usize::from(*node) % NODES] = u8::try_from(*weight).unwrap_or(u8::MAX);
+            weights[usize::from(node.0) % NODES] = u8::try_from(*weight).unwrap_or(u8::MAX);
         }
         self.0.extend(weights);
         self.text(&rule.process, NAME_BYTES);
@@ -173,7 +174,7 @@ impl Parts {
         head.words(&offsets);
         head.words(&[self.min_size, self.max_size]);
         for node in 0..NODES {
-            let cpus = self.node_cpus.iter().find(|(id, _)| usize::from(*id) == node);
+            let cpus = self.node_cpus.iter().find(|(id, _)| usize::from(id.0) == node);
             head.words(&cpus.map_or([0; CPU_WORDS], |(_, cpus)| *cpus));
         }
         head.words(&[0; 4]);

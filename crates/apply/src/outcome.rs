@@ -98,7 +98,7 @@ fn places(image: &PlanImage, plan: &Plan) -> Vec<PlaceOutcome> {
         which,
         place: match placing {
             Placing::Nodes(nodes) => format!("nodes {}", nodes.text()),
-            Placing::Cpus(cpus) => format!("CPUs {}", numapilot_machine::format_cpu_list(cpus.iter().copied())),
+            Placing::Cpus(cpus) => format!("CPUs {}", numapilot_machine::format_cpu_list(cpus.iter().map(|cpu| cpu.0))),
         },
         placed,
         failures,

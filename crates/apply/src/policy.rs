@@ -2,6 +2,7 @@
 
 use std::io;
 
+use numapilot_machine::{CpuId, NodeId};
 use numapilot_plan::{NodeSet, Plan, Policy};
 
 use crate::error::ApplyError;
@@ -24,20 +25,20 @@ type Mask = [libc::c_ulong; MASK_BITS / WORD_BITS];
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MemoryPolicy {
     /// Page by page over these nodes.
-    Interleave(Vec<u32>),
+    Interleave(Vec<NodeId>),
     /// The same by the kernel's weights (Linux 6.9).
-    WeightedInterleave(Vec<u32>),
+    WeightedInterleave(Vec<NodeId>),
     /// On these nodes only; with kernel NUMA balancing among them.
     Bind {
         /// Nodes to allocate on.
-        nodes: Vec<u32>,
+        nodes: Vec<NodeId>,
         /// Let the kernel move pages among them.
         balancing: bool,
     },
     /// On this node while it has room.
-    Preferred(u32),
+    Preferred(NodeId),
     /// On these nodes while they have room (Linux 5.15).
-    PreferredMany(Vec<u32>),
+    PreferredMany(Vec<NodeId>),
     /// On the node of the CPU that touches a page.
     Local,
 }
@@ -48,19 +49,23 @@ pub struct ProcessPolicy {
     /// Memory policy; as it is where `None`.
     pub memory: Option<MemoryPolicy>,
     /// CPUs; as they are where `None`.
-    pub cpus: Option<Vec<u32>>,
+    pub cpus: Option<Vec<CpuId>>,
 }
 
-fn mask(ids: &[u32]) -> Mask {
+fn mask(ids: impl Iterator<Item = usize>) -> Mask {
     let mut mask = [0; MASK_BITS / WORD_BITS];
-    for id in ids.iter().map(|id| *id as usize).filter(|id| *id < MASK_BITS) {
+    for id in ids.filter(|id| *id < MASK_BITS) {
         mask[id / WORD_BITS] |= 1 << (id % WORD_BITS);
     }
     mask
 }
 
-fn ids(mask: &Mask) -> Vec<u32> {
-    (0..MASK_BITS as u32).filter(|id| mask[*id as usize / WORD_BITS] >> (*id as usize % WORD_BITS) & 1 == 1).collect()
+fn ids(mask: &Mask) -> impl Iterator<Item = usize> {
+    (0..MASK_BITS).filter(move |id| mask[id / WORD_BITS] >> (id % WORD_BITS) & 1 == 1)
+}
+
+fn node_ids(mask: &Mask) -> Vec<NodeId> {
+    ids(mask).map(|id| NodeId(id as u16)).collect()
 }
 
 /// Sets policy and CPUs of this process, to be inherited.
@@ -69,7 +74,7 @@ fn ids(mask: &Mask) -> Vec<u32> {
 /// The kernel refuses: with what it lacks.
 pub fn apply_here(policy: &ProcessPolicy) -> Result<(), ApplyError> {
     if let Some(cpus) = &policy.cpus {
-        let mask = mask(cpus);
+        let mask = mask(cpus.iter().map(|cpu| cpu.0 as usize));
         // SAFETY: reads a mask of the length given.
         let result = unsafe { libc::syscall(libc::SYS_sched_setaffinity, 0, size_of::<Mask>(), mask.as_ptr()) };
         if result != 0 {
@@ -80,7 +85,7 @@ pub fn apply_here(policy: &ProcessPolicy) -> Result<(), ApplyError> {
         }
     }
     let Some(memory) = &policy.memory else { return Ok(()) };
-    let (mode, nodes, remedy): (_, &[u32], _) = match memory {
+    let (mode, nodes, remedy): (_, &[NodeId], _) = match memory {
         MemoryPolicy::Interleave(nodes) => (MPOL_INTERLEAVE, nodes, "name nodes that have memory"),
         MemoryPolicy::WeightedInterleave(nodes) => {
             (MPOL_WEIGHTED_INTERLEAVE, nodes, "it needs Linux 6.9; --interleave works everywhere")
@@ -95,7 +100,7 @@ pub fn apply_here(policy: &ProcessPolicy) -> Result<(), ApplyError> {
         }
         MemoryPolicy::Local => (MPOL_LOCAL, &[], "this kernel has no memory policies (CONFIG_NUMA)"),
     };
-    let mask = mask(nodes);
+    let mask = mask(nodes.iter().map(|node| usize::from(node.0)));
     let (pointer, bits) = if nodes.is_empty() { (std::ptr::null(), 0) } else { (mask.as_ptr(), MASK_BITS + 1) };
     // SAFETY: reads a mask of the length given, or none.
     let result = unsafe { libc::syscall(libc::SYS_set_mempolicy, mode, pointer, bits) };
@@ -112,13 +117,13 @@ pub struct Current {
     /// The kernel's number of the policy, flags included.
     pub mode: i32,
     /// Nodes of the policy.
-    pub nodes: Vec<u32>,
+    pub nodes: Vec<NodeId>,
     /// Where an interleaving policy puts the next page.
-    pub next: Option<u32>,
+    pub next: Option<NodeId>,
     /// CPUs that it may run on.
-    pub cpus: Vec<u32>,
+    pub cpus: Vec<CpuId>,
     /// Nodes whose memory it may use (cpuset).
-    pub allowed_nodes: Vec<u32>,
+    pub allowed_nodes: Vec<NodeId>,
 }
 
 fn get_mempolicy(flags: libc::c_ulong) -> io::Result<(i32, Mask)> {
@@ -135,14 +140,14 @@ fn get_mempolicy(flags: libc::c_ulong) -> io::Result<(i32, Mask)> {
 ///
 /// # Errors
 /// The machine has more CPUs than this version supports.
-pub(super) fn cpus_here() -> Result<Vec<u32>, ApplyError> {
+pub(super) fn cpus_here() -> Result<Vec<CpuId>, ApplyError> {
     let mut cpus: Mask = [0; MASK_BITS / WORD_BITS];
     // SAFETY: writes a mask of the length given.
     let result = unsafe { libc::syscall(libc::SYS_sched_getaffinity, 0, size_of::<Mask>(), cpus.as_mut_ptr()) };
     if result < 0 {
         return Err(refused("sched_getaffinity", "this version supports machines with up to 8,192 CPUs"));
     }
-    Ok(ids(&cpus))
+    Ok(ids(&cpus).map(|id| CpuId(id as u32)).collect())
 }
 
 /// Why this process, and so what it starts, cannot place memory where `plan` says: the kernel allows no placement at all, or not these nodes.
@@ -156,7 +161,7 @@ pub(super) fn placement_problem(plan: &Plan) -> Option<String> {
     }
     let allowed = Current::read().ok()?.allowed_nodes;
     let forbidden = forbidden_nodes(plan, &allowed);
-    let list = |nodes: &[u32]| numapilot_machine::format_cpu_list(nodes.iter().copied());
+    let list = |nodes: &[NodeId]| numapilot_machine::format_cpu_list(nodes.iter().map(|node| u32::from(node.0)));
     (!forbidden.is_empty()).then(|| {
         format!(
             "the plan puts memory on nodes {}, but this process's cpuset allows only nodes {}: memory for the other nodes is not placed",
@@ -167,15 +172,15 @@ pub(super) fn placement_problem(plan: &Plan) -> Option<String> {
 }
 
 /// Nodes of the plan's memory rules that are not among the allowed ones, ascending.
-fn forbidden_nodes(plan: &Plan, allowed: &[u32]) -> Vec<u32> {
-    let mut nodes: Vec<u32> = Vec::new();
+fn forbidden_nodes(plan: &Plan, allowed: &[NodeId]) -> Vec<NodeId> {
+    let mut nodes: Vec<NodeId> = Vec::new();
     for rule in &plan.objects {
         match &rule.policy {
-            Policy::Node { node, .. } => nodes.push(u32::from(*node)),
+            Policy::Node { node, .. } => nodes.push(*node),
             Policy::Interleave(NodeSet::Listed(listed)) | Policy::Split(NodeSet::Listed(listed)) => {
-                nodes.extend(listed.iter().map(|node| u32::from(*node)));
+                nodes.extend(listed);
             }
-            Policy::WeightedInterleave(weights) => nodes.extend(weights.iter().map(|(node, _)| u32::from(*node))),
+            Policy::WeightedInterleave(weights) => nodes.extend(weights.iter().map(|(node, _)| *node)),
             _ => {}
         }
     }
@@ -219,9 +224,9 @@ impl Current {
         let (_, allowed) = get_mempolicy(MPOL_F_MEMS_ALLOWED).map_err(fail)?;
         let interleaves = mode == MPOL_INTERLEAVE || mode == MPOL_WEIGHTED_INTERLEAVE;
         let next =
-            if interleaves { get_mempolicy(MPOL_F_NODE).ok().map(|(node, _)| node.unsigned_abs()) } else { None };
+            if interleaves { get_mempolicy(MPOL_F_NODE).ok().map(|(node, _)| NodeId(node as u16)) } else { None };
         let cpus = cpus_here()?;
-        Ok(Current { mode, nodes: ids(&nodes), next, cpus, allowed_nodes: ids(&allowed) })
+        Ok(Current { mode, nodes: node_ids(&nodes), next, cpus, allowed_nodes: node_ids(&allowed) })
     }
 
     /// The policy's name as numactl prints it.
@@ -250,7 +255,7 @@ mod tests {
         let text = "version = 1\n[[object]]\nname = \"a\"\npolicy = \"node\"\nnode = 3\n[[object]]\nname = \"b\"\npolicy = \"interleave\"\nnodes = \"0-1\"\n\
                     [[object]]\nname = \"c\"\npolicy = \"weighted-interleave\"\nweights = \"2:3,0:1\"\n[[object]]\nname = \"d\"\npolicy = \"local\"\n";
         let plan = Plan::parse(text, "plan.toml").expect("a plan");
-        assert_eq!(forbidden_nodes(&plan, &[0, 1]), [2, 3]);
-        assert!(forbidden_nodes(&plan, &[0, 1, 2, 3]).is_empty());
+        assert_eq!(forbidden_nodes(&plan, &[0, 1].map(NodeId)), [2, 3].map(NodeId));
+        assert!(forbidden_nodes(&plan, &[0, 1, 2, 3].map(NodeId)).is_empty());
     }
 }

@@ -9,6 +9,7 @@
 use numapilot_host::Pid;
 use numapilot_host::Tid;
 pub use numapilot_kernel::actuator::PageOutcomes;
+use numapilot_machine::NodeId;
 use serde::Deserialize;
 use serde::Deserializer;
 use serde::Serialize;
@@ -131,8 +132,8 @@ pub struct Start {
 /// A memory node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeFacts {
-    /// The kernel's number of the node.
-    pub node: u16,
+    /// The node.
+    pub node: NodeId,
     /// Number of online CPUs.
     pub cpus: u32,
     /// Memory in bytes; 0 for a node without memory.
@@ -192,8 +193,8 @@ pub struct Observation {
 /// One node in one interval.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct NodeSeen {
-    /// The kernel's number of the node.
-    pub node: u16,
+    /// The node.
+    pub node: NodeId,
     /// Evidence (samples or faults) of threads on this node, by home node in the order of [`Observation::nodes`].
     pub to: Vec<f64>,
     /// Available memory at the end of the interval, in bytes.
@@ -293,14 +294,14 @@ pub enum PageDecision {
     Move {
         /// Present home node; `None`: not known, or several nodes.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        from: Option<u16>,
+        from: Option<NodeId>,
         /// Destination node.
-        to: u16,
+        to: NodeId,
     },
     /// The pages are copied to several nodes.
     Copy {
         /// Nodes that get a copy.
-        nodes: Vec<u16>,
+        nodes: Vec<NodeId>,
     },
     /// Large pages are split and stay on their node.
     Split,
@@ -321,7 +322,7 @@ fn page_decision<'de, D: Deserializer<'de>>(input: D) -> Result<PageDecision, D:
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SeenFrom {
     /// Node of the accessing threads.
-    pub node: u16,
+    pub node: NodeId,
     /// Number of reads (or of all accesses, where the source does not distinguish), aged and therefore fractional.
     pub reads: f64,
     /// Number of writes, aged likewise.
@@ -337,7 +338,7 @@ pub struct ThreadOrder {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tid: Option<Tid>,
     /// Nodes whose CPUs the thread may use from now on.
-    pub nodes: Vec<u16>,
+    pub nodes: Vec<NodeId>,
     /// The reason, in a few words.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub because: String,
@@ -361,23 +362,6 @@ pub struct Action {
     pub moved_bytes: u64,
     /// Duration in nanoseconds.
     pub took_ns: u64,
-    /// Ranges that did not move, with the reason; the first [`ORDERS_PER_LINE`] of them.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub stayed: Vec<Stayed>,
-}
-
-/// A range of pages that did not move.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stayed {
-    /// Process id.
-    pub pid: Pid,
-    /// Address of the first byte.
-    #[serde(with = "hexadecimal")]
-    pub first: u64,
-    /// Number of pages.
-    pub pages: u64,
-    /// The outcome, as named by [`by_group`].
-    pub outcome: String,
 }
 
 /// The processes' answers about copies of a file.
@@ -398,7 +382,7 @@ pub struct CopyTold {
     pub pid: Pid,
     /// The node whose copy the mapping was to use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub node: Option<u32>,
+    pub node: Option<NodeId>,
     /// Size of the mapping in bytes.
     pub bytes: u64,
     /// The result.
@@ -679,8 +663,8 @@ mod tests {
             first: 0x7fff_ffff_f000,
             pages: 3,
             page_bytes: 4096,
-            order: PageDecision::Move { from: Some(0), to: 2 },
-            seen: vec![SeenFrom { node: 2, reads: 12.5, writes: 3.0 }],
+            order: PageDecision::Move { from: Some(NodeId(0)), to: NodeId(2) },
+            seen: vec![SeenFrom { node: NodeId(2), reads: 12.5, writes: 3.0 }],
             because: "one remote user".to_owned(),
             predicted_gain_ns_per_s: Some(1e6),
         };

@@ -34,11 +34,11 @@ pub fn batches(
     let mut out: Vec<Batch> = Vec::new();
     for (order, page) in sorted {
         let known = known(&page);
-        let home = known.as_ref().and_then(|known| known.home).map(|home| ids[usize::from(home)].0);
+        let home = known.as_ref().and_then(|known| known.home).map(|home| ids[usize::from(home)]);
         let ordered = match order {
-            Order::Migrate { to, .. } => PageDecision::Move { from: home, to: ids[*to].0 },
+            Order::Migrate { to, .. } => PageDecision::Move { from: home, to: ids[*to] },
             Order::Replicate { nodes, .. } => {
-                PageDecision::Copy { nodes: nodes.iter().map(|node| ids[*node].0).collect() }
+                PageDecision::Copy { nodes: nodes.iter().map(|node| ids[*node]).collect() }
             }
             _ => PageDecision::Split,
         };
@@ -70,7 +70,7 @@ fn seen_from(known: Option<&Known>, ids: &[NodeId]) -> Vec<SeenFrom> {
     let users = known.map_or(&[][..], |known| &known.users);
     users
         .iter()
-        .map(|(node, count)| SeenFrom { node: ids[usize::from(*node)].0, reads: f64::from(*count), writes: 0.0 })
+        .map(|(node, count)| SeenFrom { node: ids[usize::from(*node)], reads: f64::from(*count), writes: 0.0 })
         .collect()
 }
 
@@ -88,7 +88,7 @@ pub fn threads(orders: &[Order], ids: &[NodeId], task_of: impl Fn(u32) -> Option
     let order = |order: &Order| match order {
         Order::MoveThread { thread, to } => {
             let (pid, tid) = task_of(*thread)?;
-            Some(ThreadOrder { pid, tid: Some(tid), nodes: vec![ids[*to].0], because: String::new() })
+            Some(ThreadOrder { pid, tid: Some(tid), nodes: vec![ids[*to]], because: String::new() })
         }
         _ => None,
     };
@@ -139,12 +139,12 @@ mod tests {
         let told = batches(&orders, &ids, |_| Pid(77), known);
         assert_eq!(told.len(), 2);
         assert_eq!((told[0].pid, told[0].first, told[0].pages), (Pid(77), 10 * 4096, 3));
-        assert_eq!(told[0].order, PageDecision::Move { from: Some(0), to: 2 });
-        assert_eq!(told[0].seen, [SeenFrom { node: 2, reads: 9.0, writes: 0.0 }]);
-        assert_eq!(told[1].order, PageDecision::Move { from: None, to: 2 });
+        assert_eq!(told[0].order, PageDecision::Move { from: Some(NodeId(0)), to: NodeId(2) });
+        assert_eq!(told[0].seen, [SeenFrom { node: NodeId(2), reads: 9.0, writes: 0.0 }]);
+        assert_eq!(told[1].order, PageDecision::Move { from: None, to: NodeId(2) });
         let moves = [3, 4].map(|thread| Order::MoveThread { thread, to: NodeIndex(1) });
         let told = threads(&moves, &ids, |thread| (thread == 3).then_some((Pid(77), Tid(78))));
-        assert_eq!((told.len(), told[0].tid, told[0].nodes.clone()), (1, Some(Tid(78)), vec![2]));
+        assert_eq!((told.len(), told[0].tid, told[0].nodes.clone()), (1, Some(Tid(78)), vec![NodeId(2)]));
     }
 
     #[test]

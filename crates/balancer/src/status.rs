@@ -9,6 +9,7 @@ use std::sync::PoisonError;
 use std::sync::mpsc::Sender;
 
 use numapilot_host::Pid;
+use numapilot_machine::NodeId;
 use serde::Deserialize;
 use serde::Serialize;
 
@@ -123,7 +124,7 @@ pub struct TargetStatus {
     pub chosen_bytes: u64,
     /// Memory nodes that its cpuset forbids: nothing is moved there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub forbidden_nodes: Vec<u16>,
+    pub forbidden_nodes: Vec<NodeId>,
     /// Its hottest 2 MiB ranges of memory by recent uses, the most used first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hot: Vec<HotStretch>,
@@ -148,8 +149,8 @@ pub struct HotStretch {
 /// Status of one memory node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct NodeStatus {
-    /// The kernel's number of the node.
-    pub node: u16,
+    /// The node.
+    pub node: NodeId,
     /// Memory in bytes.
     pub memory_bytes: u64,
     /// Free bytes (MemFree).
@@ -255,12 +256,17 @@ mod tests {
         let status = Status {
             v: VERSION,
             state: State::BackedOff,
-            targets: vec![TargetStatus { local_share: Some(0.25), ..TargetStatus::default() }],
+            targets: vec![TargetStatus {
+                local_share: Some(0.25),
+                forbidden_nodes: vec![NodeId(8)],
+                ..TargetStatus::default()
+            }],
             nodes: vec![NodeStatus { probe_ns: vec![Some(90.0), None], ..NodeStatus::default() }],
             ..Status::default()
         };
         let text = serde_json::to_string(&status).unwrap();
         assert!(text.contains(r#""state":"backed-off""#), "{text}");
+        assert!(text.contains(r#""forbidden_nodes":[8]"#) && text.contains(r#"{"node":0,"#), "{text}");
         assert_eq!(serde_json::from_str::<Status>(&text).unwrap(), status);
         for state in State::ALL {
             assert_eq!(serde_json::to_string(&state).unwrap(), format!("{:?}", state.name()));

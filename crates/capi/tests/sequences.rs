@@ -3,24 +3,13 @@
 #[path = "common/calls.rs"]
 mod calls;
 
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-}
+use numapilot_random::Random;
 
 /// The bytes of a seed. Every other trace is sound, so that calls go deep.
 fn bytes_of(seed: u64) -> Vec<u8> {
-    let mut random = Random(seed);
-    let length = 64 + random.next() as usize % 1500;
-    let mut bytes: Vec<u8> = std::iter::repeat_with(|| random.next() as u8).take(length).collect();
+    let mut random = Random::new(seed);
+    let length = 64 + random.bits() as usize % 1500;
+    let mut bytes: Vec<u8> = std::iter::repeat_with(|| random.bits() as u8).take(length).collect();
     bytes[0] = if seed.is_multiple_of(2) { 0 } else { bytes[0] };
     bytes
 }

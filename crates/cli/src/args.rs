@@ -53,7 +53,7 @@ pub use watch::PrometheusArgs;
 pub use watch::StatArgs;
 pub use watch::TopArgs;
 
-use common::{percentage, process, time};
+use common::{part, percentage, process, time};
 
 /// See, explain and fix memory placement on NUMA machines.
 #[derive(Debug, Parser)]
@@ -736,12 +736,17 @@ mod tests {
     }
 
     #[test]
-    fn percentages_are_shares() {
-        assert_eq!(percentage("30%"), Ok(0.3));
-        assert_eq!(percentage("30"), Ok(0.3));
-        for wrong in ["", "%", "-1%", "nan", "a lot"] {
-            assert!(percentage(wrong).is_err(), "{wrong}");
+    fn parts_of_a_whole_are_at_most_all_of_it() {
+        let check = |option: &str, limit: &str| {
+            let words = ["numapilot", "check", option, limit, "--trace", "app.numatrace"];
+            Arguments::try_parse_from(words).map(|_| ()).map_err(|error| error.to_string())
+        };
+        for (option, part, more) in [("--max-remote", "30 %", "130%"), ("--max-remote-of", "x=30%", "x=130%")] {
+            assert_eq!(check(option, part), Ok(()));
+            assert!(check(option, more).is_err_and(|error| error.contains("between 0 and 100")), "{option}");
         }
+        assert_eq!(check("--max-imbalance", "130%"), Ok(()));
+        assert!(check("--max-imbalance", "a lot").is_err_and(|error| error.contains("not a percentage")));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use numapilot_kernel::inherited;
-use numapilot_report::text::clean;
+use numapilot_text::style::clean;
 
 /// Called before the Rust runtime starts, which changes what it remembers.
 #[used]

@@ -11,9 +11,9 @@ use anyhow::Result;
 use anyhow::bail;
 use indicatif::ProgressBar;
 use numapilot_host::workers;
-use numapilot_report::text::Look;
-use numapilot_report::text::clean;
 use numapilot_text::destination::PendingFile;
+use numapilot_text::style::Look;
+use numapilot_text::style::clean;
 
 use crate::args::Colour;
 use crate::args::LookArgs;

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use crate::common::*;
+use numapilot_random::Random;
 
 const PROGRAM: &str = r#"
 #include <stdio.h>
@@ -102,13 +103,13 @@ fn cut_tables_are_named() {
 #[test]
 fn flipped_bits_in_tables_are_found() {
     let folder = scratch();
-    let mut random = Random(7);
+    let mut random = Random::new(7);
     for name in TABLES {
         let trace = copy(folder.path());
         let bytes = fs::read(trace.join(name)).expect("a table");
         for _ in 0..4 {
             let mut damaged = bytes.clone();
-            let bit = random.below(8 * bytes.len() as u64);
+            let bit = random.remainder(8 * bytes.len() as u64);
             damaged[(bit / 8) as usize] ^= 1 << (bit % 8);
             fs::write(trace.join(name), &damaged).expect("a damaged table");
             complains(&report(&trace), &[name]);
@@ -149,10 +150,10 @@ fn damaged_meta_is_named() {
         fs::write(&path, content).expect("a damaged meta.json");
         complains(&report(&trace), &[must_contain]);
     }
-    let mut random = Random(11);
+    let mut random = Random::new(11);
     for _ in 0..40 {
         let mut damaged = text.clone().into_bytes();
-        let bit = random.below(8 * damaged.len() as u64);
+        let bit = random.remainder(8 * damaged.len() as u64);
         damaged[(bit / 8) as usize] ^= 1 << (bit % 8);
         fs::write(&path, &damaged).expect("a damaged meta.json");
         // A file with a changed digit in a duration is still valid: it is enough that nothing panics.
@@ -166,16 +167,16 @@ fn damaged_meta_is_named() {
 #[test]
 fn damaged_chunks_are_passed_over_and_reported() {
     let folder = scratch();
-    let mut random = Random(13);
+    let mut random = Random::new(13);
     for round in 0..12 {
         let trace = copy(folder.path());
         fs::remove_file(trace.join("meta.json")).expect("gone");
         let chunks = trace.join("raw/00000.chunks");
         let mut bytes = fs::read(&chunks).expect("chunks");
         if round % 2 == 0 {
-            bytes.truncate(random.below(bytes.len() as u64) as usize);
+            bytes.truncate(random.remainder(bytes.len() as u64) as usize);
         } else {
-            let bit = random.below(8 * bytes.len() as u64);
+            let bit = random.remainder(8 * bytes.len() as u64);
             bytes[(bit / 8) as usize] ^= 1 << (bit % 8);
         }
         fs::write(&chunks, &bytes).expect("damaged chunks");

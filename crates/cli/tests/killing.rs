@@ -13,6 +13,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use crate::common::*;
+use numapilot_random::Random;
 use numapilot_trace::chunk::Damage;
 use numapilot_trace::chunk::RawTrace;
 
@@ -109,7 +110,7 @@ fn kill_the_program(folder: &Path, program: &Path, seed: u64) {
     let trace = folder.join(format!("program-{seed}.numatrace"));
     let mut child = start(&trace, program, "100000");
     let mut output = wait_until_ready(&mut child);
-    sleep(Duration::from_micros(Random(seed).below(200_000)));
+    sleep(Duration::from_micros(Random::new(seed).remainder(200_000)));
     let victim = only_child_of(child.id()).expect("the program runs");
     kill(victim);
     let mut rest = String::new();
@@ -126,7 +127,7 @@ fn kill_the_recorder(folder: &Path, program: &Path, expected: &str, seed: u64) {
     let trace = folder.join(format!("recorder-{seed}.numatrace"));
     let mut child = start(&trace, program, "2000");
     let mut output = wait_until_ready(&mut child);
-    sleep(Duration::from_micros(Random(seed).below(200_000)));
+    sleep(Duration::from_micros(Random::new(seed).remainder(200_000)));
     kill(child.id());
     child.wait().expect("the recorder is dead");
     // The program holds the other end of the pipe until it is done.
@@ -169,7 +170,7 @@ fn a_recorder_killed_while_it_starts_leaves_no_riddle() {
     for seed in 0..20 {
         let trace = folder.path().join(format!("{seed}.numatrace"));
         let mut child = start(&trace, &program, "1");
-        sleep(Duration::from_micros(Random(1_000 + seed).below(60_000)));
+        sleep(Duration::from_micros(Random::new(1_000 + seed).remainder(60_000)));
         kill(child.id());
         child.wait().expect("the recorder is dead");
         let ran = finish(numapilot(&["report"]).arg(&trace));

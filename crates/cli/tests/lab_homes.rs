@@ -8,6 +8,7 @@ use crate::common::*;
 use numapilot_lab::Lab;
 use numapilot_lab::Topology;
 use numapilot_lab::homes::Comparison;
+use numapilot_trace::engine::Engine;
 
 const THREADS: usize = 4;
 /// Pages per thread that may be elsewhere for a known reason, whatever the program's size: they are those that a thread touches while it begins, before
@@ -24,7 +25,7 @@ fn compare(test: &str, name: &str, variant: &str, least: usize) {
     let command = [program.as_str(), "--size", "test", "--threads", &threads, "--variant", variant].map(str::to_owned);
     let comparison = Comparison {
         recorder: BINARY.into(),
-        engine: "instrument".to_owned(),
+        engine: Engine::Instrument,
         machine: "opteron-8385".to_owned(),
         command: command.into(),
         environment: vec![("OMP_WAIT_POLICY".to_owned(), "passive".to_owned())],

@@ -11,6 +11,7 @@ use numapilot_balancer::event::Sink;
 use numapilot_balancer::status;
 use numapilot_balancer::status::Board;
 use numapilot_host::Pid;
+use numapilot_machine::NodeId;
 use numapilot_service::control::Control;
 use numapilot_service::control::ControlSettings;
 use numapilot_service::control::line;
@@ -49,7 +50,7 @@ fn write_journal(folder: &std::path::Path) -> String {
         observation: 5,
         elapsed_ns: 1_000_000_000,
         samples: 1234,
-        nodes: vec![seen(0, &[10.0, 0.0]), seen(1, &[990.0, 234.0])],
+        nodes: vec![seen(NodeId(0), &[10.0, 0.0]), seen(NodeId(1), &[990.0, 234.0])],
         ..event::Observation::default()
     }));
     journal.record(Event::Decision(event::Decision {
@@ -66,8 +67,8 @@ fn write_journal(folder: &std::path::Path) -> String {
         first: 0x7f00_0000_0000,
         pages: 512,
         page_bytes: 4096,
-        order: event::PageDecision::Move { from: Some(0), to: 1 },
-        seen: vec![event::SeenFrom { node: 1, reads: 40.0, writes: 3.0 }],
+        order: event::PageDecision::Move { from: Some(NodeId(0)), to: NodeId(1) },
+        seen: vec![event::SeenFrom { node: NodeId(1), reads: 40.0, writes: 3.0 }],
         because: "one remote user".to_owned(),
         predicted_gain_ns_per_s: None,
     };
@@ -156,7 +157,7 @@ fn ctl_asks_and_steers() {
             target,
             local_share: Some(0.5),
             chosen_bytes: 3 << 20,
-            forbidden_nodes: vec![1, 2, 5],
+            forbidden_nodes: [1, 2, 5].map(NodeId).into(),
             ..status::TargetStatus::default()
         }],
         nodes: vec![status::NodeStatus { memory_bytes: 1 << 30, ..status::NodeStatus::default() }],

@@ -1,5 +1,7 @@
 //! The diagnosis as text.
 
+use numapilot_text::style::{clean, columns};
+
 use super::{Diagnosis, Finding, Obstacle};
 
 const INDENT: usize = 16;
@@ -47,6 +49,7 @@ fn explain(out: &mut String, before: &str, obstacle: &Obstacle, width: usize) {
 
 /// A label, and text beside it; later lines begin below the text.
 fn entry(out: &mut String, label: &str, text: &str, width: usize) {
+    let text = clean(text);
     let arrow = if text.starts_with("  -> ") { 5 } else { 0 };
     let indent = INDENT + 1 + arrow;
     out.push_str(&format!("{label:<INDENT$} "));
@@ -57,7 +60,7 @@ fn entry(out: &mut String, label: &str, text: &str, width: usize) {
     }
     let mut is_first = true;
     for word in text[arrow..].split(' ') {
-        let length = word.chars().count();
+        let length = columns(word);
         if !is_first && column + 1 + length > width {
             out.push('\n');
             out.push_str(&" ".repeat(indent));
@@ -71,4 +74,18 @@ fn entry(out: &mut String, label: &str, text: &str, width: usize) {
         is_first = false;
     }
     out.push('\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_keep_the_width_in_columns_and_nothing_steers_the_terminal() {
+        let mut out = String::new();
+        entry(&mut out, "Processor", "日本 ".repeat(30).trim_end(), 60);
+        entry(&mut out, "Kernel", "6.1\u{1b}[2J", 60);
+        assert!(out.lines().all(|line| columns(line) <= 60) && out.lines().count() == 5, "{out}");
+        assert!(out.ends_with("6.1\\u{1b}[2J\n"), "{out}");
+    }
 }

@@ -14,7 +14,6 @@ use serde::Serialize;
 
 use crate::context::Analysis;
 
-const PAGE_SHIFT: u64 = 12;
 /// Lines of first touches that are kept of a site.
 const LINES_MAX: usize = 64;
 
@@ -141,10 +140,11 @@ enum Owner {
 }
 
 /// A page: its owner, and the number of its first 4 KiB.
-type PageKey = (Owner, u64);
+type OwnedPage = (Owner, u64);
 
+/// What faults have shown of a page so far.
 #[derive(Clone, Copy, Debug)]
-struct Page {
+struct PageState {
     /// Number of pages of 4 KiB that it is.
     pages: u64,
     thread: ThreadIndex,
@@ -178,7 +178,7 @@ struct SiteSums {
 }
 
 impl PageUse {
-    fn add(&mut self, page: &Page) {
+    fn add(&mut self, page: &PageState) {
         let count = match (page.faults, page.many_threads, page.nodes.count_ones()) {
             (1, ..) => &mut self.once,
             (_, _, nodes) if nodes > 1 => &mut self.several_nodes,
@@ -206,12 +206,12 @@ struct Walk<'a, 't> {
     places: HashMap<(LocationId, StackId), Place>,
     /// Placements by thread and moment.
     placed: HashMap<(ThreadIndex, TimeNs), Vec<Placed>>,
-    pages: HashMap<PageKey, Page>,
+    pages: HashMap<OwnedPage, PageState>,
     /// Of each owner the pages of more than 4 KiB, by the numbers of their 4 KiB.
     large: HashMap<Owner, RangeMap<u64, ()>>,
     sites: HashMap<Option<SiteId>, SiteSums>,
     files: HashMap<SiteId, u64>,
-    away: HashMap<(NodeId, NodeId), (u64, HashMap<PageKey, u64>)>,
+    away: HashMap<(NodeId, NodeId), (u64, HashMap<OwnedPage, u64>)>,
     /// Pages of placements of the cause `Found` that faults show.
     found_by_faults: u64,
     out: Touches,
@@ -221,7 +221,7 @@ impl Walk<'_, '_> {
     fn fault(&mut self, access: &AccessRef) {
         let trace = self.analysis.trace;
         self.out.faults += 1;
-        let page = access.address.0 >> PAGE_SHIFT;
+        let page = access.address.page().0;
         let process = trace.thread(access.thread).map_or(ProcessIndex(0), |thread| thread.process);
         let object = access.object.and_then(|object| trace.object(object));
         let site = object.map(|object| object.site);
@@ -232,7 +232,7 @@ impl Walk<'_, '_> {
                 return;
             }
             (ObjectKind::Shared, Some(object)) if object.stack.0 != 0 => (Owner::Inherited(object.id), 0),
-            (ObjectKind::Shared, Some(object)) => (Owner::Shared(object.site), object.address.0 >> PAGE_SHIFT),
+            (ObjectKind::Shared, Some(object)) => (Owner::Shared(object.site), object.address.page().0),
             _ => (Owner::Own(process, access.object), 0),
         };
         let bit = access.node.and_then(|node| self.analysis.node_position(node)).map_or(0, |at| 1_u64 << at.min(63));
@@ -247,7 +247,7 @@ impl Walk<'_, '_> {
         let (at, pages) = self.page_at(owner, page.wrapping_sub(base));
         let key = (owner, at);
         let thread = access.thread;
-        let new = Page { pages, thread, many_threads: false, nodes: 0, is_node_unknown: false, faults: 0, site };
+        let new = PageState { pages, thread, many_threads: false, nodes: 0, is_node_unknown: false, faults: 0, site };
         // A block that is given back and touched anew within one object's life is another page as well.
         let state = match self.pages.entry(key) {
             std::collections::hash_map::Entry::Occupied(mut entry) if first.is_some() => {
@@ -321,7 +321,7 @@ impl Walk<'_, '_> {
         *sums.lines.entry((place, access.thread, access.node)).or_default() += pages;
     }
 
-    fn used(&mut self, access: &AccessRef, site: Option<SiteId>, (key, pages): (PageKey, u64)) {
+    fn used(&mut self, access: &AccessRef, site: Option<SiteId>, (key, pages): (OwnedPage, u64)) {
         let sums = self.sites.entry(site).or_default();
         if let Some(at) = access.node.and_then(|node| self.analysis.node_position(node)) {
             bump(&mut sums.later_from, at, 1);
@@ -458,7 +458,7 @@ impl Analysis<'_> {
             }
             // A large page is placed as a whole by a touch anywhere in it.
             walk.placed.entry((placed.thread, placed.time)).or_default().push(Placed {
-                first: placed.address.0 >> PAGE_SHIFT,
+                first: placed.address.page().0,
                 pages: u64::from(placed.pages),
                 node: placed.node,
                 cause: placed.cause,

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::context::{AllSums, Analysis};
 use crate::estimate::Estimate;
-use crate::facts::{Page, SiteFacts};
+use crate::facts::{ProcessPage, SiteFacts};
 use crate::fixes::{Effect, FixCandidate, FixKind, FixPricer};
 use crate::measured::{self, MeasuredLatency};
 use crate::patterns::{limits_of, paced, why_unpriced};
@@ -489,8 +489,8 @@ fn check_seats(scene: &Scene<'_>, change: &PlacementOverride) -> Result<(), What
 }
 
 /// Node of the thread that touched each page first.
-fn touchers(trace: &Trace, machine: &Machine) -> HashMap<Page, u16> {
-    let mut touchers: HashMap<Page, u16> = HashMap::new();
+fn touchers(trace: &Trace, machine: &Machine) -> HashMap<ProcessPage, u16> {
+    let mut touchers: HashMap<ProcessPage, u16> = HashMap::new();
     let mut node_of: BTreeMap<u32, Option<u16>> = BTreeMap::new();
     for placement in trace.placements().iter().filter(|placement| placement.cause.is_first()) {
         let thread = trace.thread(placement.thread);

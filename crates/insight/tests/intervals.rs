@@ -2,41 +2,25 @@
 
 use numapilot_flows::AccessRef;
 use numapilot_insight::Tally;
+use numapilot_random::Random;
 
-/// Seeded generator (splitmix64).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut value = self.0;
-        value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        value ^ (value >> 31)
-    }
-
-    fn unit(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1u64 << 53) as f64
-    }
-
-    /// Geometric interval with this mean: each access is sampled with probability 1/mean.
-    fn interval(&mut self, mean: f64) -> u64 {
-        1 + ((1.0 - self.unit()).ln() / (1.0 - 1.0 / mean).ln()) as u64
-    }
+/// Geometric interval with this mean: each access is sampled with probability 1/mean.
+fn interval(random: &mut Random, mean: f64) -> u64 {
+    1 + ((1.0 - random.unit()).ln() / (1.0 - 1.0 / mean).ln()) as u64
 }
 
 /// One sampled run of `accesses` accesses, of which the share `share` (at random) belongs to the object; the first half is sampled with
 /// period `periods.0`, the second with `periods.1`. Gives the object's tally, the whole tally, and the true number of the object's accesses.
 fn run(random: &mut Random, accesses: u64, share: f64, periods: (f64, f64)) -> (Tally, Tally, u64) {
     let (mut object, mut all, mut truth) = (Tally::default(), Tally::default(), 0);
-    let mut left = random.interval(periods.0);
+    let mut left = interval(random, periods.0);
     for index in 0..accesses {
         let period = if index * 2 < accesses { periods.0 } else { periods.1 };
         let is_object = random.unit() < share;
         truth += u64::from(is_object);
         left -= 1;
         if left == 0 {
-            left = random.interval(period);
+            left = interval(random, period);
             all.add(period as u32);
             if is_object {
                 object.add(period as u32);
@@ -56,7 +40,7 @@ fn shares_and_totals_are_covered_at_the_nominal_rate() {
         (4, 0.98, 10_000, (100.0, 100.0)),
         (5, 0.1, 60_000, (200.0, 50.0)),
     ] {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let (mut share_covered, mut total_covered) = (0, 0);
         for _ in 0..RUNS {
             let (object, all, truth) = run(&mut random, accesses, share, periods);
@@ -80,10 +64,10 @@ fn run_by_lines(random: &mut Random, lines: &[u64], own: usize, period: u32) -> 
     const ONE_IN: u32 = 8;
     let (mut object, mut all) = (Tally::default(), Tally::default());
     for (line, &accesses) in lines.iter().enumerate() {
-        if !random.next().is_multiple_of(u64::from(ONE_IN)) {
+        if !random.bits().is_multiple_of(u64::from(ONE_IN)) {
             continue;
         }
-        let kept = (0..accesses).filter(|_| random.next().is_multiple_of(u64::from(period))).count() as u32;
+        let kept = (0..accesses).filter(|_| random.bits().is_multiple_of(u64::from(period))).count() as u32;
         let weight = period * ONE_IN;
         let access = AccessRef { weight, cluster: f64::from(kept * weight), ..AccessRef::at(64 * line as u64) };
         for _ in 0..kept {
@@ -102,8 +86,8 @@ fn shares_are_covered_where_only_some_lines_were_simulated() {
     for (seed, lines, own, hottest, period) in
         [(1, 2000, 600, 40, 4), (2, 1000, 200, 400, 50), (3, 4000, 3000, 5, 1), (4, 600, 300, 100, 10)]
     {
-        let mut random = Random(seed);
-        let heat: Vec<u64> = (0..lines).map(|_| 1 + random.next() % hottest).collect();
+        let mut random = Random::new(seed);
+        let heat: Vec<u64> = (0..lines).map(|_| 1 + random.bits() % hottest).collect();
         let truth = heat[..own].iter().sum::<u64>() as f64 / heat.iter().sum::<u64>() as f64;
         let mut covered = 0;
         let mut narrow = 0;

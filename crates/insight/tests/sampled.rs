@@ -2,6 +2,7 @@
 
 use numapilot_flows::{Filter, NameError, Named, Object, ObjectKind, Site, SiteId, Tables, Thread, Trace};
 use numapilot_insight::{Analysis, Estimate, SampledHeap};
+use numapilot_random::Random;
 use numapilot_trace::ids::{ObjectId, ThreadIndex, TimeNs};
 use numapilot_trace::record::BlockSample;
 
@@ -115,18 +116,9 @@ fn sampled_objects_can_be_chosen_and_other_pools_have_none() {
     assert!(Analysis::on(&others, None, Filter::default()).sampled_heap().is_none());
 }
 
-/// A small, seeded generator (splitmix64).
-struct Random(u64);
-
-impl Random {
-    /// Between 0, never reached, and 1.
-    fn share(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut value = self.0;
-        value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((value ^ (value >> 31)) >> 11) as f64 / (1u64 << 53) as f64 + f64::EPSILON
-    }
+/// Between 0, never reached, and 1.
+fn share(random: &mut Random) -> f64 {
+    random.unit() + f64::EPSILON
 }
 
 /// Sizes at the three sites: much smaller than the distance, like it, and much larger.
@@ -136,8 +128,8 @@ const ROUNDS: usize = 600;
 
 /// A thread that allocates at the sites in turn, sampled wherever one of the process's events falls into an object. Returns the samples.
 fn program(seed: u64) -> Vec<Sampled> {
-    let mut random = Random(seed);
-    let mut next = -f64::from(INTERVAL) * random.share().ln();
+    let mut random = Random::new(seed);
+    let mut next = -f64::from(INTERVAL) * share(&mut random).ln();
     let mut samples = Vec::new();
     for moment in 0..(ROUNDS * 12) as u64 {
         // Nine small ones, two of the middle size, a large one.
@@ -147,7 +139,7 @@ fn program(seed: u64) -> Vec<Sampled> {
             samples.push((site, bytes, moment, 0, None, INTERVAL, false));
         }
         while next < bytes as f64 {
-            next -= f64::from(INTERVAL) * random.share().ln();
+            next -= f64::from(INTERVAL) * share(&mut random).ln();
         }
         next -= bytes as f64;
     }

@@ -10,6 +10,8 @@ use std::process::Command;
 use std::time::SystemTime;
 use std::time::UNIX_EPOCH;
 
+use numapilot_text::shell::quoted_bytes;
+
 use crate::error::AtPath;
 use crate::error::LabError;
 
@@ -40,7 +42,7 @@ pub(crate) fn write(before: &[&str], command: &Command, work: &Path, files: &Pat
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
     settings.extend_from_slice(format!("LAB_TIME={now}\nLAB_WORK=").as_bytes());
     // A root that the guest could write would be the host's own.
-    settings.extend(quoted(if work == Path::new("/") { OsStr::new("") } else { work.as_os_str() }));
+    settings.extend(quoted_bytes(if work == Path::new("/") { b"".as_slice() } else { work.as_os_str().as_bytes() }));
     settings.push(b'\n');
     let mut job = Vec::new();
     for name in INHERITED {
@@ -55,11 +57,11 @@ pub(crate) fn write(before: &[&str], command: &Command, work: &Path, files: &Pat
             None => job.extend([b"unset ", name.as_bytes(), b"\n"].concat()),
         }
     }
-    job.extend([b"cd ", quoted(work.as_os_str()).as_slice(), b" || exit 127\nexec"].concat());
+    job.extend([b"cd ", quoted_bytes(work.as_os_str().as_bytes()).as_slice(), b" || exit 127\nexec"].concat());
     let before = before.iter().map(OsStr::new);
     for word in before.chain([command.get_program()]).chain(command.get_args()) {
         job.push(b' ');
-        job.extend(quoted(word));
+        job.extend(quoted_bytes(word.as_bytes()));
     }
     job.push(b'\n');
     for (name, bytes) in [("settings", settings), ("job", job)] {
@@ -74,21 +76,8 @@ fn export(job: &mut Vec<u8>, name: &OsStr, value: &OsStr) -> Result<(), LabError
     if !name.as_bytes().iter().all(valid) {
         return Err(LabError::Command(format!("the shell has no variable {name:?}")));
     }
-    job.extend([b"export ", name.as_bytes(), b"=", quoted(value).as_slice(), b"\n"].concat());
+    job.extend([b"export ", name.as_bytes(), b"=", quoted_bytes(value.as_bytes()).as_slice(), b"\n"].concat());
     Ok(())
-}
-
-/// A word that the shell reads back as it is.
-fn quoted(word: &OsStr) -> Vec<u8> {
-    let mut out = vec![b'\''];
-    for &byte in word.as_bytes() {
-        match byte {
-            b'\'' => out.extend_from_slice(br"'\''"),
-            other => out.push(other),
-        }
-    }
-    out.push(b'\'');
-    out
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use numapilot_kernel::actuator::page_bytes;
 use numapilot_machine::CpuId;
 
 use crate::disturbance::{Watch, involuntary_switches};
@@ -25,7 +26,6 @@ const PROBE_LOADS: usize = 4096;
 const PROBES: usize = 9;
 /// Layers of a chase, at most: laying is as fast as memory with a few.
 const LAYERS_MAX: usize = 16;
-const BASE_PAGE: usize = 4096;
 
 /// Memory with a ring laid through its beginning.
 #[derive(Debug)]
@@ -75,7 +75,7 @@ impl Chase {
         let ring = match walk {
             Walk::Strided(_) => Ring::Strided { count },
             Walk::Random => Ring::random(count, seed),
-            Walk::RandomInPages => Ring::paged(count, (BASE_PAGE / slot_bytes).max(1) as u64, seed),
+            Walk::RandomInPages => Ring::paged(count, (page_bytes() as usize / slot_bytes).max(1) as u64, seed),
         };
         let slots = ring.len();
         let threads = cpus.len().clamp(1, LAYERS_MAX) as u64;

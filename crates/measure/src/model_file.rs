@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use numapilot_machine::{Cache, CacheKind, CpuId, Machine, Node, NodeId, format_cpu_list};
+use numapilot_text::toml::quoted;
+use numapilot_text::units::percent;
 
 use crate::calibration::{Calibration, Limit, QueueingDelay, shown_nodes};
 use crate::results::Results;
@@ -63,11 +65,11 @@ fn header(calibration: &Calibration) -> Vec<String> {
     let mut lines = Vec::new();
     for fit in &calibration.fits {
         lines.push(format!(
-            "Fit of latency under load, node {} to memory of node {}: error {:.1} % (root mean square), at worst {:.1} %.",
+            "Fit of latency under load, node {} to memory of node {}: error {} (root mean square), at worst {}.",
             fit.from,
             fit.to,
-            fit.error * 100.0,
-            fit.worst * 100.0
+            percent(fit.error),
+            percent(fit.worst)
         ));
     }
     lines
@@ -287,28 +289,12 @@ fn round(value: f64) -> f64 {
     (value * power).round() / power
 }
 
-/// A TOML string of one line.
-fn quoted(text: &str) -> String {
-    let mut out = String::from("\"");
-    for c in text.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            c if c.is_control() => out.push('\u{fffd}'),
-            c => out.push(c),
-        }
-    }
-    out.push('"');
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn numbers_keep_four_digits_and_text_its_quotes() {
+    fn numbers_keep_four_digits() {
         assert_eq!([123.456, 0.012_345_6, 98_765.4, 0.0].map(round), [123.5, 0.012_35, 98_765.0, 0.0]);
-        assert_eq!(quoted("a\"b\\c\n"), "\"a\\\"b\\\\c\u{fffd}\"");
     }
 }

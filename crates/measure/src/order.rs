@@ -4,6 +4,8 @@
 //! A random ring is a keyed bijection `line = order(position)` with its inverse: the line at position p points to the line at position p + 1. Bijections
 //! on ranges that are no power of two walk: what falls outside is mapped again (cycle walking; Black and Rogaway, CT-RSA 2002).
 
+use numapilot_random::Random;
+
 /// A bijection on `0..count`, invertible, from a seed.
 #[derive(Clone, Copy, Debug)]
 pub struct Shuffle {
@@ -22,17 +24,9 @@ impl Shuffle {
     pub fn new(count: u64, seed: u64) -> Shuffle {
         let bits = (64 - (count.max(2) - 1).leading_zeros()).max(2);
         let mask = u64::MAX >> (64 - bits);
-        let mut state = seed;
-        let mut next = || {
-            // SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
-            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mut z = state;
-            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            z ^ (z >> 31)
-        };
-        let keys: [u64; ROUNDS] = std::array::from_fn(|_| (next() | 1) & mask);
-        let adds: [u64; ROUNDS] = std::array::from_fn(|_| next() & mask);
+        let mut random = Random::new(seed);
+        let keys: [u64; ROUNDS] = std::array::from_fn(|_| (random.bits() | 1) & mask);
+        let adds: [u64; ROUNDS] = std::array::from_fn(|_| random.bits() & mask);
         Shuffle { count, mask, shift: bits.div_ceil(2), keys, inverses: keys.map(inverse), adds }
     }
 

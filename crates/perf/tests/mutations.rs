@@ -8,21 +8,11 @@ use std::path::Path;
 use numapilot_perf::abi::sample;
 use numapilot_perf::testing::{BranchSpec, SampleSpec, SideBandSpec};
 use numapilot_perf::{Endian, EventAttr, SampleId};
+use numapilot_random::Xorshift;
 
-/// Numbers that come out the same everywhere (xorshift64*).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit.max(1) as u64) as usize
-    }
+/// An index of a list of this length.
+fn below(random: &mut Xorshift, limit: usize) -> usize {
+    (random.bits() % limit.max(1) as u64) as usize
 }
 
 /// A description as `entries::records` reads it, and the event that it makes.
@@ -108,23 +98,23 @@ fn stream(endian: Endian) -> Vec<u8> {
     out
 }
 
-fn mutate(seed: &[u8], random: &mut Random) -> Vec<u8> {
+fn mutate(seed: &[u8], random: &mut Xorshift) -> Vec<u8> {
     let mut bytes = seed.to_vec();
-    for _ in 0..1 + random.below(4) {
+    for _ in 0..1 + below(random, 4) {
         if bytes.is_empty() {
             return bytes;
         }
-        let at = random.below(bytes.len());
-        match random.below(5) {
-            0 => bytes[at] ^= 1 << random.below(8),
-            1 => bytes[at] = random.next() as u8,
+        let at = below(random, bytes.len());
+        match below(random, 5) {
+            0 => bytes[at] ^= 1 << below(random, 8),
+            1 => bytes[at] = random.bits() as u8,
             2 => bytes.truncate(at.max(1)),
             3 => {
-                let word = [0, 1, u64::MAX, random.next(), i64::MAX as u64][random.below(5)].to_le_bytes();
+                let word = [0, 1, u64::MAX, random.bits(), i64::MAX as u64][below(random, 5)].to_le_bytes();
                 let end = (at + 8).min(bytes.len());
                 bytes[at..end].copy_from_slice(&word[..end - at]);
             }
-            _ => drop(bytes.drain(at..(at + random.below(32)).min(bytes.len()))),
+            _ => drop(bytes.drain(at..(at + below(random, 32)).min(bytes.len()))),
         }
     }
     bytes
@@ -136,7 +126,7 @@ fn records_take_any_bytes() {
     for (seed, endian) in [(1, Endian::Little), (2, Endian::Big)] {
         let stream = stream(endian);
         assert_eq!(entries::records(&stream), 9);
-        let mut random = Random(seed);
+        let mut random = Xorshift::new(seed);
         for round in 0..20_000 {
             let bytes = mutate(&stream, &mut random);
             let result = std::panic::catch_unwind(|| entries::records(&bytes));
@@ -160,7 +150,7 @@ fn files_take_any_bytes() {
         let whole = std::fs::read(testdata.join(name)).unwrap();
         let sound = entries::file(&whole);
         assert!(sound > 5, "{name}: {sound} records");
-        let mut random = Random(seed);
+        let mut random = Xorshift::new(seed);
         for round in 0..120 {
             // Damage in the head, which says where everything is, is worth most.
             let mut bytes = mutate(&whole, &mut random);

@@ -14,6 +14,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::path::PathBuf;
 
+use numapilot_host::PageNumber;
 use numapilot_perf::Bytes;
 use numapilot_perf::Endian;
 use numapilot_perf::EventAttr;
@@ -30,7 +31,8 @@ use crate::ring::Ring;
 pub const VARIABLE: &str = "NUMAPILOT_EMULATED_PMU";
 /// Name of the event, for people.
 const NAME: &str = "emulated_memory";
-const PAGE_BYTES: u64 = 4096;
+/// Pages of the emulated machine.
+const EMULATED_PAGE_BYTES: u64 = PageNumber::BYTES;
 
 /// The folder, where an emulated PMU is to be read.
 pub fn folder() -> Option<PathBuf> {
@@ -82,8 +84,8 @@ fn event(bytes: &[u8]) -> Result<(EventAttr, u64), String> {
 
 /// The ring, and a descriptor that never becomes readable: the ring is polled.
 fn ring(file: &File) -> io::Result<(Ring, OwnedFd)> {
-    let data = file.metadata()?.len().saturating_sub(PAGE_BYTES);
-    if data < PAGE_BYTES || !data.is_power_of_two() {
+    let data = file.metadata()?.len().saturating_sub(EMULATED_PAGE_BYTES);
+    if data < EMULATED_PAGE_BYTES || !data.is_power_of_two() {
         return Err(io::Error::other("it is not one page of control words followed by a power of two of data pages"));
     }
     let ring = Ring::map(file.as_fd(), usize::try_from(data).map_err(io::Error::other)?)?;

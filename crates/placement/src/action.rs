@@ -64,7 +64,7 @@ pub enum Action {
     },
 }
 
-/// Why an order was not carried out.
+/// Why an order was not carried out: an order of any kind, in any environment. A kernel's answer about a page says more; whoever asks it converts the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The page is gone (unmapped, process ended, split since).

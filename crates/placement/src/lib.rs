@@ -23,7 +23,6 @@ mod page;
 mod page_use;
 mod pilot;
 mod policy;
-mod random;
 mod registry;
 mod replication;
 

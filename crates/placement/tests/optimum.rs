@@ -5,6 +5,7 @@ use numapilot_placement::{
     Change, Demand, OptimumOptions, PageGroup, PageHome, Phase, Placement, ThreadGroup, Work, optimum, run_time_s,
     usual_placements,
 };
+use numapilot_random::Linear;
 use numapilot_traffic::MemorySystem;
 use proptest::prelude::*;
 
@@ -107,13 +108,12 @@ proptest! {
             let usual_s = run_time_s(&machine, &system, &demand, &in_every_phase(&demand, &placement)).expect("sound");
             prop_assert!(found.total_s <= usual_s * (1.0 + SAME), "{}: {} s, found {} s", name, usual_s, found.total_s);
         }
-        let mut bits = seed;
+        let mut random = Linear::new(seed);
         for _ in 0..20 {
             let mut placement = usual_placements(&machine, &demand).expect("sound")[0].1.clone();
             for (home, group) in placement.pages.iter_mut().zip(&demand.pages) {
                 let ways = spreads(group.page_count(), 4);
-                bits = bits.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-                *home = PageHome::Spread(ways[(bits >> 33) as usize % ways.len()].clone());
+                *home = PageHome::Spread(ways[random.index(ways.len())].clone());
             }
             let random_s = run_time_s(&machine, &system, &demand, &in_every_phase(&demand, &placement)).expect("sound");
             prop_assert!(found.total_s <= random_s * (1.0 + SAME), "seed {}: {:?}: {} s, found {} s", seed, placement, random_s, found.total_s);

@@ -1,6 +1,6 @@
 //! Fits a plan to a machine: resolves the nodes that its rules name, and handles nodes that the machine does not have.
 
-use numapilot_machine::{Machine, format_cpu_list};
+use numapilot_machine::{CpuId, Machine, NodeId, format_cpu_list};
 
 use crate::error::PlanError;
 use crate::plan::{Placing, Plan};
@@ -22,9 +22,9 @@ pub struct Fitted {
     /// The plan, with each node set resolved to a list of nodes that the machine has. CPU lists are checked and unchanged.
     pub plan: Plan,
     /// Nodes with memory, ascending.
-    pub memory_nodes: Vec<u16>,
+    pub memory_nodes: Vec<NodeId>,
     /// Nodes with CPUs that are online, ascending.
-    pub cpu_nodes: Vec<u16>,
+    pub cpu_nodes: Vec<NodeId>,
 }
 
 impl Fitted {
@@ -42,8 +42,8 @@ impl Plan {
     /// [`PlanError::Misfit`] if the plan names a CPU that the machine does not have, or, with [`Fit::Exact`], such a node.
     pub fn fit(&self, machine: &Machine, fit: Fit) -> Result<Fitted, PlanError> {
         let nodes = machine.nodes();
-        let memory_nodes: Vec<u16> = nodes.iter().filter(|n| n.has_memory()).map(|n| n.id.0).collect();
-        let cpu_nodes: Vec<u16> = machine.cpu_nodes().map(|n| n.id.0).collect();
+        let memory_nodes: Vec<NodeId> = nodes.iter().filter(|n| n.has_memory()).map(|n| n.id).collect();
+        let cpu_nodes: Vec<NodeId> = machine.cpu_nodes().map(|n| n.id).collect();
         let memory = Have { nodes: &memory_nodes, with: "memory" };
         let cpus = Have { nodes: &cpu_nodes, with: "CPUs that are online" };
         let mut plan = self.clone();
@@ -70,7 +70,7 @@ impl Plan {
 /// Nodes of the machine that a rule may name, and what they have.
 #[derive(Clone, Copy)]
 struct Have<'a> {
-    nodes: &'a [u16],
+    nodes: &'a [NodeId],
     with: &'static str,
 }
 
@@ -86,14 +86,14 @@ impl Fitter<'_> {
         PlanError::Misfit { file, line, what, remedy }
     }
 
-    fn node(&self, node: u16, have: Have<'_>, line: usize) -> Result<u16, PlanError> {
+    fn node(&self, node: NodeId, have: Have<'_>, line: usize) -> Result<NodeId, PlanError> {
         if have.nodes.contains(&node) {
             return Ok(node);
         }
         if self.fit == Fit::Fold && !have.nodes.is_empty() {
-            return Ok(have.nodes[usize::from(node) % have.nodes.len()]);
+            return Ok(have.nodes[usize::from(node.0) % have.nodes.len()]);
         }
-        let (known, with) = (format_cpu_list(have.nodes.iter().map(|id| u32::from(*id))), have.with);
+        let (known, with) = (format_cpu_list(have.nodes.iter().map(|id| u32::from(id.0))), have.with);
         let what =
             format!("it names node {node}, but machine {} has only nodes {known} with {with}", self.machine.name());
         let remedy = "name those (or \"all\"), or let `--fold` map node N to node N modulo their number".to_owned();
@@ -113,7 +113,7 @@ impl Fitter<'_> {
         Ok(())
     }
 
-    fn weights(&self, weights: &mut Vec<(u16, u32)>, have: Have<'_>, line: usize) -> Result<(), PlanError> {
+    fn weights(&self, weights: &mut Vec<(NodeId, u32)>, have: Have<'_>, line: usize) -> Result<(), PlanError> {
         let mut sums = std::collections::BTreeMap::new();
         for (node, weight) in weights.iter() {
             *sums.entry(self.node(*node, have, line)?).or_insert(0) += weight;
@@ -122,12 +122,12 @@ impl Fitter<'_> {
         Ok(())
     }
 
-    fn cpus(&self, cpus: &[u32], line: usize) -> Result<(), PlanError> {
-        let all: Vec<u32> = self.machine.cpus().iter().map(|cpu| cpu.id.0).collect();
+    fn cpus(&self, cpus: &[CpuId], line: usize) -> Result<(), PlanError> {
+        let all: Vec<CpuId> = self.machine.cpus().iter().map(|cpu| cpu.id).collect();
         match cpus.iter().find(|cpu| !all.contains(cpu)) {
             None => Ok(()),
             Some(cpu) => {
-                let known = format_cpu_list(all.iter().copied());
+                let known = format_cpu_list(all.iter().map(|cpu| cpu.0));
                 let what = format!("it names CPU {cpu}, but machine {} has only CPUs {known}", self.machine.name());
                 Err(self.misfit(line, what, "name those, or give `nodes` in place of `cpus`".to_owned()))
             }
@@ -136,9 +136,9 @@ impl Fitter<'_> {
 }
 
 /// Weights are at most 255, as the kernel's are. Sums that are more become smaller in the same proportions, as nearly as whole numbers allow.
-fn within_a_byte(mut weights: Vec<(u16, u32)>) -> Vec<(u16, u32)> {
+fn within_a_byte(mut weights: Vec<(NodeId, u32)>) -> Vec<(NodeId, u32)> {
     const MOST: u32 = 255;
-    let greatest = |weights: &[(u16, u32)]| weights.iter().map(|(_, weight)| *weight).max().unwrap_or(0);
+    let greatest = |weights: &[(NodeId, u32)]| weights.iter().map(|(_, weight)| *weight).max().unwrap_or(0);
     if greatest(&weights) <= MOST {
         return weights;
     }

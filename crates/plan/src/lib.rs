@@ -9,7 +9,6 @@ mod glob;
 mod plan;
 mod policy;
 mod read;
-mod size;
 mod table;
 mod write;
 

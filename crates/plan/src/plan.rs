@@ -1,5 +1,7 @@
 //! The types of a plan. They hold the file's content alone: no addresses, and nothing of a machine.
 
+use numapilot_machine::CpuId;
+
 use crate::policy::{NodeSet, Policy};
 
 /// A whole plan.
@@ -104,7 +106,7 @@ pub enum Placing {
     /// On the CPUs of nodes.
     Nodes(NodeSet),
     /// On these CPUs, ascending.
-    Cpus(Vec<u32>),
+    Cpus(Vec<CpuId>),
 }
 
 /// How several threads or processes of one rule share its nodes or CPUs.

@@ -1,5 +1,6 @@
 //! Placement policies for the memory of an object.
 
+use numapilot_machine::NodeId;
 use numapilot_machine::format_cpu_list;
 
 /// Nodes as a plan names them.
@@ -9,7 +10,7 @@ pub enum NodeSet {
     #[default]
     All,
     /// These, ascending, at least one.
-    Listed(Vec<u16>),
+    Listed(Vec<NodeId>),
 }
 
 impl NodeSet {
@@ -18,7 +19,7 @@ impl NodeSet {
     pub fn text(&self) -> String {
         match self {
             NodeSet::All => "all".to_owned(),
-            NodeSet::Listed(nodes) => format_cpu_list(nodes.iter().map(|node| u32::from(*node))),
+            NodeSet::Listed(nodes) => format_cpu_list(nodes.iter().map(|node| u32::from(node.0))),
         }
     }
 }
@@ -36,14 +37,14 @@ pub enum Policy {
     /// On one node. With `strict`, on no other node: the kernel kills the program when that node is full. Otherwise on another node only if it is full.
     Node {
         /// The node.
-        node: u16,
+        node: NodeId,
         /// Whether other nodes are forbidden when that node is full.
         strict: bool,
     },
     /// Page by page over the nodes in turn.
     Interleave(NodeSet),
     /// Over the nodes in proportion to weights. No weights: the kernel's own (`/sys/kernel/mm/mempolicy/weighted_interleave`).
-    WeightedInterleave(Vec<(u16, u32)>),
+    WeightedInterleave(Vec<(NodeId, u32)>),
     /// On the node of the allocating thread, from an arena of that node.
     Local,
     /// Fresh pages, each on the node of the thread that uses it first.
@@ -94,6 +95,6 @@ impl Policy {
 }
 
 /// The weights as text: `0:3,1:1` (node:weight).
-pub(crate) fn weights_text(weights: &[(u16, u32)]) -> String {
+pub(crate) fn weights_text(weights: &[(NodeId, u32)]) -> String {
     weights.iter().map(|(node, weight)| format!("{node}:{weight}")).collect::<Vec<_>>().join(",")
 }

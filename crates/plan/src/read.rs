@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use numapilot_machine::parse_cpu_list;
+use numapilot_machine::{CpuId, NodeId, parse_cpu_list};
 use toml::de::DeTable;
 
 use crate::error::PlanError;
@@ -179,7 +179,7 @@ fn policy(table: &Table<'_>) -> Result<Policy, PlanError> {
         "node" => {
             let node = table.integer("node", NODE_MAX)?;
             let node = node.ok_or_else(|| table.error("policy `node` without a node", "add `node = N`"))?;
-            Policy::Node { node: node as u16, strict: table.boolean("strict")?.unwrap_or(false) }
+            Policy::Node { node: NodeId(node as u16), strict: table.boolean("strict")?.unwrap_or(false) }
         }
         "interleave" => Policy::Interleave(nodes(table)?),
         "weighted-interleave" => Policy::WeightedInterleave(weights(table)?),
@@ -226,18 +226,18 @@ fn nodes(table: &Table<'_>) -> Result<NodeSet, PlanError> {
     if ids.is_empty() || ids.iter().any(|id| u64::from(*id) > NODE_MAX) {
         return Err(table.error_at("nodes", format!("{text:?} is not a list of nodes from 0 to {NODE_MAX}"), remedy));
     }
-    Ok(NodeSet::Listed(ids.into_iter().map(|id| id as u16).collect()))
+    Ok(NodeSet::Listed(ids.into_iter().map(|id| NodeId(id as u16)).collect()))
 }
 
-fn weights(table: &Table<'_>) -> Result<Vec<(u16, u32)>, PlanError> {
+fn weights(table: &Table<'_>) -> Result<Vec<(NodeId, u32)>, PlanError> {
     let Some(text) = table.string("weights")? else { return Ok(Vec::new()) };
     let pair = |piece: &str| {
         let (node, weight) = piece.split_once(':')?;
         let node = node.trim().parse::<u16>().ok().filter(|node| u64::from(*node) <= NODE_MAX)?;
         let weight = weight.trim().parse::<u32>().ok().filter(|weight| (1..=255).contains(weight))?;
-        Some((node, weight))
+        Some((NodeId(node), weight))
     };
-    let pairs: Option<Vec<(u16, u32)>> = text.split(',').map(pair).collect();
+    let pairs: Option<Vec<(NodeId, u32)>> = text.split(',').map(pair).collect();
     let mut pairs = pairs.ok_or_else(|| {
         table.error_at(
             "weights",
@@ -274,7 +274,7 @@ fn placing(table: &Table<'_>) -> Result<(Placing, Layout), PlanError> {
     if cpus.is_empty() || cpus.iter().any(|cpu| *cpu >= 1024) {
         return Err(table.error_at("cpus", format!("{text:?} is not a list of CPUs from 0 to 1023"), remedy));
     }
-    Ok((Placing::Cpus(cpus), layout))
+    Ok((Placing::Cpus(cpus.into_iter().map(CpuId).collect()), layout))
 }
 
 fn thread(table: &Table<'_>) -> Result<ThreadRule, PlanError> {

@@ -3,11 +3,11 @@
 use std::cell::RefCell;
 use std::ops::Range;
 
+use numapilot_text::quantity;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::error::PlanError;
-use crate::size;
 
 /// The text of a plan file, for line numbers and messages.
 pub(crate) struct Source<'t> {
@@ -118,7 +118,7 @@ impl<'t> Table<'t> {
     /// A size: a number of bytes, or a text such as "64 KiB".
     pub fn size(&self, key: &'static str) -> Result<Option<u64>, PlanError> {
         match self.get(key) {
-            Some(DeValue::String(text)) => size::parse(text).map(Some).ok_or_else(|| {
+            Some(DeValue::String(text)) => quantity::whole_bytes(text).map(Some).map_err(|_| {
                 self.error_at(
                     key,
                     format!("{text:?} is not a size"),

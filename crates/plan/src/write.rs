@@ -2,10 +2,14 @@
 
 use std::fmt::Write;
 
+use numapilot_text::style::columns;
+use numapilot_text::terminal::is_unsafe;
+use numapilot_text::toml::quoted;
+use numapilot_text::units::exact_bytes;
+
 use crate::VERSION;
 use crate::plan::{Frame, Layout, ObjectRule, Placing, Plan};
 use crate::policy::{NodeSet, Policy, weights_text};
-use crate::size;
 
 /// Width at which comments are folded.
 const WIDTH: usize = 120;
@@ -42,11 +46,6 @@ impl Plan {
     }
 }
 
-/// The text as a TOML string.
-fn quoted(text: &str) -> String {
-    toml::Value::String(text.to_owned()).to_string()
-}
-
 fn key(out: &mut String, name: &str, value: Option<&str>) {
     if let Some(value) = value {
         let _ = writeln!(out, "{name} = {}", quoted(value));
@@ -61,13 +60,13 @@ fn ranges(out: &mut String, name: &str, ranges: &[(u64, u64)]) {
     }
 }
 
-/// Comment lines, folded at blanks; control characters would end the comment, and become blanks.
+/// Comment lines, folded at blanks; what would end the comment or steer a terminal becomes a blank.
 fn comments(out: &mut String, lines: &[String]) {
     for line in lines {
-        let clean: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let clean: String = line.chars().map(|c| if is_unsafe(c) { ' ' } else { c }).collect();
         let mut row = String::from("#");
         for word in clean.split(' ') {
-            if row.len() > 1 && row.chars().count() + 1 + word.chars().count() > WIDTH {
+            if row.len() > 1 && columns(&row) + 1 + columns(word) > WIDTH {
                 let _ = writeln!(out, "{}", row.trim_end());
                 row = String::from("#");
             }
@@ -111,8 +110,8 @@ fn object(out: &mut String, rule: &ObjectRule) {
     key(out, "symbol", matches.symbol.as_deref());
     key(out, "section", matches.section.as_deref());
     key(out, "mapped_file", matches.mapped_file.as_deref());
-    key(out, "min_size", matches.min_size.map(size::format).as_deref());
-    key(out, "max_size", matches.max_size.map(size::format).as_deref());
+    key(out, "min_size", matches.min_size.map(exact_bytes).as_deref());
+    key(out, "max_size", matches.max_size.map(exact_bytes).as_deref());
     ranges(out, "instances", &matches.instances);
     key(out, "process", matches.process.as_deref());
     policy(out, &rule.policy);
@@ -145,7 +144,7 @@ fn placing(out: &mut String, placing: &Placing, layout: Layout) {
     match placing {
         Placing::Nodes(nodes) => node_set(out, nodes),
         Placing::Cpus(cpus) => {
-            key(out, "cpus", Some(&numapilot_machine::format_cpu_list(cpus.iter().copied())));
+            key(out, "cpus", Some(&numapilot_machine::format_cpu_list(cpus.iter().map(|cpu| cpu.0))));
         }
     }
     if layout != Layout::Together {

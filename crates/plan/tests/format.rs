@@ -1,6 +1,6 @@
 //! The plan format: what people write is read as they mean it, what is wrong is named with its line, and what is written is read back.
 
-use numapilot_machine::Machine;
+use numapilot_machine::{CpuId, Machine, NodeId};
 use numapilot_plan::*;
 use proptest::prelude::*;
 
@@ -43,6 +43,10 @@ command = "server"
 cpus = "0-3"
 "#;
 
+fn listed(nodes: &[u16]) -> NodeSet {
+    NodeSet::Listed(nodes.iter().copied().map(NodeId).collect())
+}
+
 #[test]
 fn an_example_is_read_as_meant() {
     let plan = Plan::parse(EXAMPLE, "example.toml").unwrap();
@@ -53,13 +57,13 @@ fn an_example_is_read_as_meant() {
     assert_eq!(block.policy, Policy::Interleave(NodeSet::All));
     assert_eq!(block.matches.frame.lines, Some((138, 138)));
     assert_eq!(plan.objects[1].name, "table", "named after what it matches");
-    assert_eq!(plan.objects[1].policy, Policy::Node { node: 2, strict: true });
+    assert_eq!(plan.objects[1].policy, Policy::Node { node: NodeId(2), strict: true });
     let inbox = &plan.objects[2];
     assert_eq!(inbox.matches.called_from[1].lines, Some((10, 20)));
     assert_eq!(inbox.matches.instances, [(0, 0), (2, 3)]);
-    assert_eq!(plan.threads[0].placing, Placing::Nodes(NodeSet::Listed(vec![0, 1, 2, 3])));
+    assert_eq!(plan.threads[0].placing, Placing::Nodes(listed(&[0, 1, 2, 3])));
     assert_eq!(plan.threads[0].layout, Layout::Spread);
-    assert_eq!(plan.processes[0].placing, Placing::Cpus(vec![0, 1, 2, 3]));
+    assert_eq!(plan.processes[0].placing, Placing::Cpus((0..4).map(CpuId).collect()));
 }
 
 #[test]
@@ -121,16 +125,17 @@ fn a_machine_with_fewer_nodes_is_an_error_or_folds() {
         "{message}"
     );
     let fitted = plan.fit(&machine, Fit::Fold).unwrap();
-    assert_eq!(fitted.plan.objects[0].policy, Policy::Node { node: 2, strict: false });
-    assert_eq!(fitted.plan.objects[1].policy, Policy::Interleave(NodeSet::Listed(vec![0, 1, 2, 3])));
-    assert_eq!(fitted.plan.objects[2].policy, Policy::WeightedInterleave(vec![(1, 5)]));
-    assert_eq!(fitted.plan.threads[0].placing, Placing::Nodes(NodeSet::Listed(vec![1])));
+    assert_eq!(fitted.plan.objects[0].policy, Policy::Node { node: NodeId(2), strict: false });
+    assert_eq!(fitted.plan.objects[1].policy, Policy::Interleave(listed(&[0, 1, 2, 3])));
+    assert_eq!(fitted.plan.objects[2].policy, Policy::WeightedInterleave(vec![(NodeId(1), 5)]));
+    assert_eq!(fitted.plan.threads[0].placing, Placing::Nodes(listed(&[1])));
     assert!(!fitted.is_moot());
     // Weights are bytes: 400 to 100 became 255 to 100.
     for (weights, folded) in [("0:100,1:200,5:200", [(0, 1), (1, 4)]), ("0:101,1:200,5:200", [(0, 64), (1, 255)])] {
         let text =
             format!("version = 1\n[[object]]\nsymbol=\"c\"\npolicy=\"weighted-interleave\"\nweights=\"{weights}\"\n");
         let fitted = Plan::parse(&text, "p.toml").unwrap().fit(&machine, Fit::Fold).unwrap();
+        let folded = folded.map(|(node, weight)| (NodeId(node), weight));
         assert_eq!(fitted.plan.objects[0].policy, Policy::WeightedInterleave(folded.to_vec()));
     }
     let cpus = Plan::parse("version = 1\n[[process]]\ncpus = \"16\"\n", "p.toml").unwrap();
@@ -152,16 +157,16 @@ fn a_node_whose_cpus_are_all_offline_takes_no_threads() {
         Plan::parse(&text, "p.toml").unwrap()
     };
     let fitted = plan("all").fit(&machine, Fit::Exact).unwrap();
-    assert_eq!((&*fitted.memory_nodes, &*fitted.cpu_nodes), (&[0, 1][..], &[0][..]));
-    assert_eq!(fitted.plan.threads[0].placing, Placing::Nodes(NodeSet::Listed(vec![0])));
-    assert_eq!(fitted.plan.objects[0].policy, Policy::Interleave(NodeSet::Listed(vec![0, 1])), "its memory is there");
+    assert_eq!((&*fitted.memory_nodes, &*fitted.cpu_nodes), (&[NodeId(0), NodeId(1)][..], &[NodeId(0)][..]));
+    assert_eq!(fitted.plan.threads[0].placing, Placing::Nodes(listed(&[0])));
+    assert_eq!(fitted.plan.objects[0].policy, Policy::Interleave(listed(&[0, 1])), "its memory is there");
     let message = plan("1").fit(&machine, Fit::Exact).unwrap_err().to_string();
     assert!(
         message.contains("names node 1") && message.contains("only nodes 0 with CPUs that are online"),
         "{message}"
     );
     let folded = plan("1").fit(&machine, Fit::Fold).unwrap();
-    assert_eq!(folded.plan.threads[0].placing, Placing::Nodes(NodeSet::Listed(vec![0])));
+    assert_eq!(folded.plan.threads[0].placing, Placing::Nodes(listed(&[0])));
 }
 
 fn text() -> impl Strategy<Value = String> {
@@ -200,16 +205,17 @@ fn ranges() -> impl Strategy<Value = Vec<(u64, u64)>> {
 fn node_set() -> impl Strategy<Value = NodeSet> {
     prop_oneof![
         Just(NodeSet::All),
-        prop::collection::btree_set(0u16..64, 1..6).prop_map(|set| NodeSet::Listed(set.into_iter().collect())),
+        prop::collection::btree_set(0u16..64, 1..6)
+            .prop_map(|set| NodeSet::Listed(set.into_iter().map(NodeId).collect())),
     ]
 }
 
 fn policy() -> impl Strategy<Value = Policy> {
     prop_oneof![
-        (0u16..64, any::<bool>()).prop_map(|(node, strict)| Policy::Node { node, strict }),
+        (0u16..64, any::<bool>()).prop_map(|(node, strict)| Policy::Node { node: NodeId(node), strict }),
         node_set().prop_map(Policy::Interleave),
         node_set().prop_map(Policy::Split),
-        prop::collection::btree_map(0u16..64, 1u32..=255, 0..5)
+        prop::collection::btree_map((0u16..64).prop_map(NodeId), 1u32..=255, 0..5)
             .prop_map(|map| Policy::WeightedInterleave(map.into_iter().collect())),
         Just(Policy::Local),
         Just(Policy::FirstUse),
@@ -249,7 +255,8 @@ fn object() -> impl Strategy<Value = ObjectRule> {
 }
 
 fn placing() -> impl Strategy<Value = (Placing, Layout)> {
-    let cpus = prop::collection::btree_set(0u32..1024, 1..6).prop_map(|set| Placing::Cpus(set.into_iter().collect()));
+    let cpus = prop::collection::btree_set(0u32..1024, 1..6)
+        .prop_map(|set| Placing::Cpus(set.into_iter().map(CpuId).collect()));
     (prop_oneof![node_set().prop_map(Placing::Nodes), cpus], prop_oneof![Just(Layout::Together), Just(Layout::Spread)])
 }
 

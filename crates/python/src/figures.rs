@@ -3,9 +3,10 @@
 use numapilot_flows::{Evidence, Filter, Named};
 use numapilot_insight::{Analysis, Estimate, Statistics, link_traffic};
 use numapilot_report::Counted;
+use numapilot_report::estimates;
 use numapilot_report::json;
-use numapilot_report::text::{self, Look};
-use numapilot_report::units;
+use numapilot_report::text;
+use numapilot_text::style::Look;
 use pyo3::prelude::*;
 use serde_json::{Value, json as value};
 
@@ -62,7 +63,7 @@ impl PyStatistics {
     fn __repr__(&self) -> String {
         let percent = |estimate: &PyEstimate| match estimate.value.is_nan() {
             true => "an unknown share".to_owned(),
-            false => units::share(&Estimate { value: estimate.value, low: estimate.low, high: estimate.high }),
+            false => estimates::share(&Estimate { value: estimate.value, low: estimate.low, high: estimate.high }),
         };
         let [writes, share, remote] = [&self.writes, &self.share, &self.remote].map(percent);
         let (accesses, samples) = (self.accesses.value, self.samples);

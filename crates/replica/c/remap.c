@@ -89,13 +89,13 @@ static void end_change(struct change change) {
     if (change.has_begun) unlock_exchange(change.signals);
 }
 
-const char *np_remap_exchange(void *fresh, size_t bytes, uintptr_t start) {
-    const char *reason = "the program changed the mapping meanwhile";
+enum remap_reason np_remap_exchange(void *fresh, size_t bytes, uintptr_t start) {
+    enum remap_reason reason = REASON_MAPPING_CHANGED;
     uint64_t signals = lock_exchange();
     /* Takes the old mapping away and puts the new one there at once: a thread that reads meanwhile waits for the page. */
     if (!at_work.is_changed) {
         bool is_done = mremap(fresh, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)start) != MAP_FAILED;
-        reason = is_done ? NULL : "the system refuses to move the mapping";
+        reason = is_done ? REASON_NONE : REASON_MOVE_REFUSED;
     }
     unlock_exchange(signals);
     if (reason) munmap(fresh, bytes);
@@ -126,10 +126,14 @@ void *np_remap_mmap(void *start, size_t bytes, int protection, int flags, int fi
     return (void *)syscall(SYS_mmap, start, bytes, protection, flags, file, offset);
 }
 
-void np_remap_log(const struct mapping *mapping, int node, const char *action, const char *reason) {
+#define WORD(name, word) [REASON_##name] = word,
+static const char *const REASON_WORDS[] = {REMAP_REASONS(WORD)};
+#undef WORD
+
+void np_remap_log(const struct mapping *mapping, int node, const char *action, enum remap_reason reason) {
     static __thread char line[REMAP_PATH_MAX + 256] __attribute__((tls_model("initial-exec")));
     int length = snprintf(line, sizeof line, "%d\t%d\t%s\t%zu\t%lx\t%s\t%s\n", (int)getpid(), node, action,
-                          (size_t)(mapping->end - mapping->start), (unsigned long)mapping->start, reason ? reason : "-", mapping->path);
+                          (size_t)(mapping->end - mapping->start), (unsigned long)mapping->start, REASON_WORDS[reason], mapping->path);
     int log = np_remap_open("log", O_WRONLY | O_APPEND | O_CREAT, 0600);
     if (log < 0) return;
     /* Appended whole. A full disk loses the line and nothing else. */
@@ -173,7 +177,7 @@ static void remember(const struct mapping *mapping, int copy, int node) {
 static void give_back(int at) {
     const struct mapping original = replaced[at].original;
     int node = replaced[at].node;
-    const char *reason = np_remap_give_back(&original);
+    enum remap_reason reason = np_remap_give_back(&original);
     if (!reason) replaced[at] = replaced[--replaced_count];
     np_remap_log(&original, node, reason ? "left" : "given-back", reason);
 }
@@ -194,10 +198,10 @@ static bool is_here(const struct mapping *mapping, int node) {
 
 /* `mapping` says what file it was before any replacement. */
 static void replace(const struct mapping *mapping, int file, int node) {
-    const char *reason = np_remap_judge(mapping, file);
+    enum remap_reason reason = np_remap_judge(mapping, file);
     if (np_guard_applies(mapping)) reason = np_guard_put(mapping, file, node, reason);
     /* Pages that are here already need no copy, unless the user said where. */
-    else if (!reason && np_settings.node < 0 && is_here(mapping, node)) reason = "on the node already";
+    else if (!reason && np_settings.node < 0 && is_here(mapping, node)) reason = REASON_ALREADY_THERE;
     else if (!reason) {
         int copy = np_remap_copy(mapping, file, node, &reason);
         if (copy >= 0) {

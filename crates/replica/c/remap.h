@@ -13,6 +13,8 @@
 #ifndef NUMAPILOT_REMAP_H
 #define NUMAPILOT_REMAP_H
 
+#include "remap_reasons.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -74,20 +76,20 @@ HIDDEN int np_remap_pinned_node(void);
 /* Whether a mapping is of a kind that is replaced at all; its file need not be opened for that. `is_program`: its file is executed. */
 HIDDEN bool np_remap_is_candidate(const struct mapping *mapping, bool is_program);
 
-/* NULL: the candidate may be replaced. Else why not. `file` is open on its file, or -1. */
-HIDDEN const char *np_remap_judge(const struct mapping *mapping, int file);
+/* REASON_NONE: the candidate may be replaced. Else why not. `file` is open on its file, or -1. */
+HIDDEN enum remap_reason np_remap_judge(const struct mapping *mapping, int file);
 
 /* An open, read-only file with the mapping's content in the node's memory; -1 and a reason. */
-HIDDEN int np_remap_copy(const struct mapping *mapping, int file, int node, const char **reason);
+HIDDEN int np_remap_copy(const struct mapping *mapping, int file, int node, enum remap_reason *reason);
 
-/* Puts the copy in the mapping's place. NULL, or why not. */
-HIDDEN const char *np_remap_put(const struct mapping *mapping, int copy);
+/* Puts the copy in the mapping's place. REASON_NONE, or why not. */
+HIDDEN enum remap_reason np_remap_put(const struct mapping *mapping, int copy);
 
-/* Puts the mapping's own file in the place of its copy again. NULL, or why not. */
-HIDDEN const char *np_remap_give_back(const struct mapping *mapping);
+/* Puts the mapping's own file in the place of its copy again. REASON_NONE, or why not. */
+HIDDEN enum remap_reason np_remap_give_back(const struct mapping *mapping);
 
-/* Puts a new mapping in the place of the one that is at work, or unmaps it where that is no longer what it was. NULL, or why not. */
-HIDDEN const char *np_remap_exchange(void *fresh, size_t bytes, uintptr_t start);
+/* Puts a new mapping in the place of the one that is at work, or unmaps it where that is no longer what it was. REASON_NONE, or why not. */
+HIDDEN enum remap_reason np_remap_exchange(void *fresh, size_t bytes, uintptr_t start);
 
 /* A file in the folder, opened anew each time: programs close files that they do not know, and then use their numbers. */
 HIDDEN int np_remap_open(const char *name, int flags, unsigned mode);
@@ -100,8 +102,8 @@ HIDDEN bool np_guard_applies(const struct mapping *mapping);
 HIDDEN bool np_guard_prefix(int file, char *name, size_t size);
 
 /* Replaces a mapping that the user's rule names; without a node (-1) or a copy it only protects it. `reason`: why it may not even be tried, then all
- * processes' copies of the file are collapsed. NULL, or why there is no copy. */
-HIDDEN const char *np_guard_put(const struct mapping *mapping, int file, int node, const char *reason);
+ * processes' copies of the file are collapsed. REASON_NONE, or why there is no copy. */
+HIDDEN enum remap_reason np_guard_put(const struct mapping *mapping, int file, int node, enum remap_reason reason);
 
 /* Before the program changes [start, start + bytes) itself: takes guarded mappings there back to what they were. `will_write`: collapses them for all. */
 HIDDEN void np_guard_release(uintptr_t start, size_t bytes, bool will_write);
@@ -110,8 +112,8 @@ HIDDEN void np_guard_release(uintptr_t start, size_t bytes, bool will_write);
 HIDDEN void np_guard_lock(void);
 HIDDEN void np_guard_unlock(void);
 
-/* One line to the log: pid, node, "replaced", "left", "collapsed" or "given-back", bytes, the address, the reason or "-", the path. */
-HIDDEN void np_remap_log(const struct mapping *mapping, int node, const char *action, const char *reason);
+/* One line to the log: pid, node, "replaced", "left", "collapsed" or "given-back", bytes, the address, the reason's word (remap_reasons.h), the path. */
+HIDDEN void np_remap_log(const struct mapping *mapping, int node, const char *action, enum remap_reason reason);
 
 /* The next function of this name: the C library's, or that of another library that stands before it. */
 HIDDEN void np_remap_find(const char *name, void *pointer_to_function);

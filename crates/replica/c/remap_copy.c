@@ -28,21 +28,21 @@ bool np_remap_is_candidate(const struct mapping *mapping, bool is_program) {
     return np_settings.pattern || np_settings.by_order ? is_named(mapping) : is_program || mapping->is_shared;
 }
 
-const char *np_remap_judge(const struct mapping *mapping, int file) {
-    if (!(mapping->protection & PROT_READ)) return "cannot be read";
-    if (mapping->is_special) return "locked, device or otherwise special memory";
-    if (mapping->has_changed_pages) return "has pages that this process changed";
+enum remap_reason np_remap_judge(const struct mapping *mapping, int file) {
+    if (!(mapping->protection & PROT_READ)) return REASON_UNREADABLE;
+    if (mapping->is_special) return REASON_SPECIAL;
+    if (mapping->has_changed_pages) return REASON_CHANGED_PAGES;
     struct stat status;
-    if (file < 0 || fstat(file, &status) != 0) return "its file cannot be opened again";
-    if (!S_ISREG(status.st_mode)) return "not a regular file";
+    if (file < 0 || fstat(file, &status) != 0) return REASON_FILE_NOT_OPENED;
+    if (!S_ISREG(status.st_mode)) return REASON_NOT_REGULAR;
     /* The kernel shows memory files and some file systems under another device than stat(): the number of the file must do there. */
-    if (status.st_ino != mapping->inode) return "its path now leads to another file";
+    if (status.st_ino != mapping->inode) return REASON_OTHER_FILE;
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), file_end = ((uint64_t)status.st_size + page - 1) / page * page;
-    if (mapping->offset + (mapping->end - mapping->start) > file_end) return "reaches beyond the end of its file";
-    if (!mapping->is_shared || np_guard_applies(mapping)) return NULL;
+    if (mapping->offset + (mapping->end - mapping->start) > file_end) return REASON_BEYOND_END;
+    if (!mapping->is_shared || np_guard_applies(mapping)) return REASON_NONE;
     int seals = fcntl(file, F_GET_SEALS);
-    if (seals < 0 || !(seals & F_SEAL_WRITE) || !(seals & F_SEAL_SHRINK)) return "shared, and not sealed against writing and shrinking";
-    return NULL;
+    if (seals < 0 || !(seals & F_SEAL_WRITE) || !(seals & F_SEAL_SHRINK)) return REASON_NOT_SEALED;
+    return REASON_NONE;
 }
 
 /* ---- the copy ---- */
@@ -59,18 +59,18 @@ static bool fill(char *to, size_t bytes, int file, uint64_t offset) {
     return true;
 }
 
-/* Writes the content into `made`, in the node's memory. NULL, or why not. */
-static const char *write_copy(int made, const struct mapping *mapping, int file, int node) {
+/* Writes the content into `made`, in the node's memory. REASON_NONE, or why not. */
+static enum remap_reason write_copy(int made, const struct mapping *mapping, int file, int node) {
     size_t bytes = mapping->end - mapping->start;
-    if (ftruncate(made, (off_t)bytes) != 0) return "the folder of copies cannot hold a file of that size";
+    if (ftruncate(made, (off_t)bytes) != 0) return REASON_FILE_TOO_LARGE;
     char *content = np_remap_mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, made, 0);
-    if (content == MAP_FAILED) return "no address space for its copy";
-    const char *reason = NULL;
+    if (content == MAP_FAILED) return REASON_NO_ADDRESSES;
+    enum remap_reason reason = REASON_NONE;
     /* On shared memory the policy is the file's: it places what fallocate() makes. Without that, a full file system would be a signal. */
-    if (npr_nodes()->count > 1 && !npr_prefer(content, bytes, node)) reason = "the system refuses memory on the node";
-    else if (fallocate(made, 0, 0, (off_t)bytes) != 0) reason = "no memory for its copy";
-    else if (!fill(content, bytes, file, mapping->offset)) reason = "its file cannot be read";
-    else if (npr_nodes()->count > 1 && npr_misplaced(content, bytes, node) > 0) reason = "no free memory on the node";
+    if (npr_nodes()->count > 1 && !npr_prefer(content, bytes, node)) reason = REASON_NODE_REFUSED;
+    else if (fallocate(made, 0, 0, (off_t)bytes) != 0) reason = REASON_NO_MEMORY;
+    else if (!fill(content, bytes, file, mapping->offset)) reason = REASON_FILE_UNREADABLE;
+    else if (npr_nodes()->count > 1 && npr_misplaced(content, bytes, node) > 0) reason = REASON_NODE_FULL;
     munmap(content, bytes);
     return reason;
 }
@@ -102,25 +102,25 @@ static bool name_of(const struct mapping *mapping, int file, int node, char *nam
     return true;
 }
 
-int np_remap_copy(const struct mapping *mapping, int file, int node, const char **reason) {
+int np_remap_copy(const struct mapping *mapping, int file, int node, enum remap_reason *reason) {
     struct stat status;
     char name[200], temporary[240], path[REMAP_PATH_MAX], temporary_path[REMAP_PATH_MAX];
-    *reason = "its file cannot be read";
+    *reason = REASON_FILE_UNREADABLE;
     if (fstat(file, &status) != 0 || !name_of(mapping, file, node, name, sizeof name)) return -1;
     int copy = np_remap_open(name, O_RDONLY, 0);
     if (copy >= 0) return copy;
     snprintf(temporary, sizeof temporary, ".%s.%d", name, (int)gettid());
-    *reason = "the folder of copies cannot be written";
+    *reason = REASON_FOLDER_UNWRITABLE;
     int made = np_remap_open(temporary, O_RDWR | O_CREAT | O_EXCL, 0700);
     if (made < 0 || !path_of(name, path, sizeof path) || !path_of(temporary, temporary_path, sizeof temporary_path)) return -1;
     *reason = write_copy(made, mapping, file, node);
-    if (!*reason && !np_guard_applies(mapping) && !is_unchanged(&status, file)) *reason = "its file changed while it was copied";
+    if (!*reason && !np_guard_applies(mapping) && !is_unchanged(&status, file)) *reason = REASON_FILE_CHANGED;
     close(made);
     if (!*reason) {
         /* Another process may have been faster: its copy is as good. */
-        if (link(temporary_path, path) != 0 && errno != EEXIST) *reason = "the folder of copies cannot be written";
+        if (link(temporary_path, path) != 0 && errno != EEXIST) *reason = REASON_FOLDER_UNWRITABLE;
         copy = np_remap_open(name, O_RDONLY, 0);
-        if (copy < 0) *reason = "the folder of copies cannot be written";
+        if (copy < 0) *reason = REASON_FOLDER_UNWRITABLE;
     }
     unlink(temporary_path);
     return copy;
@@ -128,18 +128,18 @@ int np_remap_copy(const struct mapping *mapping, int file, int node, const char 
 
 /* ---- the replacement ---- */
 
-const char *np_remap_put(const struct mapping *mapping, int copy) {
+enum remap_reason np_remap_put(const struct mapping *mapping, int copy) {
     size_t bytes = mapping->end - mapping->start;
     struct stat status;
-    if (fstat(copy, &status) != 0 || (size_t)status.st_size != bytes) return "its copy is incomplete";
+    if (fstat(copy, &status) != 0 || (size_t)status.st_size != bytes) return REASON_COPY_INCOMPLETE;
     int flags = (mapping->is_shared ? MAP_SHARED : MAP_PRIVATE) | MAP_POPULATE;
     /* A guarded mapping gets its right to write back with its original. */
     void *fresh = np_remap_mmap(NULL, bytes, mapping->protection & ~PROT_WRITE, flags, copy, 0);
-    if (fresh == MAP_FAILED) return errno == EPERM ? "copies may not be executed in their folder (mounted noexec)" : "no address space for its copy";
+    if (fresh == MAP_FAILED) return errno == EPERM ? REASON_FOLDER_NOEXEC : REASON_NO_ADDRESSES;
     return np_remap_exchange(fresh, bytes, mapping->start);
 }
 
-const char *np_remap_give_back(const struct mapping *mapping) {
+enum remap_reason np_remap_give_back(const struct mapping *mapping) {
     size_t bytes = mapping->end - mapping->start;
     struct stat status;
     int file = open(mapping->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -148,7 +148,7 @@ const char *np_remap_give_back(const struct mapping *mapping) {
     void *fresh = is_whole ? np_remap_mmap(NULL, bytes, mapping->protection, mapping->is_shared ? MAP_SHARED : MAP_PRIVATE, file, (off_t)mapping->offset)
                            : MAP_FAILED;
     if (file >= 0) close(file);
-    if (!is_whole) return "its path now leads to another file";
-    if (fresh == MAP_FAILED) return "no address space for its file";
+    if (!is_whole) return REASON_OTHER_FILE;
+    if (fresh == MAP_FAILED) return REASON_NO_FILE_ADDRESSES;
     return np_remap_exchange(fresh, bytes, mapping->start);
 }

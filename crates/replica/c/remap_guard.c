@@ -153,7 +153,7 @@ void np_guard_release(uintptr_t start, size_t bytes, bool will_write) {
         /* What is left of a partly unmapped range may be written without our knowing. */
         if (will_write || (guard->original.protection & PROT_WRITE)) {
             collapse(guard->prefix);
-            np_remap_log(&guard->original, -1, "collapsed", will_write ? "made writable" : "unmapped or moved");
+            np_remap_log(&guard->original, -1, "collapsed", will_write ? REASON_MADE_WRITABLE : REASON_UNMAPPED);
         }
         if (!restore(guard)) break;
     }
@@ -172,7 +172,7 @@ static bool mend(int signal, const siginfo_t *info) {
     bool is_write_fault = signal == SIGSEGV && info->si_code == SEGV_ACCERR, is_mended = false;
     if (guard && is_write_fault && (guard->original.protection & PROT_WRITE)) {
         collapse(guard->prefix);
-        np_remap_log(&guard->original, -1, "collapsed", "written");
+        np_remap_log(&guard->original, -1, "collapsed", REASON_WRITTEN);
         is_mended = restore(guard);
     } else if (guard && signal == SIGBUS && is_collapsed(guard->prefix)) {
         is_mended = restore(guard);
@@ -283,11 +283,11 @@ bool np_guard_applies(const struct mapping *mapping) {
     return mapping->is_shared && np_settings.shared && fnmatch(np_settings.shared, mapping->path, 0) == 0;
 }
 
-/* NULL: replaced. Else the original is there still, and why. */
-static const char *put_copy(const char *prefix, const struct mapping *mapping, int file, int node) {
-    const char *reason = NULL;
-    if (is_collapsed(prefix)) return "was written, and is collapsed";
-    if (node < 0) return "the process is pinned to no node";
+/* REASON_NONE: replaced. Else the original is there still, and why. */
+static enum remap_reason put_copy(const char *prefix, const struct mapping *mapping, int file, int node) {
+    enum remap_reason reason = REASON_NONE;
+    if (is_collapsed(prefix)) return REASON_IS_COLLAPSED;
+    if (node < 0) return REASON_NOT_PINNED;
     int copy = np_remap_copy(mapping, file, node, &reason);
     if (copy < 0) return reason;
     reason = np_remap_put(mapping, copy);
@@ -303,9 +303,9 @@ static struct guard *free_guard(void) {
     return &guards[at];
 }
 
-const char *np_guard_put(const struct mapping *mapping, int file, int node, const char *reason) {
+enum remap_reason np_guard_put(const struct mapping *mapping, int file, int node, enum remap_reason reason) {
     char prefix[64];
-    if (!np_guard_prefix(file, prefix, sizeof prefix)) return "its file is gone";
+    if (!np_guard_prefix(file, prefix, sizeof prefix)) return REASON_FILE_GONE;
     size_t bytes = mapping->end - mapping->start;
     kernel_mask mask = lock();
     take_over();
@@ -314,9 +314,9 @@ const char *np_guard_put(const struct mapping *mapping, int file, int node, cons
     if (anchor == MAP_FAILED) {
         /* Not guarded, it may be written unseen: then no process may have a copy. */
         collapse(prefix);
-        np_remap_log(mapping, -1, "collapsed", "mapped where it cannot be guarded");
+        np_remap_log(mapping, -1, "collapsed", REASON_NOT_GUARDED);
         unlock(mask);
-        return reason ? reason : "too many guarded mappings";
+        return reason ? reason : REASON_TOO_MANY_GUARDS;
     }
     *guard = (struct guard){.original = *mapping, .anchor = anchor};
     strcpy(guard->prefix, prefix);
@@ -325,7 +325,7 @@ const char *np_guard_put(const struct mapping *mapping, int file, int node, cons
     /* Looked at last: a collapse that came too early to truncate our copy has left its mark before. */
     if (is_collapsed(prefix)) {
         restore(guard);
-        reason = "was written, and is collapsed";
+        reason = REASON_IS_COLLAPSED;
     }
     unlock(mask);
     return reason;

@@ -11,6 +11,7 @@
 mod ffi;
 pub mod mappings;
 pub mod orders;
+pub mod reason;
 mod replicated;
 
 pub use replicated::CopyOnNode;

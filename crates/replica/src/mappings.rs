@@ -28,6 +28,9 @@ use std::sync::atomic::Ordering;
 use numapilot_host::Pid;
 use numapilot_host::Root;
 use numapilot_host::TaskStat;
+use numapilot_machine::NodeId;
+
+use crate::reason::Reason;
 
 /// The preload library that maps node-local copies of files.
 pub const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libnumapilot-remap.so"));
@@ -67,7 +70,7 @@ pub struct Rules {
     /// A shell pattern for files that are shared and may be written, but only through mappings of the programs started here: a first write collapses.
     pub shared: Option<String>,
     /// The node, for all processes. Without: the one that each is pinned to; those that are not pinned keep what they have.
-    pub node: Option<u32>,
+    pub node: Option<NodeId>,
     /// Mappings smaller than this many bytes are left unchanged; `None`: 64 KiB.
     pub bytes_min: Option<u64>,
     /// Nothing is copied but what is ordered while the programs run ([`crate::orders`]).
@@ -87,7 +90,7 @@ pub struct Event {
     /// Process number.
     pub pid: Pid,
     /// The node whose copy it was to have; none for a collapse.
-    pub node: Option<u32>,
+    pub node: Option<NodeId>,
     /// What the process did with the mapping.
     pub action: Action,
     /// Size of the mapping.
@@ -95,7 +98,7 @@ pub struct Event {
     /// Address of the mapping.
     pub address: u64,
     /// Why it was left or collapsed.
-    pub reason: Option<String>,
+    pub reason: Option<Reason>,
     /// File of the mapping.
     pub path: PathBuf,
 }
@@ -318,9 +321,12 @@ fn parse_line(line: &[u8]) -> Option<Event> {
     };
     let bytes = text()?.parse().ok()?;
     let address = u64::from_str_radix(text()?, 16).ok()?;
-    let reason = Some(text()?).filter(|reason| *reason != "-").map(str::to_owned);
+    let reason = match text()? {
+        "-" => None,
+        word => Some(Reason::from_word(word)?),
+    };
     let path = PathBuf::from(std::ffi::OsStr::from_bytes(fields.next()?));
-    Some(Event { pid, node: u32::try_from(node).ok(), action, bytes, address, reason, path })
+    Some(Event { pid, node: u16::try_from(node).ok().map(NodeId), action, bytes, address, reason, path })
 }
 
 /// Mappings of one file that fared alike.
@@ -336,7 +342,7 @@ impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut groups: BTreeMap<_, Group> = BTreeMap::new();
         for event in &self.events {
-            let group = groups.entry((event.action, &event.path, event.reason.as_deref())).or_default();
+            let group = groups.entry((event.action, &event.path, event.reason)).or_default();
             group.mappings += 1;
             group.bytes += event.bytes;
             group.pids.insert(event.pid);
@@ -384,8 +390,8 @@ mod tests {
         let summary = Summary::parse(log);
         assert_eq!(summary.lines_lost, 2);
         assert_eq!(summary.events[0].path, Path::new("/lib/a b.so"));
-        assert_eq!((summary.events[0].node, summary.events[0].address), (Some(1), 0x7f00));
-        assert_eq!((summary.events[1].node, summary.events[1].reason.as_deref()), (None, Some("written")));
+        assert_eq!((summary.events[0].node, summary.events[0].address), (Some(NodeId(1)), 0x7f00));
+        assert_eq!((summary.events[1].node, summary.events[1].reason), (None, Some(Reason::Written)));
         assert_eq!(
             summary.to_string(),
             "mappings: replaced 1 of /lib/a b.so, 0.0 MiB in 1 process\n\

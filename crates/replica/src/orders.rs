@@ -18,6 +18,7 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering;
 
 use numapilot_host::Pid;
+use numapilot_machine::NodeId;
 
 use crate::mappings::Event;
 use crate::mappings::Mappings;
@@ -36,8 +37,8 @@ const ORDERS: &str = "orders";
 pub struct Order {
     /// Process number in the process's own pid namespace.
     pub pid: Pid,
-    /// Node of the copy, by the kernel's number.
-    pub node: u32,
+    /// Node of the copy.
+    pub node: NodeId,
     /// Inode number of the file.
     pub inode: u64,
     /// Path of the file, as `/proc/PID/maps` has it.

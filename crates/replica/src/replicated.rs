@@ -8,6 +8,8 @@ use std::ops::Deref;
 use std::ptr;
 use std::slice;
 
+use numapilot_machine::NodeId;
+
 use crate::ffi;
 
 /// Why a replica could not be made or changed.
@@ -66,7 +68,7 @@ pub struct CopyOnNode {
     /// Where it lies; for tools: gone as soon as something is published.
     pub address: usize,
     /// For which node it was made: the node itself, or the one it shares a copy with.
-    pub home_node: i32,
+    pub home_node: NodeId,
     /// Why the node has none of its own, where that was tried.
     pub refusal: Option<Error>,
 }
@@ -246,13 +248,15 @@ impl<T: Copy + Send + Sync + 'static> Replicated<T> {
     /// # Errors
     ///
     /// [`Error::NoSuchNode`].
-    pub fn copy_of(&self, node: i32) -> Result<CopyOnNode, Error> {
+    pub fn copy_of(&self, node: NodeId) -> Result<CopyOnNode, Error> {
         // SAFETY: plain numbers and a pointer, for which zero is a value.
         let mut copy: ffi::ReplicaCopy = unsafe { mem::zeroed() };
         copy.type_size = mem::size_of::<ffi::ReplicaCopy>();
         // SAFETY: the size is told.
-        check(unsafe { ffi::numapilot_replica_copy_of(self.replica, node, &raw mut copy) })?;
-        Ok(CopyOnNode { address: copy.address as usize, home_node: copy.home_node, refusal: check(copy.refusal).err() })
+        check(unsafe { ffi::numapilot_replica_copy_of(self.replica, c_int::from(node.0), &raw mut copy) })?;
+        // One that takes part: the kernel's number.
+        let home_node = NodeId(copy.home_node as u16);
+        Ok(CopyOnNode { address: copy.address as usize, home_node, refusal: check(copy.refusal).err() })
     }
 }
 

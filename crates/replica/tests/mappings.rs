@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use numapilot_machine::NodeId;
 use numapilot_replica::mappings::Action;
 use numapilot_replica::mappings::LIBRARY;
 use numapilot_replica::mappings::Mappings;
@@ -17,7 +18,7 @@ use crate::common::run;
 use crate::common::scratch;
 
 fn on_node_0(rules: Rules) -> Mappings {
-    Mappings::prepare(Rules { node: Some(0), ..rules }).expect("a folder for copies")
+    Mappings::prepare(Rules { node: Some(NodeId(0)), ..rules }).expect("a folder for copies")
 }
 
 fn count(summary: &Summary, action: Action, path: &Path) -> usize {

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
+use numapilot_machine::NodeId;
 use numapilot_replica::Error;
 use numapilot_replica::Options;
 use numapilot_replica::Replicated;
@@ -103,7 +104,7 @@ fn collapsing_keeps_one_copy() {
     assert_eq!(replica.read().len(), 5000);
     replica.replicate().expect("replicate");
     assert_eq!((replica.info().copies, replica.info().version), (before.copies, before.version));
-    assert_eq!(replica.copy_of(100_000), Err(Error::NoSuchNode));
+    assert_eq!(replica.copy_of(NodeId(60_000)), Err(Error::NoSuchNode));
 }
 
 #[test]

@@ -4,12 +4,11 @@ use std::path::Path;
 
 use numapilot_flows::{Instrumentation, Losses, Module, NamelessProgram, OwnAllocator, Trace};
 use numapilot_machine::Machine;
+use numapilot_text::units;
 use numapilot_trace::engine::RecordedBy;
 use numapilot_trace::meta::{Meta, Origin};
 use serde::Serialize;
 use serde_json::Value;
-
-use crate::units;
 
 /// The program, the machine, how the run was recorded, and which records were lost.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -114,7 +113,7 @@ impl Heading {
     pub fn provenance(&self) -> String {
         let machine = if self.machine.is_empty() { "unknown machine" } else { &self.machine };
         let kind = self.origin.words();
-        let time = crate::units::time_ns(self.program_time_ns);
+        let time = numapilot_text::units::time_ns(self.program_time_ns);
         format!("{machine} ({kind}) · engine {} · {time} of program time", self.engine)
     }
 

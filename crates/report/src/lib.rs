@@ -4,6 +4,7 @@
 pub mod check;
 pub mod compare;
 mod counted;
+pub mod estimates;
 pub mod export;
 pub mod findings;
 #[cfg(test)]
@@ -19,7 +20,6 @@ mod svg_writer;
 pub mod text;
 pub mod topo;
 pub mod traffic;
-pub mod units;
 
 pub use counted::Counted;
 pub use heading::Heading;

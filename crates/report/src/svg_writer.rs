@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
+use numapilot_text::style::shorten;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use crate::text::shorten;
 use crate::topo::layout::Point;
 
 /// Fonts that every system has.

@@ -6,11 +6,13 @@ use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
+use numapilot_host::PageNumber;
 use numapilot_perf::Mapping;
 use object::read::ReadCache;
 use object::{Object, ObjectSegment, SegmentFlags, elf};
 
-const PAGE: u64 = 4096;
+/// No kernel has smaller pages.
+const PAGE: u64 = PageNumber::BYTES;
 /// `PROT_WRITE` of mmap(2).
 const PROT_WRITE: u32 = 2;
 /// No kernel has larger pages. Segments that are aligned to more than that begin in the middle of what the alignment would be.

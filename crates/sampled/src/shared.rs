@@ -3,6 +3,7 @@
 use foldhash::HashMap;
 use numapilot_host::PageNumber;
 use numapilot_perf::{FileIdentity, Mapping};
+use numapilot_text::units::short_bytes;
 use numapilot_trace::mapping::is_shared_memory;
 
 /// How a recording knows of a mapping.
@@ -29,18 +30,8 @@ impl Sighting {
     pub fn anonymous_name(self, mapping: &Mapping<'_>) -> String {
         match self {
             Sighting::Made => String::new(),
-            Sighting::Found { .. } => format!("[anonymous {:x}, {}]", mapping.addr, size(mapping.len)),
+            Sighting::Found { .. } => format!("[anonymous {:x}, {}]", mapping.addr, short_bytes(mapping.len)),
         }
-    }
-}
-
-/// Bytes in the largest unit of which there are at least ten, or one and nothing else.
-fn size(bytes: u64) -> String {
-    let units = [(1_u64 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
-    let fits = |unit: u64| bytes >= 10 * unit || bytes >= unit && bytes.is_multiple_of(unit);
-    match units.into_iter().find(|(unit, _)| fits(*unit)) {
-        Some((unit, name)) => format!("{} {name}", bytes / unit),
-        None => format!("{bytes} B"),
     }
 }
 
@@ -139,10 +130,6 @@ mod tests {
         let mapping = Mapping { addr: 0x7f12_3400_0000, len: 64 << 20, ..Mapping::default() };
         assert_eq!(Sighting::Made.anonymous_name(&mapping), "");
         assert_eq!(Sighting::Found { inode: 0 }.anonymous_name(&mapping), "[anonymous 7f1234000000, 64 MiB]");
-        for (bytes, expected) in [(132 << 10, "132 KiB"), (4096, "4 KiB"), (1 << 30, "1 GiB"), (1500 << 20, "1500 MiB")]
-        {
-            assert_eq!(size(bytes), expected);
-        }
     }
 
     #[test]

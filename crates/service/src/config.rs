@@ -166,7 +166,7 @@ impl Config {
         }
         let usual = Tunables::default();
         let tunables = Tunables {
-            max_harm: fail.value(raw.max_harm, quantity::percentage)?.unwrap_or(usual.max_harm),
+            max_harm: fail.value(raw.max_harm, quantity::part)?.unwrap_or(usual.max_harm),
             interval: fail.value(raw.interval, interval)?.unwrap_or(usual.interval),
             bytes_per_s: fail.value(raw.rate, rate)?.or(usual.bytes_per_s),
             keep_bytes: fail.value(raw.keep, quantity::bytes)?.unwrap_or(usual.keep_bytes),

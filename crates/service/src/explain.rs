@@ -304,6 +304,7 @@ mod tests {
     use numapilot_balancer::event::VERSION;
     use numapilot_balancer::event::Verdict;
     use numapilot_host::Tid;
+    use numapilot_machine::NodeId;
 
     use super::*;
 
@@ -334,7 +335,7 @@ mod tests {
                     first: 0x1000_0000 * decision,
                     pages: 10,
                     page_bytes: 4096,
-                    order: PageDecision::Move { from: Some(0), to: 1 },
+                    order: PageDecision::Move { from: Some(NodeId(0)), to: NodeId(1) },
                     seen: Vec::new(),
                     because: String::new(),
                     predicted_gain_ns_per_s: None,

@@ -1,53 +1,30 @@
-//! Seeded randomness: one small generator (xoshiro256++ by Blackman and Vigna, 2019, seeded by SplitMix64), and the draws that the simulator needs.
-//! Same seed, same run, on every machine.
+//! Seeded randomness: the draws that the simulator needs. Same seed, same run, on every machine.
+
+use numapilot_random::{Xoshiro, below_of, hashed, unit_of};
 
 /// A seeded generator of pseudo-random numbers.
 #[derive(Clone, Debug)]
-pub struct Random {
-    state: [u64; 4],
-}
-
-fn split_mix(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut z = *state;
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
+pub struct Random(Xoshiro);
 
 /// Mixes a number into 64 evenly distributed bits.
 pub(crate) fn scramble(number: u64) -> u64 {
-    split_mix(&mut number.wrapping_mul(2).wrapping_add(1))
+    hashed(number.wrapping_mul(2).wrapping_add(1))
 }
 
 impl Random {
     /// A generator with this seed.
     pub(crate) fn new(seed: u64) -> Random {
-        let mut mixed = seed;
-        Random { state: std::array::from_fn(|_| split_mix(&mut mixed)) }
-    }
-
-    fn next(&mut self) -> u64 {
-        let s = &mut self.state;
-        let result = s[0].wrapping_add(s[3]).rotate_left(23).wrapping_add(s[0]);
-        let shifted = s[1] << 17;
-        s[2] ^= s[0];
-        s[3] ^= s[1];
-        s[1] ^= s[2];
-        s[0] ^= s[3];
-        s[2] ^= shifted;
-        s[3] = s[3].rotate_left(45);
-        result
+        Random(Xoshiro::new(seed))
     }
 
     /// Evenly in [0, 1).
     pub(crate) fn unit(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+        unit_of(self.0.bits())
     }
 
     /// Evenly among 0 to `count` - 1; `count` is at least 1.
     pub(crate) fn below(&mut self, count: u64) -> u64 {
-        ((u128::from(self.next()) * u128::from(count)) >> 64) as u64
+        below_of(self.0.bits(), count)
     }
 
     /// Time until the first event at rate 1.

@@ -18,6 +18,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use numapilot_host::PageNumber;
 use numapilot_launch::Held;
 use numapilot_sampled::Numbering;
 use numapilot_trace::wire::layout as wire;
@@ -29,7 +30,8 @@ use crate::error::SourceError;
 use crate::namespaces;
 use crate::order::OrderSource;
 
-const PAGE: u64 = 4096;
+/// Parts of the arena begin at multiples of this, whatever pages the kernel has.
+const PAGE: u64 = PageNumber::BYTES;
 /// 1 << 16 entries of 16 bytes.
 const SYNC_TABLE_BYTES: u64 = 16 << 16;
 const NAME: &CStr = c"numapilot-arena";

@@ -7,6 +7,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use crate::support::*;
+use numapilot_random::Random;
 
 const ROUNDS: u64 = 15;
 
@@ -14,10 +15,10 @@ const ROUNDS: u64 = 15;
 fn a_killed_program_leaves_a_whole_trace() {
     for round in 0..ROUNDS {
         let lab = Lab::new();
-        let mut random = Random(1000 + round);
+        let mut random = Random::new(1000 + round);
         let mut child = lab.command(&["ring=65536"], &[busy(), "for", "30000"]).spawn().unwrap();
         assert_eq!(first_line(&mut child), "ready");
-        sleep(Duration::from_micros(random.below(150_000)));
+        sleep(Duration::from_micros(random.remainder(150_000)));
         let children = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", child.id())).unwrap();
         let program: i32 = children.trim().parse().expect("one child");
         // SAFETY: the program is a child of the recorder, which has not reaped it.
@@ -36,10 +37,10 @@ fn a_killed_recorder_leaves_whole_chunks_and_an_unharmed_program() {
     let expected = alone(&["for", "1"]).0;
     for round in 0..ROUNDS {
         let lab = Lab::new();
-        let mut random = Random(2000 + round);
+        let mut random = Random::new(2000 + round);
         let mut child = lab.command(&["ring=65536"], &[busy(), "for", "400"]).spawn().unwrap();
         let first = first_line(&mut child);
-        sleep(Duration::from_micros(random.below(250_000)));
+        sleep(Duration::from_micros(random.remainder(250_000)));
         child.kill().unwrap();
         child.wait().unwrap();
         let output = format!("{first}\n{}", rest(&mut child));

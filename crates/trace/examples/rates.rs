@@ -4,7 +4,8 @@
 #[path = "../tests/common/mod.rs"]
 mod common;
 
-use common::{Random, cpu_seconds, realistic, thread_ring};
+use common::{cpu_seconds, realistic, thread_ring};
+use numapilot_random::Xorshift;
 use numapilot_trace::chunk::{ChunkWriter, RawTrace, RingId, SessionEnd, SessionStart, WriterOptions};
 use numapilot_trace::record::Record;
 use numapilot_trace::tables::{AccessColumns, Durability, TableReader, TableWriter};
@@ -25,7 +26,7 @@ fn measure(what: &str, count: usize, work: impl FnOnce() -> usize) {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let folder = tempfile::tempdir()?;
-    let mut random = Random(0x5eed);
+    let mut random = Xorshift::new(0x5eed);
     let rings: Vec<Vec<Record>> =
         (0..THREADS).map(|thread| thread_ring(thread, RECORDS_PER_THREAD, &mut random)).collect();
     let total = rings.iter().map(Vec::len).sum();

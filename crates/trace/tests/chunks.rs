@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::common::{Random, records, thread_ring};
+use crate::common::{records, thread_ring};
+use numapilot_random::Xorshift;
 use numapilot_trace::chunk::*;
 use numapilot_trace::engine::Engine;
 use numapilot_trace::ids::Pid;
@@ -48,7 +49,7 @@ fn read_ring(raw: &RawTrace, ring: RingId) -> (Vec<Record>, Vec<Problem>) {
 }
 
 fn sample_rings(rings: u32, count: usize) -> Vec<Vec<Record>> {
-    let mut random = Random(0x5eed);
+    let mut random = Xorshift::new(0x5eed);
     (0..rings).map(|thread| thread_ring(thread, count, &mut random)).collect()
 }
 

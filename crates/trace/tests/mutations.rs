@@ -6,11 +6,12 @@ mod entries;
 
 use std::path::Path;
 
-use common::{Random, thread_ring};
+use common::thread_ring;
+use numapilot_random::Xorshift;
 use numapilot_trace::wire::{Clock, Encoder};
 
 /// Changes bits, bytes and words, cuts, repeats and swaps runs.
-fn mutate(seed: &[u8], random: &mut Random) -> Vec<u8> {
+fn mutate(seed: &[u8], random: &mut Xorshift) -> Vec<u8> {
     let mut bytes = seed.to_vec();
     for _ in 0..1 + random.below(4) {
         if bytes.is_empty() {
@@ -19,10 +20,10 @@ fn mutate(seed: &[u8], random: &mut Random) -> Vec<u8> {
         let at = random.below(bytes.len() as u64) as usize;
         match random.below(6) {
             0 => bytes[at] ^= 1 << random.below(8),
-            1 => bytes[at] = random.next() as u8,
+            1 => bytes[at] = random.bits() as u8,
             2 => bytes.truncate(at),
             3 => {
-                let word = [0, 1, u64::MAX, random.next(), i64::MAX as u64][random.below(5) as usize].to_le_bytes();
+                let word = [0, 1, u64::MAX, random.bits(), i64::MAX as u64][random.below(5) as usize].to_le_bytes();
                 let end = (at + 8).min(bytes.len());
                 bytes[at..end].copy_from_slice(&word[..end - at]);
             }
@@ -45,7 +46,7 @@ fn run(target: &str, rounds: usize, entry: fn(&[u8])) {
     let mut paths: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|file| file.unwrap().path()).collect();
     paths.sort();
     assert!(!paths.is_empty(), "{} is empty", folder.display());
-    let mut random = Random(0xf022 + target.len() as u64);
+    let mut random = Xorshift::new(0xf022 + target.len() as u64);
     for path in paths {
         let seed = std::fs::read(&path).unwrap();
         entry(&seed);
@@ -88,7 +89,7 @@ fn the_wire_seed_is_what_the_generator_writes() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/wire/threads");
     let mut encoder = Encoder::new(Clock::NANOSECONDS);
     let mut bytes = Vec::new();
-    thread_ring(1, 60, &mut Random(3)).iter().for_each(|record| encoder.encode(record, &mut bytes));
+    thread_ring(1, 60, &mut Xorshift::new(3)).iter().for_each(|record| encoder.encode(record, &mut bytes));
     if std::env::var_os("NUMAPILOT_WRITE_GOLDEN").is_some() {
         std::fs::write(&path, &bytes).unwrap();
     }

@@ -1,6 +1,7 @@
 //! Records to bytes and back, in pieces, with damage.
 
-use crate::common::{Random, event, record, records, thread_ring};
+use crate::common::{event, record, records, thread_ring};
+use numapilot_random::Xorshift;
 use numapilot_trace::ids::ThreadIndex;
 use numapilot_trace::record::{Event, Record};
 use numapilot_trace::wire::{Clock, Encoder, RingState, WireFault, decode, scan};
@@ -89,7 +90,7 @@ proptest! {
 
 #[test]
 fn cut_at_every_byte_gives_the_whole_records_before_it() {
-    let records = thread_ring(3, 60, &mut Random(7));
+    let records = thread_ring(3, 60, &mut Xorshift::new(7));
     let pieces = encode_each(OPTERON, &records);
     let bytes = pieces.concat();
     let mut ends: Vec<usize> = Vec::new();
@@ -107,7 +108,7 @@ fn cut_at_every_byte_gives_the_whole_records_before_it() {
 
 #[test]
 fn after_an_error_records_wait_for_the_next_time_record() {
-    let records = thread_ring(1, 10, &mut Random(1));
+    let records = thread_ring(1, 10, &mut Xorshift::new(1));
     let pieces = encode_each(OPTERON, &records);
     let mut state = RingState::new(OPTERON);
     let mut bad = pieces[0].clone();

@@ -5,6 +5,7 @@ use std::io::Write;
 use std::time::Instant;
 
 use numapilot_machine::Machine;
+use numapilot_random::{Xorshift, unit_of};
 use numapilot_traffic::{Class, Load, MemorySystem, Solver};
 
 /// Machines, with the number of classes into which one thread per core is divided: the load is the same, only described in more or less detail.
@@ -97,11 +98,6 @@ fn nearby(loads: &[Load], random: &mut impl FnMut() -> f64) -> Vec<Load> {
 
 /// Uniform numbers from 0 to 1 by a multiplicative generator (xorshift64*): the loads are the same in every run.
 fn uniform(seed: u64) -> impl FnMut() -> f64 {
-    let mut state = seed;
-    move || {
-        state ^= state >> 12;
-        state ^= state << 25;
-        state ^= state >> 27;
-        (state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11) as f64 / (1u64 << 53) as f64
-    }
+    let mut random = Xorshift::new(seed);
+    move || unit_of(random.bits())
 }

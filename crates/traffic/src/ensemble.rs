@@ -5,6 +5,7 @@
 //! each unknown has one in each `n`-th part of its range.
 
 use numapilot_machine::{Machine, Subject, Unknown};
+use numapilot_random::Random;
 
 use crate::service::{DEFAULT_CONTROLLER_EFFICIENCY, DEFAULT_MESSAGE_BYTES, DEFAULT_WRITE_TURNAROUND};
 
@@ -49,34 +50,20 @@ pub fn unknowns(machine: &Machine) -> Vec<Unknown> {
 /// the same seed.
 #[must_use]
 pub fn latin_hypercube(ranges: &[(f64, f64)], count: usize, seed: u64) -> Vec<Vec<f64>> {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let mut points = vec![Vec::with_capacity(ranges.len()); count];
     for (low, high) in ranges {
         let mut strata: Vec<usize> = (0..count).collect();
         // Fisher and Yates.
         for last in (1..count).rev() {
-            strata.swap(last, (random.next() * (last + 1) as f64) as usize);
+            strata.swap(last, (random.unit() * (last + 1) as f64) as usize);
         }
         for (point, stratum) in points.iter_mut().zip(strata) {
-            let quantile = (stratum as f64 + random.next()) / count as f64;
+            let quantile = (stratum as f64 + random.unit()) / count as f64;
             point.push(low + quantile * (high - low));
         }
     }
     points
-}
-
-/// SplitMix64 (Steele, Lea, Flood, 2014).
-struct Random(u64);
-
-impl Random {
-    /// At least 0, below 1.
-    fn next(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = self.0;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((bits ^ (bits >> 31)) >> 11) as f64 / (1u64 << 53) as f64
-    }
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 //! Against exact mean value analysis (Reiser and Lavenberg, JACM 27(2), 1980) of the same network, over the whole lattice of populations. Only reads, no
 //! probes: then the network has a product form and the exact figures exist. What is left is the error of the approximation.
 
-use crate::common::{Random, demands, random_class, random_machine};
+use crate::common::{demands, random_class, random_machine};
 use numapilot_machine::Machine;
+use numapilot_random::Random;
 use numapilot_traffic::{Load, MemorySystem};
 
 /// Exact throughputs per nanosecond and latencies at stations of each class.
@@ -49,15 +50,15 @@ impl Errors {
 
 /// Relative errors of throughput over random networks with up to `classes` classes and `customers` each.
 fn errors(cases: usize, classes: usize, customers: usize, think: f64, seed: u64) -> (Errors, f64) {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let (mut found, mut signed) = (Errors { all: Vec::new() }, 0.0);
     for _ in 0..cases {
-        let nodes = 1 + (random.uniform() * 4.0) as usize;
+        let nodes = 1 + (random.unit() * 4.0) as usize;
         let machine = random_machine(nodes, "directory", &mut random);
-        let count = 1 + (random.uniform() * classes as f64) as usize;
+        let count = 1 + (random.unit() * classes as f64) as usize;
         let classes = (0..count).map(|index| {
             let mut class = random_class(nodes, index % nodes, 0.0, &mut random);
-            class.threads = 1.0 + (random.uniform() * customers as f64).floor();
+            class.threads = 1.0 + (random.unit() * customers as f64).floor();
             class.think_ns *= think;
             class
         });
@@ -99,7 +100,7 @@ fn throughputs_are_near_the_exact_ones() {
 /// One customer alone meets nobody: exact.
 #[test]
 fn a_lone_customer_is_exact() {
-    let mut random = Random(3);
+    let mut random = Random::new(3);
     for _ in 0..20 {
         let machine = random_machine(3, "directory", &mut random);
         let mut class = random_class(3, 1, 0.0, &mut random);

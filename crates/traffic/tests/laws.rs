@@ -1,8 +1,9 @@
 //! What holds of every queueing network, whatever its figures: Little's law, the utilisation law, bounds, monotonicity. On random machines and
 //! loads; a failing case is shrunk and printed with its seed.
 
-use crate::common::{Random, demands, random_class, random_machine, scenario, scenario_of, with_flow_control};
+use crate::common::{demands, random_class, random_machine, scenario, scenario_of, with_flow_control};
 use numapilot_machine::Machine;
+use numapilot_random::Random;
 use numapilot_traffic::{Background, Load, MemorySystem, Solution, Solver, TrafficError};
 use proptest::prelude::*;
 
@@ -19,18 +20,18 @@ fn near(a: f64, b: f64, share: f64) -> bool {
 
 /// A load at the edges of what is possible.
 fn extreme(seed: u64, nodes: usize, classes: usize, broadcast: bool) -> (Machine, Load) {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let machine = random_machine(nodes, if broadcast { "broadcast" } else { "directory" }, &mut random);
     let mut load = Load::default();
     for index in 0..classes {
         let mut class = random_class(nodes, index % nodes, 1.0, &mut random);
-        class.threads = 10f64.powf(3.8 * random.uniform() - 2.0);
-        class.outstanding = 10f64.powf(2.3 * random.uniform() - 1.0);
-        class.think_ns = if random.uniform() < 0.3 { 0.0 } else { 10f64.powf(6.0 * random.uniform()) };
+        class.threads = 10f64.powf(3.8 * random.unit() - 2.0);
+        class.outstanding = 10f64.powf(2.3 * random.unit() - 1.0);
+        class.think_ns = if random.unit() < 0.3 { 0.0 } else { 10f64.powf(6.0 * random.unit()) };
         load.classes.push(class);
     }
-    if random.uniform() < 0.5 {
-        let bytes_per_s = 10f64.powf(6.0 + 6.0 * random.uniform());
+    if random.unit() < 0.5 {
+        let bytes_per_s = 10f64.powf(6.0 + 6.0 * random.unit());
         load.background.push(Background { source: 0, target: nodes - 1, bytes_per_s });
     }
     (machine, load)
@@ -134,7 +135,7 @@ proptest! {
     /// others, on machines where only one station is shared.
     #[test]
     fn more_load_means_more_latency(seed in any::<u64>(), threads in 1.0f64..20.0, more in 0.1f64..20.0) {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let machine = random_machine(1, "directory", &mut random);
         let classes: Vec<_> = (0..3).map(|_| random_class(1, 0, 0.3, &mut random)).collect();
         let mut load = Load { classes, background: Vec::new() };
@@ -189,15 +190,15 @@ proptest! {
     #[test]
     fn probes_cost_latency_and_links(seed in any::<u64>(), nodes in 2usize..5) {
         let loads = |machine: &Machine| {
-            let mut class = random_class(machine.nodes().len(), 0, 0.0, &mut Random(seed ^ 1));
+            let mut class = random_class(machine.nodes().len(), 0, 0.0, &mut Random::new(seed ^ 1));
             class.reads = vec![0.0; machine.nodes().len()];
             class.reads[0] = 1.0;
             class.writes = vec![0.0; machine.nodes().len()];
             class.outstanding = 6.0;
             Load { classes: vec![class], background: Vec::new() }
         };
-        let quiet = random_machine(nodes, "directory", &mut Random(seed));
-        let loud = random_machine(nodes, "broadcast", &mut Random(seed));
+        let quiet = random_machine(nodes, "directory", &mut Random::new(seed));
+        let loud = random_machine(nodes, "broadcast", &mut Random::new(seed));
         let (directory, broadcast) = (solve(&quiet, &loads(&quiet)), solve(&loud, &loads(&loud)));
         prop_assert!(broadcast.latency_ns[0] >= directory.latency_ns[0]);
         prop_assert!(directory.stations[nodes..].iter().all(|s| s.utilisation == 0.0));
@@ -238,7 +239,7 @@ proptest! {
 fn a_load_that_cannot_be_says_where_and_what_to_do() {
     let machine = Machine::load("xeon-2s-cxl").unwrap();
     let system = MemorySystem::new(&machine).unwrap();
-    let good = random_class(3, 0, 0.5, &mut Random(1));
+    let good = random_class(3, 0, 0.5, &mut Random::new(1));
     let bad = |change: &dyn Fn(&mut numapilot_traffic::Class)| {
         let mut class = good.clone();
         change(&mut class);

@@ -5,8 +5,9 @@ mod common;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use common::{Random, random_class};
+use common::random_class;
 use numapilot_machine::Machine;
+use numapilot_random::Random;
 use numapilot_traffic::{Background, Class, Load, MemorySystem, Solver, TrafficError, finish_times_s};
 
 thread_local! {
@@ -39,7 +40,7 @@ fn a_warm_solver_allocates_nothing() {
         let machine = Machine::load(name).unwrap();
         let system = MemorySystem::new(&machine).unwrap();
         let nodes = system.nodes();
-        let mut random = Random(11);
+        let mut random = Random::new(11);
         let classes = (0..48).map(|index| random_class(nodes, index % nodes, 0.3, &mut random)).collect();
         let background = vec![Background { source: 0, target: 1, bytes_per_s: 1e9 }];
         let mut load = Load { classes, background };
@@ -81,7 +82,7 @@ fn who_is_left_goes_on_faster() {
 fn work_without_threads_never_ends_and_no_work_is_refused() {
     let machine = Machine::load("memprof-b").unwrap();
     let system = MemorySystem::new(&machine).unwrap();
-    let mut class = random_class(4, 0, 0.0, &mut Random(1));
+    let mut class = random_class(4, 0, 0.0, &mut Random::new(1));
     class.threads = 0.0;
     let load = Load { classes: vec![class], background: Vec::new() };
     let mut solver = Solver::default();

@@ -3,8 +3,9 @@
 #[path = "common/simulation.rs"]
 mod simulation;
 
-use crate::common::{Random, machine_of, random_class, random_model, with_flow_control};
+use crate::common::{machine_of, random_class, random_model, with_flow_control};
 use numapilot_machine::Machine;
+use numapilot_random::Random;
 use numapilot_traffic::{Class, Load, MemorySystem};
 use simulation::{Discipline, Simulation};
 
@@ -34,8 +35,8 @@ fn compare(machine: &Machine, load: &Load, discipline: Discipline, seed: u64) ->
 fn random_load(nodes: usize, outstanding: f64, writes: f64, random: &mut Random) -> Load {
     let classes = (0..nodes).map(|from| {
         let mut class = random_class(nodes, from, writes, random);
-        class.outstanding = (1.0 + outstanding * random.uniform()).floor();
-        class.think_ns *= 0.3 * random.uniform();
+        class.outstanding = (1.0 + outstanding * random.unit()).floor();
+        class.think_ns *= 0.3 * random.unit();
         class
     });
     Load { classes: classes.collect(), background: Vec::new() }
@@ -44,7 +45,7 @@ fn random_load(nodes: usize, outstanding: f64, writes: f64, random: &mut Random)
 fn report(what: &str, machine: fn(&str) -> String, coherence: &str, writes: f64, discipline: Discipline) -> (f64, u64) {
     let (mut all, mut utilisation, mut worst) = (Vec::new(), 0.0f64, (0.0, 0));
     for seed in 0..6 {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let nodes = 2 + seed as usize % 3;
         let machine = machine_of(&machine(&random_model(nodes, coherence, &mut random)));
         let load = random_load(nodes, 6.0, writes, &mut random);

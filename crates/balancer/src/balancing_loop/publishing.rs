@@ -47,7 +47,7 @@ impl Balancer {
             let row = &flow[at * count..(at + 1) * count];
             let sum: f64 = row.iter().sum();
             NodeStatus {
-                node: node.id.0,
+                node: node.id,
                 memory_bytes: node.memory_bytes,
                 free_bytes: memory.free_bytes,
                 available_bytes: memory.available_bytes(),
@@ -63,7 +63,7 @@ impl Balancer {
             local_share: (managed.samples.0 > 0).then(|| managed.samples.1 as f64 / managed.samples.0 as f64),
             moved_bytes: Some(managed.moved_bytes),
             chosen_bytes: if self.options.moves_bound { 0 } else { managed.numa.chosen_bytes() },
-            forbidden_nodes: memory_nodes().filter(|node| managed.is_forbidden(*node)).map(|node| node.0).collect(),
+            forbidden_nodes: memory_nodes().filter(|node| managed.is_forbidden(*node)).collect(),
             hot: managed.hot.published().to_vec(),
         };
         let imbalance_percent = estimate::shares(flow, count).map(|(_, imbalance)| imbalance);

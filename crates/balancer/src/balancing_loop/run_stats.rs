@@ -85,7 +85,7 @@ impl RunStats {
     pub fn start(&self, machine: &Machine, options: &Options, targets: &Targets, evidence: &[EvidenceSource]) -> Start {
         let online = |cpu: &&numapilot_machine::CpuId| machine.cpu(**cpu).is_some_and(|cpu| cpu.online);
         let node = |node: &numapilot_machine::Node| event::NodeFacts {
-            node: node.id.0,
+            node: node.id,
             cpus: node.cpus.iter().filter(online).count() as u32,
             memory_bytes: node.memory_bytes,
         };
@@ -258,7 +258,7 @@ impl RunStats {
     ) -> event::Observation {
         let count = machine.nodes().len();
         let node = |(at, node): (usize, &numapilot_machine::Node)| NodeSeen {
-            node: node.id.0,
+            node: node.id,
             to: table.observed_flow()[at * count..(at + 1) * count].to_vec(),
             available_bytes: seen.nodes[at].free_bytes,
             probe_ns: probes.map(|probes| probes.latency_ns[at].clone()),

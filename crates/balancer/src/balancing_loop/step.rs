@@ -476,7 +476,6 @@ impl Balancer {
             threads_refused: done.threads_refused,
             moved_bytes: done.moved_bytes,
             took_ns: done.took_ns,
-            stayed: Vec::new(),
         }));
     }
 

@@ -31,6 +31,7 @@ use numapilot_replica::mappings::Action;
 use numapilot_replica::mappings::Event as Answer;
 use numapilot_replica::mappings::Mappings;
 use numapilot_replica::orders;
+use numapilot_replica::reason::Reason;
 
 use crate::allowance::Allowance;
 use crate::event;
@@ -389,7 +390,7 @@ impl Copies {
         }
         let order = |(pid, node, file): &Wanted| {
             let path = self.registry.path(*file)?.clone();
-            Some(orders::Order { pid: *pid, node: u32::from(self.ids[*node].0), inode: *file, path })
+            Some(orders::Order { pid: *pid, node: self.ids[*node], inode: *file, path })
         };
         let all: Vec<orders::Order> = wanted.iter().filter_map(order).collect();
         self.mappings.order(&all).map_err(|error| error.to_string())?;
@@ -443,14 +444,13 @@ impl Copies {
 
     /// Gives up a file that a process cannot copy; if a node lacks memory, only that node's copy.
     fn handle_refusal(&mut self, answer: &Answer, targets: &Targets) {
-        let reason = answer.reason.as_deref().unwrap_or_default();
         let Some(file) = self.registry.by_path(&answer.path) else { return };
-        if answer.action != Action::Left || reason == "on the node already" {
+        if answer.action != Action::Left || answer.reason == Some(Reason::AlreadyThere) {
             return;
         }
         self.report_lost(file, targets);
-        let full = answer.node.and_then(|node| self.ids.iter().position(|id| u32::from(id.0) == node)).map(NodeIndex);
-        match full.filter(|_| reason.contains("memory")) {
+        let full = answer.node.and_then(|node| self.ids.iter().position(|id| *id == node)).map(NodeIndex);
+        match full.filter(|_| answer.reason.is_some_and(Reason::is_lack_of_memory)) {
             Some(node) => {
                 let mut copies = self.registry.copies(file);
                 copies.remove(&node);
@@ -482,7 +482,7 @@ fn answer_event(answer: &Answer) -> event::CopyTold {
         node: answer.node,
         bytes: answer.bytes,
         done,
-        because: answer.reason.clone().unwrap_or_default(),
+        because: answer.reason.map(|reason| reason.text().to_owned()).unwrap_or_default(),
     }
 }
 
@@ -491,6 +491,16 @@ mod tests {
     use numapilot_replica::mappings::Rules;
 
     use super::*;
+
+    fn found(inode: u64) -> files::Found {
+        files::Found {
+            start: inode << 24,
+            part: files::Part { inode, offset: 0, bytes: 64 << 12 },
+            path: Some(format!("/file-{inode}").into()),
+            copy_of: None,
+            referenced_bytes: 0,
+        }
+    }
 
     #[test]
     fn an_answer_of_a_process_that_has_ended_is_told_once() {
@@ -509,6 +519,24 @@ mod tests {
         assert!(copies.last_answers(&targets).is_empty());
     }
 
+    /// The reasons were told apart by their texts: one that names locked memory was taken for a node that has none left.
+    #[test]
+    fn only_lack_of_memory_spares_the_copies_of_other_nodes() {
+        for (word, left, is_refused) in
+            [("special", vec![], true), ("node-full", vec![1, 2], false), ("already-there", vec![0, 1, 2], false)]
+        {
+            let mappings = Mappings::prepare(Rules { by_order: true, ..Rules::default() }).unwrap();
+            let log = mappings.folder().join("log");
+            let mut copies = Copies::new(mappings, &Machine::live().unwrap(), 0);
+            copies.registry.saw(Pid(7), vec![found(1)]);
+            copies.registry.set_copies(1, [0, 1, 2].map(NodeIndex).into());
+            std::fs::write(log, format!("7\t{}\tleft\t4096\t7f0000000000\t{word}\t/file-1\n", copies.ids[0])).unwrap();
+            assert_eq!(copies.last_answers(&Targets::default()).len(), 1, "{word}");
+            let nodes: Vec<usize> = copies.registry.copies(1).iter().map(|node| node.0).collect();
+            assert_eq!((nodes, copies.registry.mappings_of(Pid(7)).count() == 0), (left, is_refused), "{word}");
+        }
+    }
+
     /// Each file was compared with the same free memory: files that fitted one by one were copied together, into the memory that is to stay free.
     #[test]
     fn files_of_one_batch_share_what_a_node_has_left() {
@@ -517,13 +545,6 @@ mod tests {
         let (pid, mut targets) = (Pid::own(), Targets::default());
         targets.add(pid).unwrap();
         let process = targets.all[&pid].number();
-        let found = |inode: u64| files::Found {
-            start: inode << 24,
-            part: files::Part { inode, offset: 0, bytes: 64 << 12 },
-            path: Some(format!("/file-{inode}").into()),
-            copy_of: None,
-            referenced_bytes: 0,
-        };
         copies.registry.saw(pid, vec![found(1), found(2)]);
         let order = |inode: u64, page: u64| {
             let page = PageKey { process, page: PageNumber((inode << 12) + page), size: PageSize::Small };

@@ -336,12 +336,8 @@ impl PageTable {
     }
 
     fn start(&self, key: u64) -> usize {
-        // SplitMix64's finalizer, and the high half of the product with the capacity, which works for any capacity.
-        let mut hash = key.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        hash = (hash ^ hash >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        hash = (hash ^ hash >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        hash ^= hash >> 31;
-        ((u128::from(hash) * self.entries.len() as u128) >> 64) as usize
+        // The high half of the hash's product with the capacity, which works for any capacity.
+        numapilot_random::below_of(numapilot_random::hashed(key), self.entries.len() as u64) as usize
     }
 
     /// Index of a key's entry, or of the empty entry where it belongs.

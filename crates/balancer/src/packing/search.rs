@@ -3,6 +3,7 @@
 
 use numapilot_machine::NodeIndex;
 use numapilot_machine::NodeSet;
+use numapilot_random::Linear;
 
 use super::Demand;
 use super::MachineCapacity;
@@ -44,11 +45,11 @@ pub fn pack(capacity: &MachineCapacity, demands: &[Demand], settings: &PackingSe
     for start in [tables.by_size(demands), spread] {
         best = better(best, Search::from(&tables, start).descend());
     }
-    let mut random = Lcg(0x9e37_79b9_7f4a_7c15);
+    let mut random = Linear::new(0x9e37_79b9_7f4a_7c15);
     for _ in 0..RESTARTS {
         let mut start = best.0.clone();
         for _ in 0..2 {
-            start[random.below(demands.len())] = random.below(tables.sets.len());
+            start[random.index(demands.len())] = random.index(tables.sets.len());
         }
         best = better(best, Search::from(&tables, start).descend());
     }
@@ -195,16 +196,6 @@ impl<'a> Tables<'a> {
             out[process] = best;
         }
         out
-    }
-}
-
-/// A linear congruential generator (Knuth's MMIX). Any generator that is equal on all machines would do.
-struct Lcg(u64);
-
-impl Lcg {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        ((self.0 >> 33) as usize) % end
     }
 }
 

@@ -137,13 +137,13 @@ impl MigrationExecutor {
         let moved = match self.mover.run(Some(&managed.process), requests, &huge, &mut |_| progress.goes_on()) {
             Ok(moved) => moved,
             Err(error) => {
-                let (refusal, outcome) = match error {
-                    KernelError::Gone { .. } => (Refusal::Gone, MoveOutcome::Gone),
+                let outcome = match error {
+                    KernelError::Gone { .. } => MoveOutcome::Gone,
                     // Only for now.
-                    ref error if error.is_unanswered() => (Refusal::Busy, MoveOutcome::Busy),
-                    _ => (Refusal::Unsupported, MoveOutcome::NotPermitted),
+                    ref error if error.is_unanswered() => MoveOutcome::Busy,
+                    _ => MoveOutcome::NotPermitted,
                 };
-                parts.iter().for_each(|part| results[part.order] = Err(refusal));
+                parts.iter().for_each(|part| results[part.order] = Err(refusal_of(outcome)));
                 *done.pages.count_mut(outcome) += parts.len() as u64;
                 managed.look_at_nodes();
                 done.troubles.push(error.to_string());
@@ -238,7 +238,12 @@ fn result_of(pages: &PageOutcomes, first: MoveOutcome, page_ns: f64) -> Result<f
     if pages.moved > 0 {
         return Ok(page_ns * pages.moved as f64);
     }
-    Err(match first {
+    Err(refusal_of(first))
+}
+
+/// What a policy is told of a page that did not move: less than the kernel's answer, which other orders than moves and simulated machines do not have.
+fn refusal_of(outcome: MoveOutcome) -> Refusal {
+    match outcome {
         MoveOutcome::AlreadyThere => Refusal::AlreadyThere,
         MoveOutcome::NoRoom => Refusal::NoRoom,
         MoveOutcome::Busy | MoveOutcome::NotTried => Refusal::Busy,
@@ -246,7 +251,7 @@ fn result_of(pages: &PageOutcomes, first: MoveOutcome, page_ns: f64) -> Result<f
         MoveOutcome::Moved | MoveOutcome::NotPermitted | MoveOutcome::Unmovable | MoveOutcome::Other(_) => {
             Refusal::Unsupported
         }
-    })
+    }
 }
 
 #[cfg(test)]
@@ -281,6 +286,16 @@ mod tests {
         assert_eq!(done.outcomes[3].result, Err(Refusal::Unsupported));
         assert!(done.outcomes[0].result.is_err() && done.moved.is_empty());
         assert_eq!(done.pages.total(), 2);
+    }
+
+    /// A new outcome does not compile before it has a refusal here.
+    #[test]
+    fn policies_are_told_why_a_page_stayed() {
+        let told = MoveOutcome::ALL.map(refusal_of);
+        let [_, already_there, gone, busy, no_room, not_permitted, unmovable, other, not_tried] = told;
+        assert_eq!([already_there, gone, no_room], [Refusal::AlreadyThere, Refusal::Gone, Refusal::NoRoom]);
+        assert_eq!([busy, not_tried], [Refusal::Busy; 2], "they may be ordered again");
+        assert_eq!([not_permitted, unmovable, other], [Refusal::Unsupported; 3]);
     }
 
     #[test]

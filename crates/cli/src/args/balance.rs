@@ -8,7 +8,7 @@ use clap::ArgGroup;
 use clap::Args;
 use numapilot_host::Pid;
 use numapilot_service::Address;
-use numapilot_text::quantity::unit_of_bytes;
+use numapilot_text::quantity;
 
 use super::GroupArgs;
 use super::LookArgs;
@@ -98,7 +98,7 @@ pub struct BalanceArgs {
     #[arg(long, short = 'n')]
     pub dry_run: bool,
     /// Greatest share of the programs' time that may be spent on moves without benefit
-    #[arg(long, value_name = "PERCENT", value_parser = super::percentage, default_value = "1%")]
+    #[arg(long, value_name = "PERCENT", value_parser = super::part, default_value = "1%")]
     pub max_harm: f64,
     /// Move at most this many bytes per second (200M, 1G)
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
@@ -211,16 +211,12 @@ pub struct ServiceArgs {
     pub state_dir: Option<PathBuf>,
 }
 
-/// A number of bytes with K, M, G or T (powers of 1,024).
+/// A number of bytes, not 0.
 fn bytes(text: &str) -> Result<u64, String> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let unit = unit_of_bytes(&text[digits.len()..])?;
-    let number: f64 = digits.parse().map_err(|_| format!("`{digits}` is not a number"))?;
-    let bytes = number * unit;
-    (1.0..1e18)
-        .contains(&bytes)
-        .then_some(bytes as u64)
-        .ok_or_else(|| "the size must be at least 1 byte, and below 1e18 bytes".to_owned())
+    match quantity::bytes(text)? {
+        0 => Err("the size must be at least 1 byte".to_owned()),
+        bytes => Ok(bytes),
+    }
 }
 
 #[cfg(test)]

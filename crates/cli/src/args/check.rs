@@ -26,7 +26,7 @@ exceeded if the whole 95 % interval lies above it (with --strict: if the estimat
 exceed what equal runs may differ by.")]
 pub struct CheckArgs {
     /// Greatest share of remote accesses
-    #[arg(long, value_name = "PERCENT", value_parser = super::percentage)]
+    #[arg(long, value_name = "PERCENT", value_parser = super::part)]
     pub max_remote: Option<f64>,
     /// Greatest controller imbalance: the standard deviation of the accesses that each node's memory serves, over their mean (population definition)
     #[arg(long, value_name = "PERCENT", value_parser = super::percentage)]
@@ -97,5 +97,5 @@ fn object_limit(text: &str) -> Result<(String, f64), String> {
     if name.is_empty() {
         return Err("name the object before the equals sign, such as block=20%".to_owned());
     }
-    Ok((name.to_owned(), super::percentage(limit)?))
+    Ok((name.to_owned(), super::part(limit)?))
 }

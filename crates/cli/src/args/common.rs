@@ -4,7 +4,7 @@ use clap::Args;
 use clap::ValueEnum;
 use clap::builder::TypedValueParser;
 use numapilot_host::Pid;
-pub use numapilot_text::quantity::time;
+pub use numapilot_text::quantity::{part, percentage, time};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Bind {
@@ -39,13 +39,4 @@ pub enum Colour {
 /// A process's id, with the bounds and messages of a plain number.
 pub fn process() -> impl TypedValueParser<Value = Pid> {
     clap::value_parser!(u32).map(Pid)
-}
-
-/// `30%` or `30`: a percentage, as a share.
-pub fn percentage(text: &str) -> Result<f64, String> {
-    let number = text.trim().trim_end_matches('%').trim_end();
-    match number.parse::<f64>() {
-        Ok(value) if value.is_finite() && value >= 0.0 => Ok(value / 100.0),
-        _ => Err("write a percentage, such as 30%".to_owned()),
-    }
 }

@@ -40,7 +40,7 @@ pub struct CompareArgs {
     #[arg(long, value_name = "PERCENT", value_parser = super::percentage)]
     pub max_slowdown: Option<f64>,
     /// Exit with status 3 if the share of remote accesses certainly rose by more percentage points than this (judged like the run time)
-    #[arg(long, value_name = "POINTS", value_parser = super::percentage)]
+    #[arg(long, value_name = "POINTS", value_parser = super::part)]
     pub max_more_remote: Option<f64>,
     /// Do not predict run times of simulated recordings (faster)
     #[arg(long)]

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use numapilot_text::quantity;
 
 use super::LookArgs;
 
@@ -155,19 +156,10 @@ pub enum MeasurePicture {
     Handoff,
 }
 
-/// `512MiB`, `1G`: bytes, with binary units.
+/// `512MiB`, `1G`: bytes of an array to measure in.
 fn size(text: &str) -> Result<usize, String> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let shift = match text[digits.len()..].to_ascii_lowercase().as_str() {
-        "" | "b" => 0,
-        "k" | "kib" => 10,
-        "m" | "mib" => 20,
-        "g" | "gib" => 30,
-        other => return Err(format!("`{other}` is not a unit of size; use KiB, MiB or GiB")),
-    };
-    let number: usize = digits.parse().map_err(|_| format!("`{digits}` is not a whole number"))?;
-    let bytes = number.checked_mul(1 << shift).filter(|bytes| (1 << 16..=1 << 42).contains(bytes));
-    bytes.ok_or_else(|| "give 64 KiB to 4 TiB".to_owned())
+    let bytes = Some(quantity::whole_bytes(text)?).filter(|bytes| (1 << 16..=1 << 42).contains(bytes));
+    bytes.map(|bytes| bytes as usize).ok_or_else(|| "give 64 KiB to 4 TiB".to_owned())
 }
 
 /// Parses the name of a machine model.

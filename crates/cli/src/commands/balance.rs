@@ -39,7 +39,6 @@ use numapilot_placement::policy_by_name;
 use numapilot_replica::mappings::Mappings;
 use numapilot_replica::mappings::Preload;
 use numapilot_replica::mappings::Rules;
-use numapilot_report::units;
 use numapilot_service::Places;
 use numapilot_service::config::MetricsSettings;
 use numapilot_service::control::ControlSettings;
@@ -49,6 +48,7 @@ use numapilot_service::served::LocalPort;
 use numapilot_service::served::Plan;
 use numapilot_service::served::Served;
 use numapilot_service::served::interval;
+use numapilot_text::units;
 
 use super::group::group;
 use super::not_started::not_started;

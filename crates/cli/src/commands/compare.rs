@@ -6,6 +6,8 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use numapilot_insight::compare::{Comparison, Metric, Prediction, RunSummary, compare};
 use numapilot_report::compare as shown;
+use numapilot_text::quantity;
+use numapilot_text::units::percent;
 use serde_json::{Value, json};
 
 use super::exit::BEYOND_LIMITS;
@@ -100,8 +102,8 @@ fn judge(arguments: &CompareArgs, found: &Comparison) -> Result<Limits> {
                 "--max-slowdown: the run times cannot be compared (see the notes); leave out --no-model, or record both sides with one engine"
             );
         };
-        let (value, most) = (rise.value * 100.0, limit * 100.0);
-        limits.judge(limit, rise.low, certain, &format!("the run time rose by {value:.1} %, more than {most:.1} %"));
+        let (value, most) = (percent(rise.value), percent(limit));
+        limits.judge(limit, rise.low, certain, &format!("the run time rose by {value}, more than {most}"));
     }
     if let Some(limit) = arguments.max_more_remote {
         let Some(change) = of(Metric::RemoteShare) else {
@@ -125,11 +127,8 @@ fn foretold_elsewhere(machine: &str, found: &Comparison) -> Option<String> {
 
 /// Parses the predicted gain: a percentage, or a file that `whatif --json` wrote. Also the machine that it is for, if the file names one.
 fn prediction(text: &str) -> Result<(Prediction, Option<String>)> {
-    let number = text.trim_end_matches('%').trim_start_matches('+');
-    if let Ok(percent) = number.parse::<f64>()
-        && percent.is_finite()
-    {
-        return Ok((Prediction { of: Metric::RunTime, gain: percent / 100.0, interval: None }, None));
+    if let Ok(gain) = quantity::change(text) {
+        return Ok((Prediction { of: Metric::RunTime, gain, interval: None }, None));
     }
     let content = std::fs::read_to_string(text).with_context(|| format!("--prediction {text}"))?;
     let value: Value = serde_json::from_str(&content).with_context(|| format!("--prediction {text}: not JSON"))?;

@@ -9,16 +9,16 @@ use anyhow::Result;
 use anyhow::bail;
 use numapilot_balancer::status::State;
 use numapilot_machine::format_cpu_list;
-use numapilot_report::text::Align;
-use numapilot_report::text::Look;
-use numapilot_report::text::Table;
-use numapilot_report::text::clean;
-use numapilot_report::units;
 use numapilot_service::Places;
 use numapilot_service::SYSTEM_CONTROL;
 use numapilot_service::control::Client;
 use numapilot_service::control::Report;
 use numapilot_service::control::Request;
+use numapilot_text::style::Look;
+use numapilot_text::style::clean;
+use numapilot_text::table::Align;
+use numapilot_text::table::Table;
+use numapilot_text::units;
 
 use crate::args::CtlArgs;
 use crate::args::CtlCommand;
@@ -110,7 +110,7 @@ fn totals(report: &Report) -> String {
         "  observes  {:.0} samples and {:.0} hinting faults per second, at intervals of {}{local}\n  \
            actions   {} decisions; pages: {} moved, {} stayed, {} moved back; {} copied; changes: {} kept, {} undone; \
            {} page ranges excluded for moving back and forth\n  \
-           costs     {:.2} % of a CPU, {} of memory, {} open files\n",
+           costs     {} of a CPU, {} of memory, {} open files\n",
         rates.samples_per_s,
         rates.hint_faults_per_s,
         units::time_ns(status.interval_ns),
@@ -122,7 +122,7 @@ fn totals(report: &Report) -> String {
         counters.kept,
         counters.undone,
         counters.ping_pongs,
-        own.cpu_percent,
+        units::part_percent_to(own.cpu_percent / 100.0, 2),
         units::bytes(own.resident_bytes),
         own.open_files,
     )
@@ -182,7 +182,7 @@ fn targets(report: &Report, look: Look) -> String {
             );
         }
         if !target.forbidden_nodes.is_empty() {
-            let nodes = format_cpu_list(target.forbidden_nodes.iter().map(|node| u32::from(*node)));
+            let nodes = format_cpu_list(target.forbidden_nodes.iter().map(|node| u32::from(node.0)));
             let _ = writeln!(out, "  process {pid}: nothing is moved to nodes {nodes}: its cpuset forbids these nodes");
         }
     }

@@ -7,7 +7,7 @@ use anyhow::Result;
 use numapilot_import::ImportOptions;
 use numapilot_import::Importer;
 use numapilot_machine::Machine;
-use numapilot_report::units;
+use numapilot_text::units;
 use numapilot_trace::output::Existing;
 
 use super::record::named_output;

@@ -10,7 +10,7 @@ use numapilot_measure::{
     Calibration, Isa, Kernel, Options, Order, Pages, Part, Permit, Plan, Progress, Results, Task, calibrate, model_text,
 };
 use numapilot_report::measure::{Picture, html, render, svg, walk_words};
-use numapilot_report::units;
+use numapilot_text::units;
 
 use crate::args::{MeasureArgs, MeasureIsa, MeasureOrder, MeasurePages, MeasurePart, MeasurePicture};
 use crate::output;

@@ -8,6 +8,7 @@ use anyhow::Result;
 use anyhow::anyhow;
 use numapilot_kernel::KernelError;
 use numapilot_kernel::actuator::MoveOptions;
+use numapilot_kernel::actuator::MoveOutcome;
 use numapilot_kernel::actuator::Mover;
 use numapilot_kernel::actuator::page_bytes;
 use numapilot_kernel::migrate;
@@ -18,7 +19,7 @@ use numapilot_kernel::task::Process;
 use numapilot_launch::signals::Guard;
 use numapilot_machine::Machine;
 use numapilot_machine::NodeId;
-use numapilot_report::units;
+use numapilot_text::units;
 use serde_json::json;
 
 use super::exit::BEYOND_LIMITS;
@@ -111,11 +112,15 @@ fn text(done: &Migration, arguments: &MoveArgs) -> String {
     if arguments.dry_run {
         out.push_str("nothing was moved (--dry-run)\n");
     } else if !done.wanted.is_empty() {
-        let named: Vec<(&str, u64)> = done.pages.by_name().into_iter().filter(|(_, count)| *count > 0).collect();
+        let counted: Vec<(MoveOutcome, u64)> = MoveOutcome::ALL
+            .map(|outcome| (outcome, done.pages.count(outcome)))
+            .into_iter()
+            .filter(|(_, count)| *count > 0)
+            .collect();
         let rate = (done.pages.moved * page_bytes()) as f64 / done.moving.as_secs_f64().max(1e-9);
-        let width = named.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-        for (name, count) in named {
-            let hint = hint(name);
+        let width = counted.iter().map(|(outcome, _)| outcome.name().len()).max().unwrap_or(0);
+        for (outcome, count) in counted {
+            let (name, hint) = (outcome.name(), hint(outcome));
             out.push_str(&format!("  {name:width$}  {count} {}, {}{hint}\n", noun(count), size(count)));
         }
         let (moving, took) = (done.moving.as_secs_f64(), done.took.as_secs_f64());
@@ -133,14 +138,14 @@ fn text(done: &Migration, arguments: &MoveArgs) -> String {
     out
 }
 
-/// Why pages stayed and what to do, by the name of the outcome; empty for other outcomes.
-fn hint(name: &str) -> &'static str {
-    match name {
-        "shared" => " (other processes map them too; --shared moves them, with CAP_SYS_NICE)",
-        "no room" => " (the target node has no memory available beyond what --keep reserves)",
-        "busy" => " (in use by the kernel; try again)",
-        "gone" => " (freed or swapped out meanwhile)",
-        "not movable" => " (the kernel's shared zero page, or device memory)",
-        _ => "",
+/// Why pages stayed and what to do; empty where the outcome's name says it.
+fn hint(outcome: MoveOutcome) -> &'static str {
+    match outcome {
+        MoveOutcome::NotPermitted => " (other processes map them too; --shared moves them, with CAP_SYS_NICE)",
+        MoveOutcome::NoRoom => " (the target node has no memory available beyond what --keep reserves)",
+        MoveOutcome::Busy => " (in use by the kernel; try again)",
+        MoveOutcome::Gone => " (freed or swapped out meanwhile)",
+        MoveOutcome::Unmovable => " (the kernel's shared zero page, or device memory)",
+        MoveOutcome::Moved | MoveOutcome::AlreadyThere | MoveOutcome::Other(_) | MoveOutcome::NotTried => "",
     }
 }

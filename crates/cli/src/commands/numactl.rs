@@ -4,14 +4,14 @@ use std::fmt::Write;
 
 use anyhow::{Context, Result, bail};
 use numapilot_apply::{Current, MemoryPolicy, ProcessPolicy};
-use numapilot_machine::{Machine, parse_cpu_list};
+use numapilot_machine::{CpuId, Machine, NodeId, parse_cpu_list};
 
 use crate::args::PolicyArgs;
 
 /// Prefixes by which numactl names a node by a device; not supported here.
 const BY_DEVICE: [&str; 6] = ["netdev:", "ip:", "file:", "block:", "pci:", "same"];
 
-/// The nodes or CPUs of the machine, and those of them that this process may use.
+/// The nodes or CPUs of the machine, and those of them that this process may use, as numbers: numactl's lists are the same for both.
 struct Set {
     what: &'static str,
     /// All that exist, ascending.
@@ -81,49 +81,56 @@ pub fn policy(arguments: &PolicyArgs) -> Result<ProcessPolicy> {
 
 fn memory(arguments: &PolicyArgs, machine: &Machine, current: &Current) -> Result<Option<MemoryPolicy>> {
     let known: Vec<u32> = machine.nodes().iter().filter(|n| n.has_memory()).map(|n| n.id.0.into()).collect();
-    let allowed = current.allowed_nodes.iter().copied().filter(|id| known.contains(id)).collect();
+    let allowed = current.allowed_nodes.iter().map(|node| u32::from(node.0)).filter(|id| known.contains(id)).collect();
     let set = Set { what: "node with memory", known, allowed };
+    let nodes = |option: &'static str, text: &str| set.parse(option, text).map(node_ids);
     Ok(if let Some(text) = &arguments.interleave {
         // As numactl: interleaving over no node is no policy.
-        Some(set.parse("--interleave", text)?).filter(|nodes| !nodes.is_empty()).map(MemoryPolicy::Interleave)
+        Some(nodes("--interleave", text)?).filter(|nodes| !nodes.is_empty()).map(MemoryPolicy::Interleave)
     } else if let Some(text) = &arguments.weighted_interleave {
-        let nodes = some(set.parse("--weighted-interleave", text)?, "--weighted-interleave")?;
+        let nodes = some(nodes("--weighted-interleave", text)?, "--weighted-interleave")?;
         Some(MemoryPolicy::WeightedInterleave(nodes))
     } else if let Some(text) = &arguments.membind {
-        let nodes = some(set.parse("--membind", text)?, "--membind")?;
+        let nodes = some(nodes("--membind", text)?, "--membind")?;
         Some(MemoryPolicy::Bind { nodes, balancing: arguments.balancing })
     } else if let Some(text) = &arguments.preferred {
-        match set.parse("--preferred", text)?[..] {
+        match nodes("--preferred", text)?[..] {
             [node] => Some(MemoryPolicy::Preferred(node)),
             _ => bail!("--preferred {text}: it takes one node; --preferred-many takes several"),
         }
     } else if let Some(text) = &arguments.preferred_many {
-        Some(MemoryPolicy::PreferredMany(some(set.parse("--preferred-many", text)?, "--preferred-many")?))
+        Some(MemoryPolicy::PreferredMany(some(nodes("--preferred-many", text)?, "--preferred-many")?))
     } else {
         arguments.localalloc.then_some(MemoryPolicy::Local)
     })
 }
 
-fn some(ids: Vec<u32>, option: &str) -> Result<Vec<u32>> {
+fn node_ids(numbers: Vec<u32>) -> Vec<NodeId> {
+    // Those of nodes that are known.
+    numbers.into_iter().map(|number| NodeId(number as u16)).collect()
+}
+
+fn some<T>(ids: Vec<T>, option: &str) -> Result<Vec<T>> {
     if ids.is_empty() { bail!("{option}: the list is empty; name at least one") } else { Ok(ids) }
 }
 
-fn cpus(arguments: &PolicyArgs, machine: &Machine, current: &Current) -> Result<Option<Vec<u32>>> {
+fn cpus(arguments: &PolicyArgs, machine: &Machine, current: &Current) -> Result<Option<Vec<CpuId>>> {
     let online: Vec<u32> = machine.cpus().iter().map(|cpu| cpu.id.0).collect();
-    let allowed = if arguments.all { online.clone() } else { current.cpus.clone() };
-    let mut chosen: Option<Vec<u32>> = None;
+    let allowed = if arguments.all { online.clone() } else { current.cpus.iter().map(|cpu| cpu.0).collect() };
+    let mut chosen: Option<Vec<CpuId>> = None;
     if let Some(text) = &arguments.cpunodebind {
         let nodes: Vec<u32> = machine.nodes().iter().filter(|n| n.has_cpus()).map(|n| n.id.0.into()).collect();
         let set = Set { what: "node with CPUs", known: nodes.clone(), allowed: nodes };
-        let nodes = some(set.parse("--cpunodebind", text)?, "--cpunodebind")?;
-        let is_on = |cpu: &&numapilot_machine::Cpu| cpu.node.is_some_and(|node| nodes.contains(&node.0.into()));
-        chosen = Some(machine.cpus().iter().filter(is_on).map(|cpu| cpu.id.0).collect());
+        let nodes = node_ids(some(set.parse("--cpunodebind", text)?, "--cpunodebind")?);
+        let is_on = |cpu: &&numapilot_machine::Cpu| cpu.node.is_some_and(|node| nodes.contains(&node));
+        chosen = Some(machine.cpus().iter().filter(is_on).map(|cpu| cpu.id).collect());
     }
     if let Some(text) = &arguments.physcpubind {
         let known = if arguments.all { online } else { allowed.clone() };
         let set = Set { what: "CPU that this process may use", known, allowed };
         // As numactl, which sets one after the other: the later one holds.
-        chosen = Some(some(set.parse("--physcpubind", text)?, "--physcpubind")?);
+        let numbers = some(set.parse("--physcpubind", text)?, "--physcpubind")?;
+        chosen = Some(numbers.into_iter().map(CpuId).collect());
     }
     Ok(chosen)
 }
@@ -138,7 +145,6 @@ pub fn show() -> Result<String> {
 }
 
 fn describe(current: &Current, machine: &Machine) -> String {
-    let list = |ids: &[u32]| ids.iter().map(|id| format!("{id} ")).collect::<String>();
     let mut text = format!("policy: {}\n", current.policy_name());
     let first = current.nodes.first();
     let preferred = match (current.next, first, current.mode) {
@@ -151,12 +157,8 @@ fn describe(current: &Current, machine: &Machine) -> String {
     if let Some(next) = current.next {
         let _ = writeln!(text, "interleavemask: {}\ninterleavenode: {next}", list(&current.nodes));
     }
-    let mut nodes: Vec<u32> = machine
-        .cpus()
-        .iter()
-        .filter(|cpu| current.cpus.contains(&cpu.id.0))
-        .filter_map(|cpu| cpu.node.map(|node| node.0.into()))
-        .collect();
+    let mut nodes: Vec<NodeId> =
+        machine.cpus().iter().filter(|cpu| current.cpus.contains(&cpu.id)).filter_map(|cpu| cpu.node).collect();
     nodes.sort_unstable();
     nodes.dedup();
     let is_bound = current.mode & 0xff == 2;
@@ -165,6 +167,11 @@ fn describe(current: &Current, machine: &Machine) -> String {
     let _ = writeln!(text, "cpubind: {}\nnodebind: {}", list(&nodes), list(&nodes));
     let _ = writeln!(text, "membind: {}\npreferred: {}", list(bound), list(&current.nodes));
     text
+}
+
+/// numactl's way to list numbers: a blank behind each.
+fn list(ids: &[impl std::fmt::Display]) -> String {
+    ids.iter().map(|id| format!("{id} ")).collect()
 }
 
 #[cfg(test)]
@@ -202,10 +209,10 @@ mod tests {
         let machine = Machine::load("opteron-8385").unwrap();
         let current = Current {
             mode: 3,
-            nodes: vec![0, 2],
-            next: Some(2),
-            cpus: (0..5).collect(),
-            allowed_nodes: (0..4).collect(),
+            nodes: [0, 2].map(NodeId).into(),
+            next: Some(NodeId(2)),
+            cpus: (0..5).map(CpuId).collect(),
+            allowed_nodes: (0..4).map(NodeId).collect(),
         };
         let expected = "policy: interleave\npreferred node: 2 (interleave next)\ninterleavemask: 0 2 \ninterleavenode: 2\n\
                         physcpubind: 0 1 2 3 4 \ncpubind: 0 1 \nnodebind: 0 1 \nmembind: 0 1 2 3 \npreferred: 0 2 \n";

@@ -42,7 +42,7 @@ fn describe(plan: &Plan) -> String {
     let place = |placing: &Placing, layout: Layout| {
         let place = match placing {
             Placing::Nodes(nodes) => format!("nodes {}", nodes.text()),
-            Placing::Cpus(cpus) => format!("CPUs {}", numapilot_machine::format_cpu_list(cpus.iter().copied())),
+            Placing::Cpus(cpus) => format!("CPUs {}", numapilot_machine::format_cpu_list(cpus.iter().map(|cpu| cpu.0))),
         };
         format!("{place}, {}", layout.name())
     };

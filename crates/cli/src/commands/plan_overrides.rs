@@ -10,7 +10,7 @@ use anyhow::{Result, bail};
 use numapilot_flows::{Object, ObjectKind, Site, SiteId, Trace};
 use numapilot_insight::whatif::PlacementOverride;
 use numapilot_insight::{FixKind, is_placeable};
-use numapilot_machine::{CpuId, Machine, NodeId};
+use numapilot_machine::{Machine, NodeId};
 use numapilot_plan::{Layout, ObjectMatch, ObjectRule, Placing, Plan, Policy, ProcessRule, ThreadRule};
 use numapilot_plan::{NodeSet, glob_matches};
 use numapilot_symbols::{path_ends_with, spellings};
@@ -159,22 +159,21 @@ fn whole_sites(objects: &[ObjectId], trace: &Trace, all: &BTreeMap<SiteId, usize
 
 /// The fix that corresponds to a rule's policy, and whether the pages' home is their first-touch node.
 fn kind_of(rule: &ObjectRule, machine: &Machine) -> Result<(FixKind, bool)> {
-    let with_memory: Vec<u16> = machine.nodes().iter().filter(|node| node.has_memory()).map(|node| node.id.0).collect();
-    let even = |nodes: &[u16]| FixKind::WeightedInterleave(nodes.iter().map(|&node| (NodeId(node), 1)).collect());
+    let with_memory: Vec<NodeId> =
+        machine.nodes().iter().filter(|node| node.has_memory()).map(|node| node.id).collect();
+    let even = |nodes: &[NodeId]| FixKind::WeightedInterleave(nodes.iter().map(|&node| (node, 1)).collect());
     let refuse = |why: &str| -> Result<(FixKind, bool)> {
         let at = if rule.line > 0 { format!("line {}: ", rule.line) } else { String::new() };
         bail!("{at}object {}: {why}", rule.name)
     };
     Ok(match &rule.policy {
-        Policy::Node { node, .. } => (FixKind::AllocateOnNode(NodeId(*node)), false),
+        Policy::Node { node, .. } => (FixKind::AllocateOnNode(*node), false),
         Policy::Interleave(NodeSet::Listed(nodes)) if *nodes != with_memory => (even(nodes), false),
         Policy::Interleave(_) => (FixKind::Interleave, false),
         Policy::WeightedInterleave(weights) if weights.is_empty() => {
             return refuse("the kernel chooses the weights, so the gain cannot be predicted; write `weights`");
         }
-        Policy::WeightedInterleave(weights) => {
-            (FixKind::WeightedInterleave(weights.iter().map(|&(node, weight)| (NodeId(node), weight)).collect()), false)
-        }
+        Policy::WeightedInterleave(weights) => (FixKind::WeightedInterleave(weights.clone()), false),
         Policy::Local => (FixKind::LocalArenas, false),
         Policy::FirstUse => (FixKind::FirstTouchByUsers, true),
         Policy::Split(_) => {
@@ -198,11 +197,11 @@ fn kind_of(rule: &ObjectRule, machine: &Machine) -> Result<(FixKind, bool)> {
 /// Nodes that a placing allows, in its order.
 fn nodes_of(placing: &Placing, machine: &Machine) -> Vec<NodeId> {
     match placing {
-        Placing::Nodes(NodeSet::Listed(nodes)) => nodes.iter().map(|&node| NodeId(node)).collect(),
+        Placing::Nodes(NodeSet::Listed(nodes)) => nodes.clone(),
         Placing::Nodes(NodeSet::All) => {
             machine.nodes().iter().filter(|node| node.has_cpus()).map(|node| node.id).collect()
         }
-        Placing::Cpus(cpus) => cpus.iter().filter_map(|&cpu| machine.node_of_cpu(CpuId(cpu))).collect(),
+        Placing::Cpus(cpus) => cpus.iter().filter_map(|&cpu| machine.node_of_cpu(cpu)).collect(),
     }
 }
 

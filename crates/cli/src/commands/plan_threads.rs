@@ -87,7 +87,7 @@ pub fn pinned_threads(
             start: if let Which::Start(start) = &which { Some(start.clone()) } else { None },
             order: order.to_vec(),
             process: Some(program.to_owned()).filter(|program| is_named && !program.is_empty()),
-            placing: Placing::Nodes(NodeSet::Listed(vec![node.0])),
+            placing: Placing::Nodes(NodeSet::Listed(vec![node])),
             layout: Layout::Together,
             line: 0,
         };

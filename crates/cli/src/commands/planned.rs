@@ -6,7 +6,7 @@ use numapilot_insight::{Analysis, Findings, Fix, FixKind, Surveyed, is_placeable
 use numapilot_machine::Machine;
 use numapilot_plan::{Fit, Layout, NodeSet, ObjectMatch, ObjectRule, Placing, Plan, Policy, ProcessRule};
 use numapilot_report::findings::{SHOWN, effect_words, fix_words};
-use numapilot_report::units;
+use numapilot_text::units;
 
 use super::plan_overrides;
 use super::plan_sites::{Allocations, base};
@@ -152,15 +152,13 @@ fn bound_sizes(plan: &mut Plan, all: &Allocations<'_>) {
 
 fn policy(kind: &FixKind, machine: Option<&Machine>) -> Option<Policy> {
     Some(match kind {
-        FixKind::AllocateOnNode(node) => Policy::Node { node: node.0, strict: false },
+        FixKind::AllocateOnNode(node) => Policy::Node { node: *node, strict: false },
         FixKind::Interleave => Policy::Interleave(NodeSet::All),
-        FixKind::WeightedInterleave(weights) => {
-            Policy::WeightedInterleave(weights.iter().map(|(node, weight)| (node.0, *weight)).collect())
-        }
+        FixKind::WeightedInterleave(weights) => Policy::WeightedInterleave(weights.clone()),
         FixKind::LocalArenas => Policy::Local,
         FixKind::NearTier => {
             let near = machine?.cpu_and_memory_nodes();
-            Policy::Interleave(NodeSet::Listed(near.map(|node| node.id.0).collect()))
+            Policy::Interleave(NodeSet::Listed(near.map(|node| node.id).collect()))
         }
         // A hand-over rule needs the name of the threads that take over, which findings do not have; the other fixes need the source.
         FixKind::FirstTouchByUsers

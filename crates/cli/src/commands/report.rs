@@ -22,7 +22,7 @@ use numapilot_report::findings;
 use numapilot_report::html;
 use numapilot_report::json;
 use numapilot_report::text;
-use numapilot_report::text::Look;
+use numapilot_text::style::Look;
 use numapilot_trace::ids::ThreadIndex;
 use numapilot_trace::ids::TimeNs;
 use numapilot_trace::name;

@@ -8,7 +8,7 @@ use numapilot_apply::{ApplyOptions, Outcome, PlaceOutcome, RuleOutcome, apply_he
 use numapilot_machine::Machine;
 use numapilot_plan::{Fit, Fitted, ObjectRule, Plan, Policy};
 use numapilot_replica::mappings::{Mappings, Rules};
-use numapilot_report::units;
+use numapilot_text::units;
 use serde_json::{Value, json};
 
 use super::numactl;

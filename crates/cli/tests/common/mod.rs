@@ -159,22 +159,3 @@ pub fn site<'a>(report: &'a Value, name: &str) -> &'a Value {
     found
         .unwrap_or_else(|| panic!("no site {name} in {:?}", sites.iter().map(|site| &site["name"]).collect::<Vec<_>>()))
 }
-
-/// Seeded random numbers: splitmix64.
-pub struct Random(pub u64);
-
-impl Random {
-    /// The next 64-bit number.
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut x = self.0;
-        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        x ^ (x >> 31)
-    }
-
-    /// A number in `0..bound`.
-    pub fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound.max(1)
-    }
-}

@@ -5,10 +5,12 @@
 //! millions of entries.
 
 use foldhash::HashMap;
+use numapilot_host::PageNumber;
 use numapilot_ranges::RangeMap;
 
-const PAGE_SHIFT: u32 = 12;
-const PAGE_MASK: u64 = (1 << PAGE_SHIFT) - 1;
+/// A table is of one page, so that offsets in it have 16 bits.
+const PAGE_SHIFT: u32 = PageNumber::SHIFT;
+const PAGE_MASK: u64 = PageNumber::BYTES - 1;
 const SMALL_BYTES_MAX: u64 = 64 << 10;
 
 /// A block's part in one page: offsets of its first and last byte there.

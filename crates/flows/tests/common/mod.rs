@@ -8,27 +8,16 @@
 use std::path::Path;
 
 use numapilot_machine::{CpuId, NodeId};
+use numapilot_random::Random;
 use numapilot_trace::chunk::{ChunkWriter, RingId, SessionEnd, SessionStart, WriterOptions};
 use numapilot_trace::engine::Engine;
 use numapilot_trace::ids::{Order, Pid, ProcessIndex, StackId, ThreadIndex, Tid, TimeNs, VirtAddr};
 use numapilot_trace::record::{Access, AllocKind, Event, Level, Record, Stamp};
 use numapilot_trace::wire::{Clock, Encoder};
 
-/// A small, seeded generator (splitmix64).
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut value = self.0;
-        value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        value ^ (value >> 31)
-    }
-
-    pub fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit.max(1) as u64) as usize
-    }
+/// An index of a list of this length.
+fn below(random: &mut Random, limit: usize) -> usize {
+    random.remainder(limit as u64) as usize
 }
 
 /// The instance to which an access must be assigned, by its birth time, or none.
@@ -86,7 +75,7 @@ impl Program {
             writer,
             rings: Vec::new(),
             heaps: Vec::new(),
-            random: Random(seed),
+            random: Random::new(seed),
             now: 1,
             expected: Vec::new(),
             allocations: 0,
@@ -95,7 +84,7 @@ impl Program {
     }
 
     pub fn emit(&mut self, thread: usize, event: Event) -> u64 {
-        self.now += 1 + self.random.next() % 3;
+        self.now += 1 + self.random.bits() % 3;
         let stamp = Stamp { order: Order(self.now), time: TimeNs(self.now) };
         let (ring, encoder, bytes, _) = &mut self.rings[thread];
         encoder.encode(&Record { stamp, thread: ThreadIndex(thread as u32), event }, bytes);
@@ -167,9 +156,10 @@ impl Program {
 
     pub fn alloc(&mut self, thread: usize, kind: AllocKind, stack: u32) {
         // Large blocks are rare, as in programs.
-        let class = if self.random.below(200) == 0 { 6 + self.random.below(2) } else { self.random.below(6) };
+        let class =
+            if below(&mut self.random, 200) == 0 { 6 + below(&mut self.random, 2) } else { below(&mut self.random, 6) };
         let process = self.process_of(thread);
-        let bytes = CLASSES[class] - self.random.next() % (CLASSES[class] / 2);
+        let bytes = CLASSES[class] - self.random.bits() % (CLASSES[class] / 2);
         let heap = &mut self.heaps[process];
         let address = heap.free[class].pop().unwrap_or_else(|| {
             heap.top += CLASSES[class];
@@ -186,7 +176,7 @@ impl Program {
         if self.heaps[process].live.is_empty() {
             return;
         }
-        let index = self.random.below(self.heaps[process].live.len());
+        let index = below(&mut self.random, self.heaps[process].live.len());
         let block = self.heaps[process].live.swap_remove(index);
         self.emit(thread, Event::Free { address: VirtAddr(block.address) });
         self.heaps[process].free[block.class].push(block.address);
@@ -198,8 +188,8 @@ impl Program {
         if self.heaps[process].live.is_empty() {
             return;
         }
-        let index = self.random.below(self.heaps[process].live.len());
-        match self.random.below(3) {
+        let index = below(&mut self.random, self.heaps[process].live.len());
+        match below(&mut self.random, 3) {
             0 => {
                 self.free(thread);
                 self.alloc(thread, AllocKind::Realloc, 2);
@@ -210,7 +200,7 @@ impl Program {
                 if way == 1 {
                     self.emit(thread, Event::Free { address });
                 }
-                let bytes = 1 + self.random.next() % CLASSES[block.class];
+                let bytes = 1 + self.random.bits() % CLASSES[block.class];
                 let event = Event::Alloc { address, bytes, kind: AllocKind::Realloc, stack: StackId(2) };
                 let birth = self.emit(thread, event);
                 self.heaps[process].live[index] = Block { bytes, birth, ..block };
@@ -221,29 +211,29 @@ impl Program {
 
     pub fn access(&mut self, thread: usize) {
         let process = self.process_of(thread);
-        let (address, birth) = match self.random.below(40) {
+        let (address, birth) = match below(&mut self.random, 40) {
             // One past a block's size, in the gap that its size class leaves, or nowhere.
-            0 => (0x500 + self.random.next() % 100, None),
+            0 => (0x500 + self.random.bits() % 100, None),
             _ if self.heaps[process].live.is_empty() => (0x600, None),
             _ => {
-                let index = self.random.below(self.heaps[process].live.len());
+                let index = below(&mut self.random, self.heaps[process].live.len());
                 let block = self.heaps[process].live[index];
-                let offset = match self.random.below(4) {
+                let offset = match below(&mut self.random, 4) {
                     0 => 0,
                     1 => block.bytes - 1,
-                    _ => self.random.next() % block.bytes,
+                    _ => self.random.bits() % block.bytes,
                 };
                 (block.address + offset, Some(block.birth))
             }
         };
-        let ip = self.code[self.random.below(self.code.len())];
+        let ip = self.code[below(&mut self.random, self.code.len())];
         let node = NodeId(thread as u16 % 4);
         let access = Access {
             address: VirtAddr(address),
             cpu: Some(CpuId(thread as u32)),
             node: Some(node),
             home: Some(NodeId((address >> 12) as u16 % 4)),
-            is_write: self.random.below(3) == 0,
+            is_write: below(&mut self.random, 3) == 0,
             level: Level::Memory,
             latency_cycles: Some(200),
             ip: VirtAddr(ip),
@@ -276,19 +266,19 @@ pub fn generate(trace: &Path, seed: u64, threads: usize, allocations: u64, acces
     }
     let mut forks = 0;
     while program.allocations < allocations {
-        let thread = program.random.below(program.rings.len());
-        match program.random.below(10) {
+        let thread = below(&mut program.random, program.rings.len());
+        match below(&mut program.random, 10) {
             0..5 => program.alloc(thread, AllocKind::Malloc, 1),
             5..8 => program.free(thread),
             8 => program.realloc(thread),
             _ => {}
         }
         for _ in 0..accesses_each {
-            let thread = program.random.below(program.rings.len());
+            let thread = below(&mut program.random, program.rings.len());
             program.access(thread);
         }
         if forks < 3 && program.allocations > allocations / 5 * (forks + 1) {
-            let parent = program.random.below(program.heaps.len());
+            let parent = below(&mut program.random, program.heaps.len());
             program.process(Some(parent));
             forks += 1;
             let process = program.heaps.len() - 1;

@@ -1,5 +1,7 @@
 //! What one recording of each side cannot tell: why, and the recordings and the command that would.
 
+use numapilot_text::shell::quoted;
+use numapilot_text::units::whole_percent;
 use serde::Serialize;
 
 use super::run::{RunSummary, TimeSource};
@@ -69,16 +71,6 @@ fn options(names: &[String], is_simulated: bool) -> String {
     names.iter().zip(2..).map(of).collect::<Vec<_>>().join(" and ")
 }
 
-/// A word as a shell reads it.
-fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%,=".contains(c);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
-    }
-}
-
 /// Why the run times of one recording each may differ by chance, where more than what was measured of equal runs may.
 pub(super) fn why_in_doubt(before: &RunSummary, after: &RunSummary) -> Option<String> {
     if !before.is_simulated || !after.is_simulated {
@@ -116,9 +108,9 @@ fn idle(runs: &[&RunSummary], least: f64) -> Option<String> {
     if *high < least {
         return None;
     }
-    let [low, high] = [low, high].map(|share| format!("{:.0}", share * 100.0));
-    let range = if low == high { high } else { format!("{low} to {high}") };
-    Some(format!("no thread worked in {range} % of the run times"))
+    let [low, high] = [low, high].map(whole_percent);
+    let range = if low == high { high } else { format!("{} to {high}", low.trim_end_matches(" %")) };
+    Some(format!("no thread worked in {range} of the run times"))
 }
 
 #[cfg(test)]
@@ -158,7 +150,6 @@ mod tests {
         let real = RunSummary { is_simulated: false, ..run("old.numatrace") };
         let remedy = Remedy::of(&real, &real);
         assert!(remedy.how.contains("with `-o old-2` and `-o old-3` before"), "{}", remedy.how);
-        assert_eq!(quoted("it's"), r"'it'\''s'");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use numapilot_flows::SiteId;
 
 use crate::usage::Usage;
 
-pub(crate) use pages::{Page, PageSizes, PageUse};
+pub(crate) use pages::{PageSizes, PageUse, ProcessPage};
 pub(crate) use site::{ByTouch, SiteFacts, Survey};
 
 impl Survey<'_> {

@@ -14,8 +14,8 @@ const PASSER_BY: f64 = 0.1;
 /// Number of pages at each end of an object that are checked for earlier owners, because recycled blocks are small.
 const RECYCLED_PAGES: u64 = 8;
 
-/// A process and a page number.
-pub(crate) type Page = (u32, PageNumber);
+/// A page of a recorded process: the process's index, and the page's number.
+pub(crate) type ProcessPage = (u32, PageNumber);
 /// A process and the number of a huge page ([`PageSizes::huge_of`]).
 type LargePage = (u32, u64);
 
@@ -63,7 +63,7 @@ impl Default for PageSizes {
 /// A page with more accesses than one node's even share.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct HotPage {
-    pub page: Page,
+    pub page: ProcessPage,
     /// Share of all memory accesses.
     pub share: Estimate,
     /// Number of nodes that use it.
@@ -141,12 +141,12 @@ impl Use {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PageUse {
     pub sizes: PageSizes,
-    pub small: HashMap<Page, Use>,
+    pub small: HashMap<ProcessPage, Use>,
     pub large: HashMap<LargePage, Use>,
     /// Large pages whose small pages are used by different nodes and all lie on one.
     mixed_large: HashSet<LargePage>,
     /// Nodes whose threads had a heap block on the page, as bits. Any earlier lifetime counts.
-    earlier: HashMap<Page, Vec<(u64, u16)>>,
+    earlier: HashMap<ProcessPage, Vec<(u64, u16)>>,
 }
 
 impl PageUse {
@@ -226,13 +226,13 @@ impl PageUse {
     }
 
     /// Whether several nodes' objects share the page; at the small size, and at the large one only.
-    pub fn mixed(&self, page: Page) -> (bool, bool) {
+    pub fn mixed(&self, page: ProcessPage) -> (bool, bool) {
         let small = self.small.get(&page).is_some_and(Use::is_shared);
         (small, !small && self.mixed_large.contains(&(page.0, self.sizes.huge_of(page.1))))
     }
 
     /// Whether a thread of `node` had a heap block on the page before `birth`.
-    pub fn was_used_by(&self, page: Page, node: u16, birth: u64) -> bool {
+    pub fn was_used_by(&self, page: ProcessPage, node: u16, birth: u64) -> bool {
         self.earlier.get(&page).is_some_and(|lives| lives.iter().any(|&(born, of)| born < birth && of == node))
     }
 }

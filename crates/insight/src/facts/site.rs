@@ -4,7 +4,7 @@ use foldhash::{HashMap, HashSet};
 use numapilot_flows::SiteId;
 use numapilot_machine::Machine;
 
-use super::pages::{HotPage, Page, PageUse};
+use super::pages::{HotPage, PageUse, ProcessPage};
 use crate::context::Analysis;
 use crate::estimate::{Estimate, Tally};
 
@@ -82,5 +82,5 @@ pub(crate) struct Survey<'a> {
 pub(crate) struct ByTouch {
     pub groups: HashSet<u32>,
     /// Node of the thread that touched a page first.
-    pub touchers: HashMap<Page, u16>,
+    pub touchers: HashMap<ProcessPage, u16>,
 }

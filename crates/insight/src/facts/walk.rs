@@ -6,7 +6,7 @@ use numapilot_host::PageNumber;
 
 use super::dominance::ByNode;
 use super::lines::{Lines, key};
-use super::pages::{HotPage, Page, Use};
+use super::pages::{HotPage, ProcessPage, Use};
 use super::{SiteFacts, Survey};
 use crate::estimate::{Estimate, Tally, Weight};
 use crate::totals::UNKNOWN_MAX;
@@ -191,7 +191,7 @@ fn whole(
         if sample.home == first {
             sums.on_first.add(sample.weight);
         }
-        let page: Page = (sample.process, sample.page);
+        let page: ProcessPage = (sample.process, sample.page);
         match survey.pages.mixed(page) {
             (true, _) => sums.mixed_small.add(sample.weight),
             (_, true) => sums.mixed_large.add(sample.weight),
@@ -250,12 +250,12 @@ fn user_at(samples: &[Sample], index: usize) -> u16 {
 fn refine(
     survey: &Survey<'_>,
     (samples, opened): (&[Sample], usize),
-    hot: &HashSet<Page>,
+    hot: &HashSet<ProcessPage>,
     usage: &mut Usage,
     cells: &mut Vec<(Cell, f64, (u32, u64))>,
     sums: &mut Sums,
 ) {
-    let mut pages: HashMap<Page, Votes> = HashMap::new();
+    let mut pages: HashMap<ProcessPage, Votes> = HashMap::new();
     let mut blocks: HashMap<(u32, u64), Votes> = HashMap::new();
     let mut instance = Votes::default();
     let from = if opened < samples.len() { opened } else { 0 };
@@ -324,16 +324,16 @@ fn turns(sums: &Sums) -> Estimate {
 }
 
 /// Pages that draw more of all accesses than an even spread over the nodes would give a whole node: no placement of whole pages can then be even.
-fn hot(survey: &Survey<'_>) -> HashSet<Page> {
+fn hot(survey: &Survey<'_>) -> HashSet<ProcessPage> {
     let fair = 1.0 / survey.machine.nodes().iter().filter(|node| node.has_memory()).count().max(1) as f64;
     let is_hot = |used: &Use| used.all.share_of(survey.all).low > fair && used.users() > 1;
     survey.pages.small.iter().filter(|(_, used)| is_hot(used)).map(|(page, _)| *page).collect()
 }
 
 /// The hot pages of which most accesses are the site's.
-fn hot_pages(survey: &Survey<'_>, hot: &HashSet<Page>, facts: &mut SiteFacts, usage: &Usage) {
+fn hot_pages(survey: &Survey<'_>, hot: &HashSet<ProcessPage>, facts: &mut SiteFacts, usage: &Usage) {
     let trace = survey.analysis.trace();
-    let mut own: HashMap<Page, f64> = hot.iter().map(|page| (*page, 0.0)).collect();
+    let mut own: HashMap<ProcessPage, f64> = hot.iter().map(|page| (*page, 0.0)).collect();
     if own.is_empty() {
         return;
     }

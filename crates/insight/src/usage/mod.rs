@@ -235,9 +235,6 @@ pub(crate) fn index_of(machine: &Machine, node: Option<NodeId>) -> Option<u16> {
 
 /// The part of the jackknife to which an access's cache line belongs.
 pub(crate) fn part_of(access: &AccessRef) -> u8 {
-    // The finaliser of SplitMix64 (Steele, Lea, Flood, 2014): neighbouring lines fall into unrelated parts.
-    let mut bits = access.address.0 / 64;
-    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    ((bits ^ (bits >> 31)) % PARTS as u64) as u8
+    // Mixed, so that neighbouring lines fall into unrelated parts.
+    (numapilot_random::mixed(access.address.0 / 64) % PARTS as u64) as u8
 }

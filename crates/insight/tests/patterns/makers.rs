@@ -2,9 +2,10 @@
 
 use numapilot_insight::PatternKind::{self, *};
 use numapilot_machine::Machine;
+use numapilot_random::Random;
 use numapilot_trace::ids::ObjectId;
 
-use super::program::{Made, PAGE, Program, Random, Size, Touch};
+use super::program::{Made, PAGE, Program, Size, Touch};
 
 /// A maker of programs.
 pub type Maker = fn(Size) -> Program;
@@ -45,7 +46,7 @@ fn busy(size: Size) -> Size {
 }
 
 fn write(random: &mut Random, share: f64) -> bool {
-    random.share() < share
+    random.unit() < share
 }
 
 /// Each thread fills an object and hands it to a thread of the next node.
@@ -58,7 +59,7 @@ fn handed_over(size: Size) -> Program {
     made.run(0.2, &private, &mut |random, thread, time| {
         let filled = time < 0.05;
         let object = if filled { thread } else { (thread + 15) % 16 };
-        let offset = random.below(32 * PAGE);
+        let offset = random.remainder(32 * PAGE);
         let home = nodes[object as usize];
         Touch { object: objects[object as usize], offset, is_write: filled || write(random, 0.2), home, from: None }
     });
@@ -80,11 +81,11 @@ pub fn consumer_of(size: Size, bytes: u64) -> Program {
     made.run(0.1, &private, &mut |random, thread, time| {
         let (is_consumer, is_reader) = (nodes[thread as usize] == 2 && time >= 0.04, thread == 0 && time < 0.04);
         if is_consumer || is_reader {
-            let offset = random.below(512 * PAGE);
+            let offset = random.remainder(512 * PAGE);
             return Touch { object: input, offset, is_write: is_reader || write(random, 0.1), home: 0, from: None };
         }
         let object = private[thread as usize];
-        Touch { object, offset: random.below(64 * PAGE), is_write: false, home: nodes[thread as usize], from: None }
+        Touch { object, offset: random.remainder(64 * PAGE), is_write: false, home: nodes[thread as usize], from: None }
     });
     made.finish(&[RemoteAfterAllocation])
 }
@@ -99,11 +100,11 @@ fn alternate(size: Size) -> Program {
     made.run(0.05, &private, &mut |random, thread, time| {
         let owner = (time * 10.0) as u16 % 4;
         if nodes[thread as usize] == owner {
-            let offset = random.below(64 * PAGE);
+            let offset = random.remainder(64 * PAGE);
             return Touch { object: state, offset, is_write: write(random, 0.3), home: 0, from: None };
         }
         let object = private[thread as usize];
-        Touch { object, offset: random.below(64 * PAGE), is_write: false, home: nodes[thread as usize], from: None }
+        Touch { object, offset: random.remainder(64 * PAGE), is_write: false, home: nodes[thread as usize], from: None }
     });
     made.finish(&[AlternateRemote])
 }
@@ -120,7 +121,7 @@ fn read_mostly(size: Size) -> Program {
         let bytes = if object == table { 2048 * PAGE } else { 64 * PAGE };
         Touch {
             object,
-            offset: random.below(bytes),
+            offset: random.remainder(bytes),
             is_write: filling,
             home: if object == table { 0 } else { (thread % 4) as u16 },
             from: None,
@@ -137,7 +138,7 @@ fn written(size: Size) -> Program {
     let table = made.object(site, 4096 * PAGE, PAGE, 0);
     made.run(0.1, &private, &mut |random, _, _| Touch {
         object: table,
-        offset: random.below(4096 * PAGE),
+        offset: random.remainder(4096 * PAGE),
         is_write: write(random, 0.25),
         home: 0,
         from: None,
@@ -152,8 +153,14 @@ fn two_tables(size: Size) -> Program {
     let sites = [made.site("first"), made.site("second")];
     let tables = sites.map(|site| made.object(site, 2048 * PAGE, PAGE, 1));
     made.run(0.1, &private, &mut |random, _, _| {
-        let table = tables[random.below(2) as usize];
-        Touch { object: table, offset: random.below(2048 * PAGE), is_write: write(random, 0.4), home: 1, from: None }
+        let table = tables[random.remainder(2) as usize];
+        Touch {
+            object: table,
+            offset: random.remainder(2048 * PAGE),
+            is_write: write(random, 0.4),
+            home: 1,
+            from: None,
+        }
     });
     made.finish(&[ConcurrentWritten])
 }
@@ -176,7 +183,7 @@ fn thin_link(size: Size) -> Program {
         let filled = time < 0.04;
         let object = if filled { (thread + 15) % 16 } else { thread };
         let home = nodes[(object as usize + 1) % 16];
-        let offset = random.below(64 * PAGE);
+        let offset = random.remainder(64 * PAGE);
         Touch { object: objects[object as usize], offset, is_write: filled || write(random, 0.2), home, from: None }
     });
     made.finish(&[RemoteAfterAllocation])
@@ -192,10 +199,10 @@ fn shared_small_pages(size: Size) -> Program {
     // Whoever touched a page first has it.
     let home: Vec<u16> = (0..objects.len()).map(|page| (page as u64 / 8 % 4) as u16).collect();
     made.run(0.2, &private, &mut |random, thread, _| {
-        let index = random.below(u64::from(each)) as usize * 16 + thread as usize;
+        let index = random.remainder(u64::from(each)) as usize * 16 + thread as usize;
         Touch {
             object: objects[index],
-            offset: random.below(512),
+            offset: random.remainder(512),
             is_write: write(random, 0.4),
             home: home[index],
             from: None,
@@ -214,10 +221,10 @@ pub fn shared_pages_of_64_kib(size: Size) -> Program {
         .map(|index| made.object(site, EACH, if index == 0 { 4 * EACH } else { EACH }, index % 16))
         .collect();
     made.run(0.2, &private, &mut |random, thread, _| {
-        let index = random.below(16) as usize * 16 + thread as usize;
+        let index = random.remainder(16) as usize * 16 + thread as usize;
         Touch {
             object: objects[index],
-            offset: random.below(EACH),
+            offset: random.remainder(EACH),
             is_write: write(random, 0.4),
             home: (index / 4 % 4) as u16,
             from: None,
@@ -236,11 +243,11 @@ fn shared_large_pages(size: Size) -> Program {
         .map(|index| made.object(site, 32 * PAGE, if index == 0 { LARGE } else { PAGE }, index % 16))
         .collect();
     made.run(0.2, &private, &mut |random, thread, _| {
-        let index = random.below(4) as usize * 16 + thread as usize;
+        let index = random.remainder(4) as usize * 16 + thread as usize;
         let home = (index / 16 % 4) as u16;
         Touch {
             object: objects[index],
-            offset: random.below(32 * PAGE),
+            offset: random.remainder(32 * PAGE),
             is_write: write(random, 0.4),
             home,
             from: None,
@@ -261,14 +268,14 @@ fn serial(size: Size) -> Program {
             let object = private[thread as usize];
             return Touch {
                 object,
-                offset: random.below(64 * PAGE),
+                offset: random.remainder(64 * PAGE),
                 is_write: false,
                 home: (thread % 4) as u16,
                 from: None,
             };
         }
         let part = u64::from(thread) * 64 * PAGE;
-        let offset = if filling { random.below(1024 * PAGE) } else { part + random.below(64 * PAGE) };
+        let offset = if filling { random.remainder(1024 * PAGE) } else { part + random.remainder(64 * PAGE) };
         Touch { object: grid, offset, is_write: filling || write(random, 0.3), home: 0, from: None }
     });
     made.finish(&[SerialFirstTouch])
@@ -286,15 +293,15 @@ fn serial_twice(size: Size) -> Program {
             let object = private[thread as usize];
             return Touch {
                 object,
-                offset: random.below(64 * PAGE),
+                offset: random.remainder(64 * PAGE),
                 is_write: false,
                 home: (thread % 4) as u16,
                 from: None,
             };
         }
-        let which = if filling { thread as usize } else { random.below(2) as usize };
+        let which = if filling { thread as usize } else { random.remainder(2) as usize };
         let part = u64::from(thread) * 32 * PAGE;
-        let offset = if filling { random.below(512 * PAGE) } else { part + random.below(32 * PAGE) };
+        let offset = if filling { random.remainder(512 * PAGE) } else { part + random.remainder(32 * PAGE) };
         Touch { object: grids[which], offset, is_write: filling || write(random, 0.5), home: which as u16, from: None }
     });
     made.finish(&[SerialFirstTouch])
@@ -315,12 +322,12 @@ fn arenas(size: Size) -> Program {
         .collect();
     let nodes = made.node_of.clone();
     made.run(0.2, &private, &mut |random, thread, time| {
-        let group = random.below(4) as usize * 16;
+        let group = random.remainder(4) as usize * 16;
         let index = if time <= 0.11 { group + thread as usize } else { group + (thread as usize + 15) % 16 };
         let object = if time <= 0.11 { before[index] } else { after[index] };
         Touch {
             object,
-            offset: random.below(16 * PAGE),
+            offset: random.remainder(16 * PAGE),
             is_write: write(random, 0.5),
             home: nodes[index % 16],
             from: None,
@@ -340,7 +347,7 @@ fn moved(size: Size) -> Program {
         let from = (thread % 2 == 0 && time > 0.33).then_some((own + 1) % 4);
         Touch {
             object: objects[thread as usize],
-            offset: random.below(64 * PAGE),
+            offset: random.remainder(64 * PAGE),
             is_write: write(random, 0.3),
             home: own,
             from,
@@ -356,10 +363,10 @@ fn processes(size: Size) -> Program {
     let site = made.site("pool");
     let pools: Vec<ObjectId> = (0..16).map(|index| made.object(site, 64 * PAGE, PAGE, index)).collect();
     made.run(0.0, &[], &mut |random, thread, _| {
-        let pool = (thread / 4 * 4) as usize + random.below(4) as usize;
+        let pool = (thread / 4 * 4) as usize + random.remainder(4) as usize;
         Touch {
             object: pools[pool],
-            offset: random.below(64 * PAGE),
+            offset: random.remainder(64 * PAGE),
             is_write: write(random, 0.2),
             home: (pool % 4) as u16,
             from: None,
@@ -376,7 +383,7 @@ fn hot_page(size: Size) -> Program {
     let queue = made.object(site, PAGE, PAGE, 0);
     made.run(0.4, &private, &mut |random, _, _| Touch {
         object: queue,
-        offset: random.below(PAGE),
+        offset: random.remainder(PAGE),
         is_write: write(random, 0.3),
         home: 0,
         from: None,
@@ -416,7 +423,7 @@ pub fn tier_in_clusters(size: Size, per_cluster: u32) -> Program {
     let index = made.object(site, 1024 * PAGE, PAGE, 0);
     made.run(0.3, &private, &mut |random, _, _| Touch {
         object: index,
-        offset: random.below(1024 * PAGE),
+        offset: random.remainder(1024 * PAGE),
         is_write: write(random, 0.1),
         home: far,
         from: None,
@@ -442,7 +449,7 @@ pub fn one_node(size: Size, is_allocator_known: bool) -> Program {
     }
     made.run(0.0, &[], &mut |random, _, _| Touch {
         object: table,
-        offset: random.below(4096 * PAGE),
+        offset: random.remainder(4096 * PAGE),
         is_write: write(random, 0.4),
         home: 0,
         from: None,
@@ -463,7 +470,7 @@ pub fn all_remote(size: Size, waits: bool) -> Program {
     let nodes = made.node_of.clone();
     made.run(0.0, &[], &mut |random, thread, _| Touch {
         object: objects[thread as usize],
-        offset: random.below(64 * PAGE),
+        offset: random.remainder(64 * PAGE),
         is_write: write(random, 0.3),
         home: (nodes[thread as usize] + 1) % 4,
         from: None,

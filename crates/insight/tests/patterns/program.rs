@@ -3,32 +3,12 @@
 use numapilot_flows::{AccessRef, Object, ObjectKind, Process, Site, SiteId, Tables, Thread, Trace};
 use numapilot_insight::PatternKind;
 use numapilot_machine::{Machine, NodeId};
+use numapilot_random::Random;
 use numapilot_trace::ids::{ObjectId, ProcessIndex, ThreadIndex, TimeNs, VirtAddr};
 
 /// Nanoseconds of every made-up run.
 pub const RUN_NS: u64 = 1_000_000_000;
 pub const PAGE: u64 = 4096;
-
-/// A stream of random numbers (SplitMix64).
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = self.0;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        bits ^ (bits >> 31)
-    }
-
-    pub fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit.max(1)
-    }
-
-    pub fn share(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1u64 << 53) as f64
-    }
-}
 
 /// How large and how clean a program's recording is.
 #[derive(Clone, Copy, Debug)]
@@ -81,7 +61,7 @@ impl Made {
         }
         let accesses = size.rate * 1e-3 * RUN_NS as f64 * node_of.len() as f64;
         let weight = (accesses / size.samples as f64).max(1.0) as u32;
-        let (random, next_address) = (Random(size.seed), 0x7000_0000_0000);
+        let (random, next_address) = (Random::new(size.seed), 0x7000_0000_0000);
         Made { machine, tables, random, size, node_of, per_cluster: 1, weight, next_address }
     }
 
@@ -140,18 +120,18 @@ impl Made {
     pub fn run(&mut self, elsewhere: f64, private: &[ObjectId], what: &mut dyn FnMut(&mut Random, u32, f64) -> Touch) {
         for sample in 0..self.size.samples {
             let time = sample * RUN_NS / self.size.samples;
-            let thread = self.random.below(self.threads()) as u32;
-            let is_elsewhere = !private.is_empty() && self.random.share() < elsewhere;
-            let is_noise = !is_elsewhere && self.random.share() < self.size.noise;
+            let thread = self.random.remainder(self.threads()) as u32;
+            let is_elsewhere = !private.is_empty() && self.random.unit() < elsewhere;
+            let is_noise = !is_elsewhere && self.random.unit() < self.size.noise;
             let touch = if is_elsewhere {
-                let offset = self.random.below(64 * PAGE);
+                let offset = self.random.remainder(64 * PAGE);
                 let (object, home) = (private[thread as usize], self.node(thread));
-                Touch { object, offset, is_write: self.random.share() < 0.3, home, from: None }
+                Touch { object, offset, is_write: self.random.unit() < 0.3, home, from: None }
             } else {
                 what(&mut self.random, thread, time as f64 / RUN_NS as f64)
             };
             // Noise: somebody else comes by where this thread would have been.
-            let by = if is_noise { self.random.below(self.threads()) as u32 } else { thread };
+            let by = if is_noise { self.random.remainder(self.threads()) as u32 } else { thread };
             let from = if is_noise { self.node(by) } else { touch.from.unwrap_or(self.node(by)) };
             self.push(time, by, from, &touch);
         }

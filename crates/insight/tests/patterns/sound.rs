@@ -46,8 +46,8 @@ fn interleaved(size: Size) -> Program {
     let site = made.site("table");
     let table = made.object(site, 1024 * PAGE, PAGE, 0);
     made.run(0.2, &private, &mut |random, _, _| {
-        let offset = random.below(1024 * PAGE);
-        Touch { object: table, offset, is_write: random.share() < 0.3, home: (offset / PAGE % 4) as u16, from: None }
+        let offset = random.remainder(1024 * PAGE);
+        Touch { object: table, offset, is_write: random.unit() < 0.3, home: (offset / PAGE % 4) as u16, from: None }
     });
     made.finish(&[])
 }
@@ -59,8 +59,8 @@ fn parts(size: Size) -> Program {
     let site = made.site("grid");
     let grid = made.object(site, 1024 * PAGE, PAGE, 0);
     made.run(0.2, &private, &mut |random, thread, _| {
-        let offset = u64::from(thread) * 64 * PAGE + random.below(64 * PAGE);
-        Touch { object: grid, offset, is_write: random.share() < 0.3, home: (thread % 4) as u16, from: None }
+        let offset = u64::from(thread) * 64 * PAGE + random.remainder(64 * PAGE);
+        Touch { object: grid, offset, is_write: random.unit() < 0.3, home: (thread % 4) as u16, from: None }
     });
     made.finish(&[])
 }
@@ -73,8 +73,8 @@ fn small_share(size: Size) -> Program {
     let settings: ObjectId = made.object(site, 64 * PAGE, PAGE, 0);
     made.run(0.98, &private, &mut |random, _, _| Touch {
         object: settings,
-        offset: random.below(64 * PAGE),
-        is_write: random.share() < 0.1,
+        offset: random.remainder(64 * PAGE),
+        is_write: random.unit() < 0.1,
         home: 0,
         from: None,
     });

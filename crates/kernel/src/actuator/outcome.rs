@@ -1,6 +1,6 @@
 //! What came of requests to move pages: one by one, and counted.
 
-/// Outcome of a request to move a page.
+/// Outcome of a request to move a page: the kernel's answer. Policies, which know no kernel, get their own `Refusal` from who asked (the balancer converts).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum MoveOutcome {
     /// Not tried: the rate limit, a stop or an error came first.

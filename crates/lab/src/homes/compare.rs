@@ -12,8 +12,8 @@ use numapilot_trace::tables::PlacementColumns;
 
 use super::kernel::CPUS_PER_NODE;
 use super::kernel::Fault;
+use super::kernel::GUEST_PAGE;
 use super::kernel::Kernel;
-use super::kernel::PAGE;
 use super::kernel::Page;
 use super::kernel::Seen;
 
@@ -247,7 +247,7 @@ fn simulated_homes(trace: &Trace, placements: &PlacementColumns, pids: &BTreeSet
         let Some(pid) = pid else { continue };
         let placed = Placed { node: row.node, tid: thread.tid.0, cause: row.cause.clone() };
         for page in 0..u64::from(row.pages) {
-            homes.insert((pid, row.address / PAGE * PAGE + page * PAGE), placed.clone());
+            homes.insert((pid, row.address / GUEST_PAGE * GUEST_PAGE + page * GUEST_PAGE), placed.clone());
         }
     }
     homes
@@ -274,14 +274,14 @@ fn page_names(trace: &Trace, pids: &BTreeSet<u32>) -> HashMap<Page, (ObjectKind,
         };
         let kind = trace.site(object.site).map_or(ObjectKind::Unknown, |site| site.kind);
         let (start, end) = (object.address.0, object.address.0.saturating_add(object.bytes));
-        let mut page = start / PAGE * PAGE;
+        let mut page = start / GUEST_PAGE * GUEST_PAGE;
         while page < end {
-            let inside = end.min(page + PAGE) - start.max(page);
+            let inside = end.min(page + GUEST_PAGE) - start.max(page);
             let entry = best.entry((pid, page)).or_insert(((0, 0), object.site.0));
             if (rank(kind), inside) > entry.0 {
                 *entry = ((rank(kind), inside), object.site.0);
             }
-            page += PAGE;
+            page += GUEST_PAGE;
         }
     }
     let name = |site: u32| {

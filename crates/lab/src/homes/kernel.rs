@@ -5,7 +5,8 @@ use std::collections::HashSet;
 
 /// CPUs of each of the guest's nodes.
 pub(super) const CPUS_PER_NODE: u32 = 2;
-pub(super) const PAGE: u64 = 4096;
+/// Bytes of a page of the guest's kernel.
+pub(super) const GUEST_PAGE: u64 = 1 << numapilot_trace::wire::layout::PAGE_SHIFT;
 
 /// One page of one process (its pid).
 pub(super) type Page = (u32, u64);
@@ -81,7 +82,7 @@ impl Kernel {
         let (pid, tid, cpu) = (pid?, tid?, cpu?);
         let placed = self.placed.contains(&(pid, tid));
         let fault = Fault { time: time.parse().ok()?, tid, cpu, placed, in_call };
-        let page = (pid, hexadecimal(address)? / PAGE * PAGE);
+        let page = (pid, hexadecimal(address)? / GUEST_PAGE * GUEST_PAGE);
         self.faults.entry(page).or_default().push(fault);
         if in_call {
             self.last_call.insert((pid, tid), page);
@@ -126,14 +127,14 @@ impl Kernel {
     /// Only faults go: where the pages were last stays known.
     fn gone(&mut self, pid: &str, address: &str, pages: &str) -> Option<()> {
         let (pid, first, pages) = (number(pid)?, hexadecimal(address)?, pages.parse::<u64>().ok()?);
-        let end = first.saturating_add(pages.saturating_mul(PAGE));
+        let end = first.saturating_add(pages.saturating_mul(GUEST_PAGE));
         self.faults.retain(|&(owner, page), _| owner != pid || page < first || page >= end);
         Some(())
     }
 
     fn each(&mut self, pid: &str, address: &str, pages: &str, tell: impl Fn(&mut Self, Page)) -> Option<()> {
         let (pid, address, pages) = (number(pid)?, hexadecimal(address)?, pages.parse::<u64>().ok()?);
-        (0..pages).for_each(|index| tell(self, (pid, address + index * PAGE)));
+        (0..pages).for_each(|index| tell(self, (pid, address + index * GUEST_PAGE)));
         Some(())
     }
 }
@@ -141,7 +142,7 @@ impl Kernel {
 /// The pages of a line that have a node.
 fn nodes_of(pid: u32, address: u64, nodes: &str) -> impl Iterator<Item = (Page, u16)> {
     let nodes = nodes.chars().enumerate();
-    nodes.filter_map(move |(index, node)| Some(((pid, address + index as u64 * PAGE), node.to_digit(16)? as u16)))
+    nodes.filter_map(move |(index, node)| Some(((pid, address + index as u64 * GUEST_PAGE), node.to_digit(16)? as u16)))
 }
 
 fn number(word: &str) -> Option<u32> {

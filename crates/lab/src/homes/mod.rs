@@ -17,6 +17,8 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use numapilot_flows::Trace;
+use numapilot_text::shell::quoted;
+use numapilot_trace::engine::Engine;
 use numapilot_trace::tables::TraceReader;
 
 use crate::error::AtPath;
@@ -44,8 +46,8 @@ const TRACE: &str = "homes.numatrace";
 pub struct Comparison {
     /// The `numapilot` that records.
     pub recorder: PathBuf,
-    /// Engine that records: `instrument` or `emulate`.
-    pub engine: String,
+    /// Engine that records: one that simulates the machine.
+    pub engine: Engine,
     /// The simulated machine: as many nodes as the guest has.
     pub machine: String,
     /// The program and its arguments. A program that starts another by exec has that one's first pages where its own main thread was.
@@ -82,10 +84,6 @@ fn tools(folder: &Path) -> Result<(PathBuf, PathBuf), LabError> {
     Ok((launcher, mirror))
 }
 
-fn quoted(word: &str) -> String {
-    format!("'{}'", word.replace('\'', r"'\''"))
-}
-
 impl Comparison {
     /// Records the program in a guest of `lab` (as many nodes as the simulated machine, of two CPUs each) and
     /// compares.
@@ -101,7 +99,7 @@ impl Comparison {
             "record",
             "--quiet",
             "--engine",
-            self.engine.as_str(),
+            self.engine.name(),
             "--machine",
             &self.machine,
             "-o",

@@ -83,7 +83,7 @@ fn one(tree: &mut Tree, folder: &str, cpu: CpuId) -> Result<Option<(Cache, Vec<u
     Ok(Some((cache, sharers)))
 }
 
-/// `512K`, `6M`, `1G`, or plain bytes.
+/// `512K`, `6M`, `1G`, or plain bytes: the kernel's own form, not what people write, which `numapilot_text::quantity` reads.
 fn size(text: &str) -> Option<u64> {
     let (digits, unit) = match text.as_bytes().last()? {
         b'K' | b'k' => (&text[..text.len() - 1], 1u64 << 10),

@@ -1,10 +1,10 @@
 //! Where an interleaved page goes: the random draws, as published and as coded.
 
 use numapilot_machine::NodeIndex;
+use numapilot_random::Random;
 
 use super::settings::Draw;
 use crate::metrics::Traffic;
-use crate::random::Random;
 
 /// The draws of one period.
 #[derive(Clone, Debug)]
@@ -33,7 +33,7 @@ impl<'a> Targets<'a> {
         let position = match self.kind {
             Draw::Falling => {
                 let weights: Vec<f64> = self.shares.iter().map(|share| 1.0 - share).collect();
-                random.weighted(&weights)?
+                weighted(random, &weights)?
             }
             Draw::Linear => self.draw_linear(home, random)?,
         };
@@ -44,17 +44,32 @@ impl<'a> Targets<'a> {
     /// nodes belongs to the earlier one. A position in `nodes`; `None`: the page stays.
     fn draw_linear(&self, home: NodeIndex, random: &mut Random) -> Option<usize> {
         let own = self.nodes.iter().position(|&n| n == home).map_or(100, |position| self.percents[position]);
-        if random.below(101) > own {
+        if random.remainder(101) > own {
             return None;
         }
         let length: u64 = self.percents.iter().map(|p| 100 - p.min(&100)).sum();
-        let point = random.below(length);
+        let point = random.remainder(length);
         let mut border = 0;
         self.percents.iter().position(|percent| {
             border += 100 - percent.min(&100);
             border >= point
         })
     }
+}
+
+/// An index, drawn with probability proportional to its weight; `None` if no weight is positive.
+fn weighted(random: &mut Random, weights: &[f64]) -> Option<usize> {
+    let total: f64 = weights.iter().filter(|w| **w > 0.0).sum();
+    let mut left = random.unit() * total;
+    let mut last = None;
+    for (index, &weight) in weights.iter().enumerate().filter(|(_, w)| **w > 0.0) {
+        last = Some(index);
+        if left < weight {
+            break;
+        }
+        left -= weight;
+    }
+    last
 }
 
 #[cfg(test)]

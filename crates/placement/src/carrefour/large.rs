@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 
 use numapilot_machine::NodeIndex;
+use numapilot_random::Random;
 
 use super::draw::Targets;
 use super::gates::Moves;
@@ -12,7 +13,6 @@ use crate::action::Action;
 use crate::nodes::NodeFacts;
 use crate::observation::{Observation, PageKey, PageSize};
 use crate::page_use::{PageTable, PageUse};
-use crate::random::Random;
 
 /// Shared large pages are split when the local ratio that 4 KiB pages allow is this much better, percentage points ...
 const SPLIT_GAIN_POINTS: f64 = 5.0;

@@ -11,6 +11,7 @@ mod placement;
 mod search;
 
 use numapilot_machine::{Machine, NodeIndex};
+use numapilot_random::Random;
 use numapilot_traffic::MemorySystem;
 
 pub use demand::{Demand, PageGroup, Phase, ThreadGroup, Work};
@@ -18,7 +19,6 @@ pub use placement::{PageHome, Placement};
 
 use crate::error::PlacementError;
 use crate::nodes::NodeFacts;
-use crate::random::Random;
 use bound::{Services, lower_bound};
 use evaluate::{Evaluator, Value};
 use search::{Found, Freedom, MOSTLY, Search};

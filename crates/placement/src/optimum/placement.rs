@@ -1,12 +1,12 @@
 //! Static placements: where each group of pages lives and each group of threads runs. Counted in whole pages, so every placement can be carried out.
 
 use numapilot_machine::NodeIndex;
+use numapilot_random::Random;
 use serde::{Deserialize, Serialize};
 
 use super::demand::{Demand, PAGE_BYTES};
 use crate::error::PlacementError;
 use crate::nodes::NodeFacts;
-use crate::random::Random;
 
 /// Nodes of a group of pages.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -149,7 +149,7 @@ impl Placement {
     pub(crate) fn random(demand: &Demand, facts: &NodeFacts, random: &mut Random) -> Self {
         let proportions: Vec<Vec<f64>> = (0..demand.pages.len())
             .map(|_| {
-                let sharpness = if random.below(2) == 0 { 1 } else { 60 };
+                let sharpness = if random.remainder(2) == 0 { 1 } else { 60 };
                 (0..facts.count()).map(|_| random.unit().powi(sharpness)).collect()
             })
             .collect();

@@ -5,8 +5,9 @@ mod text;
 
 use numapilot_insight::check::{Judgement, Limit, Verdict};
 use numapilot_insight::compare::{ObjectSummary, TimeSource};
+use numapilot_text::units;
 
-use crate::units;
+use crate::estimates;
 
 pub use sarif::sarif;
 pub use text::render;
@@ -34,7 +35,7 @@ fn verdict(verdict: Verdict) -> &'static str {
 }
 
 fn found(judged: &Judgement) -> String {
-    judged.found.as_ref().map_or_else(|| "-".to_owned(), units::share)
+    judged.found.as_ref().map_or_else(|| "-".to_owned(), estimates::share)
 }
 
 /// `block (streamcluster.cpp:134, 71 % of all accesses, 75 % of them remote)`.
@@ -58,7 +59,7 @@ mod tests {
     use numapilot_insight::Estimate;
 
     use super::*;
-    use crate::text::Look;
+    use numapilot_text::style::Look;
 
     fn judged(verdict: Verdict) -> Judgement {
         Judgement {

@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use numapilot_insight::check::{Judgement, Limit, Verdict};
+use numapilot_text::units;
 use serde_json::{Value, json};
 
 use super::{blame, found, subject};
-use crate::units;
 
 const RULES: [(&str, &str, &str); 4] = [
     (

@@ -3,11 +3,12 @@
 use std::fmt::Write;
 
 use numapilot_insight::check::{Judgement, Verdict};
+use numapilot_text::style::wrap;
+use numapilot_text::style::{Look, clean};
+use numapilot_text::table::{Align, Table};
+use numapilot_text::units;
 
 use super::{blame, found, subject, verdict};
-use crate::text::style::wrap;
-use crate::text::{Align, Look, Table, clean};
-use crate::units;
 
 /// Renders the judgements. `is_failure` says which verdicts fail the check.
 #[must_use]

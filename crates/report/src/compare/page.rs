@@ -3,13 +3,13 @@
 use std::fmt::Write;
 
 use numapilot_insight::compare::{Comparison, RunSummary};
+use numapilot_text::units;
 
 use super::{svg, words};
 use crate::plain_page;
 use crate::svg_writer::escape;
-use crate::units;
 
-/// Characters in a line of the page's commands.
+/// Columns in a line of the page's commands.
 const PAGE_COLUMNS: usize = 100;
 
 /// Writes the page; `top` objects at most.

@@ -2,11 +2,12 @@
 
 use numapilot_insight::Estimate;
 use numapilot_insight::compare::Comparison;
+use numapilot_text::elide::elide_all;
+use numapilot_text::style::{clean, shorten};
+use numapilot_text::units;
 
 use super::words;
 use crate::svg_writer::{FAINT, INK, SvgWriter, Type};
-use crate::text::{clean, elide_all, shorten};
-use crate::units;
 
 /// Colours that are distinct for people with any kind of colour vision (Okabe and Ito, 2008), and by lightness in print.
 const BEFORE: &str = "#e69f00";

@@ -3,11 +3,12 @@
 use std::fmt::Write;
 
 use numapilot_insight::compare::{ChangeVerdict, Comparison};
+use numapilot_text::style::wrap;
+use numapilot_text::style::{Look, clean};
+use numapilot_text::table::{Align, Table};
+use numapilot_text::units;
 
 use super::words;
-use crate::text::style::wrap;
-use crate::text::{Align, Look, Table, clean};
-use crate::units;
 
 /// Renders the comparison with at most `top` objects.
 #[must_use]
@@ -55,7 +56,7 @@ pub fn render(comparison: &Comparison, top: usize, look: Look) -> String {
             let _ = writeln!(out, "  {}", look.faint(line));
         });
         words::command(remedy, look.width.saturating_sub(4)).iter().for_each(|line| {
-            let _ = writeln!(out, "    {}", clean(line));
+            let _ = writeln!(out, "    {line}");
         });
     }
     out

@@ -5,10 +5,12 @@ use numapilot_insight::compare::{
     Change, ChangeVerdict, Comparison, Judged, MatchKind, Metric, ObjectChange, ObjectSummary, Prediction, Remedy,
     TimeSource,
 };
+use numapilot_text::style::{clean, columns};
+use numapilot_text::units;
 
+use crate::estimates;
 use crate::findings::{gain_span, saved, work_span};
 use crate::simulation::signed_percent;
-use crate::units;
 
 /// The name of a metric: `run time`, `remote accesses` and so on.
 pub fn metric(metric: Metric, comparison: &Comparison) -> &'static str {
@@ -33,9 +35,12 @@ pub fn value(metric: Metric, estimate: Estimate) -> String {
         Metric::Latency => format!("{value:.0} cycles"),
     };
     match metric {
-        Metric::RemoteShare | Metric::Imbalance => units::share(&estimate),
+        Metric::RemoteShare | Metric::Imbalance => estimates::share(&estimate),
         _ if estimate.is_exact() || estimate.value <= 0.0 => plain(estimate.value),
-        _ => format!("{} ± {:.1} %", plain(estimate.value), estimate.margin() / estimate.value * 100.0),
+        _ => {
+            let margin = estimates::margin_percent(&estimate.scaled(1.0 / estimate.value));
+            format!("{} ± {margin:.1} %", plain(estimate.value))
+        }
     }
 }
 
@@ -53,7 +58,7 @@ pub fn points(difference: &Estimate) -> String {
     if difference.is_exact() {
         return format!("{value:+.1} points");
     }
-    format!("{value:+.1} ± {:.1} points", units::margin_percent(difference))
+    format!("{value:+.1} ± {:.1} points", estimates::margin_percent(difference))
 }
 
 /// What a table says of an object's remote accesses: their share before and after, and the difference; `-` where homes are unknown.
@@ -74,7 +79,7 @@ pub fn signed(estimate: Estimate) -> String {
         return signed_percent(estimate.value);
     }
     let bare = signed_percent(estimate.value);
-    format!("{} ± {:.1} %", bare.trim_end_matches(" %"), units::margin_percent(&estimate))
+    format!("{} ± {:.1} %", bare.trim_end_matches(" %"), estimates::margin_percent(&estimate))
 }
 
 /// The verdict in one or two words.
@@ -163,13 +168,13 @@ fn agreement(comparison: &Comparison, judged: &Judged, found: Estimate) -> Strin
     }
 }
 
-/// The remedy's command as lines of at most `width` characters, where its words allow that, for a shell.
+/// The remedy's command as lines of at most `width` columns, where its words allow that, for a shell.
 pub fn command(remedy: &Remedy, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
-    for word in remedy.typed() {
+    for word in remedy.typed().iter().map(|word| clean(word)) {
         match lines.last_mut() {
             // Room for what continues the line.
-            Some(line) if line.chars().count() + word.chars().count() + 3 <= width => {
+            Some(line) if columns(line.as_str()) + columns(&word) + 3 <= width => {
                 line.push(' ');
                 line.push_str(&word);
             }
@@ -275,6 +280,13 @@ mod tests {
         let remedy = Remedy { each: 2, how: String::new(), command: words.map(str::to_owned).into() };
         assert_eq!(command(&remedy, 200), ["numapilot compare b a --before b-2 'b 3' --after a-2"]);
         assert_eq!(command(&remedy, 30), ["numapilot compare b a \\", "    --before b-2 'b 3' \\", "    --after a-2"]);
+        let wide = Remedy {
+            command: ["numapilot", "compare", "日本語", "日本語-2"].map(str::to_owned).into(),
+            ..remedy.clone()
+        };
+        assert_eq!(command(&wide, 34), ["numapilot compare '日本語' \\", "    '日本語-2'"], "of two columns each");
+        let hostile = Remedy { command: vec!["a\u{1b}b".to_owned()], ..remedy };
+        assert_eq!(command(&hostile, 34), ["'a\\u{1b}b'"]);
     }
 
     fn of(gain: f64, low: f64, high: f64) -> Prediction {

@@ -3,11 +3,11 @@
 use numapilot_fixtures::Kind;
 use numapilot_flows::{Filter, ObjectKind, Site, SiteId, Tables, Trace};
 use numapilot_insight::{Analysis, Estimate, Findings, Fix, FixKind, Nothing, Uncertainty};
+use numapilot_text::style::Look;
 use unicode_width::UnicodeWidthStr;
 
 use super::{effect_words, gain_words, json, means_words, price_words, text};
 use crate::fixture::open;
-use crate::text::Look;
 
 #[test]
 fn findings_read_as_they_did() {

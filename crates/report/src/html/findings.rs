@@ -13,13 +13,14 @@ use numapilot_insight::Subject;
 use numapilot_insight::Verdict;
 use numapilot_machine::Machine;
 use numapilot_machine::NodeId;
+use numapilot_text::style::shorten;
+use numapilot_text::units;
 use serde::Serialize;
 
+use crate::estimates;
 use crate::findings::{
     effect_words, evidence_words, explanation, fix_words, means_words, nothing_words, subject_words,
 };
-use crate::text::shorten;
-use crate::units;
 
 /// Largest number of findings, or of objects, on the first screen.
 const SENTENCES: usize = 4;
@@ -177,13 +178,13 @@ fn finding(row: &DecisionRow, nodes: &[NodeId], is_advised: bool) -> Finding {
         strong(&row.name),
         plain(&what),
         plain(" receives "),
-        strong(&units::share(&row.share)),
+        strong(&estimates::share(&row.share)),
         plain(" of all memory accesses"),
     ];
     if row.knows_homes() {
         says.extend([
             plain(" and "),
-            strong(&units::share(&row.share_of_remote)),
+            strong(&estimates::share(&row.share_of_remote)),
             plain(" of the remote ones; "),
             plain(&format!("{} of its own are remote", units::part_percent(row.remote.value))),
         ]);
@@ -196,7 +197,7 @@ fn finding(row: &DecisionRow, nodes: &[NodeId], is_advised: bool) -> Finding {
 /// The threads that use an object, and whether they read or write it.
 fn users(row: &DecisionRow) -> String {
     let writes = match row.read_only_bound {
-        Some(bound) => format!("no write in {} samples: under {}", row.samples, units::bound_percent(bound)),
+        Some(bound) => format!("no write in {} samples: under {}", row.samples, estimates::bound_percent(bound)),
         None => format!("{} writes", units::part_percent(row.writes.value)),
     };
     let own = row.by_allocator.map_or(0.0, |share| share.value);

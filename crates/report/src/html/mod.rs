@@ -10,8 +10,7 @@ mod tables;
 pub use contents::Page;
 
 use numapilot_host::workers;
-
-use crate::text::clean;
+use numapilot_text::style::clean;
 
 /// The page's script: `web/`, built by `npm run build` there. A test holds it to a fresh build.
 const SCRIPT: &str = include_str!("../../assets/report.js");

@@ -31,7 +31,7 @@ fn draw(map: &Map, foot: &str) -> String {
     let height = TOP + cell * map.rows.len() as f64 + 50.0;
     let mut writer = SvgWriter::new(WIDTH, height, map.title);
     writer.text((40.0, 36.0), Type::new(20.0, INK).bold(), map.title);
-    writer.text((40.0, 60.0), Type::new(14.0, INK), &crate::text::shorten(&map.finding, 112));
+    writer.text((40.0, 60.0), Type::new(14.0, INK), &numapilot_text::style::shorten(&map.finding, 112));
     writer.text((LEFT, TOP - 30.0), Type::new(11.5, FAINT), map.corner.1);
     writer.text((40.0, TOP - 8.0), Type::new(11.5, FAINT), map.corner.0);
     let every = |room: f64| (room / cell).ceil().max(1.0) as usize;
@@ -40,7 +40,7 @@ fn draw(map: &Map, foot: &str) -> String {
         writer.text(
             at,
             Type::new(12.0, INK).anchored("middle"),
-            &crate::text::shorten(name, (cell * every(26.0) as f64 / 6.6) as usize),
+            &numapilot_text::style::shorten(name, (cell * every(26.0) as f64 / 6.6) as usize),
         );
     }
     for (index, name) in map.rows.iter().enumerate().step_by(every(13.0)) {
@@ -62,7 +62,7 @@ fn draw(map: &Map, foot: &str) -> String {
             }
         }
     }
-    writer.text((40.0, height - 14.0), Type::new(10.5, FAINT), &crate::text::shorten(foot, 138));
+    writer.text((40.0, height - 14.0), Type::new(10.5, FAINT), &numapilot_text::style::shorten(foot, 138));
     writer.finish()
 }
 

@@ -79,7 +79,7 @@ pub fn draw(
     let height = TOP + HEIGHT + FOOT + 18.0 * key_rows as f64;
     let mut writer = SvgWriter::new(WIDTH, height, title);
     writer.text((LEFT, 36.0), Type::new(20.0, INK).bold(), title);
-    writer.text((LEFT, 60.0), Type::new(14.0, INK), &crate::text::shorten(finding, 110));
+    writer.text((LEFT, 60.0), Type::new(14.0, INK), &numapilot_text::style::shorten(finding, 110));
     let (width, base) = (WIDTH - LEFT - RIGHT, TOP + HEIGHT);
     let x = |value: f64| LEFT + across.scale.place(value) * width;
     let y = |value: f64| base - up.scale.place(value) * HEIGHT;
@@ -116,9 +116,9 @@ pub fn draw(
         );
         let sample = format!(r#"stroke="{}" stroke-width="2.5"{}"#, node(index % 8), dash(index));
         writer.line((key.0, key.1 - 4.0), (key.0 + 22.0, key.1 - 4.0), &sample);
-        writer.text((key.0 + 28.0, key.1), Type::new(11.5, INK), &crate::text::shorten(&line.name, 36));
+        writer.text((key.0 + 28.0, key.1), Type::new(11.5, INK), &numapilot_text::style::shorten(&line.name, 36));
     }
-    writer.text((LEFT, height - 14.0), Type::new(10.5, FAINT), &crate::text::shorten(foot, 138));
+    writer.text((LEFT, height - 14.0), Type::new(10.5, FAINT), &numapilot_text::style::shorten(foot, 138));
     writer.finish()
 }
 

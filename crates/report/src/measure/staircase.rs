@@ -1,10 +1,10 @@
 //! Latency against array size, with the levels that were found.
 
 use numapilot_measure::Results;
+use numapilot_text::units;
 
 use super::plot::{Axis, Line, Scale, draw};
 use super::words::{ns, origin, spread_words, walk_words};
-use crate::units;
 
 pub fn svg(results: &Results) -> Option<String> {
     let points = || results.caches.iter().flat_map(|stairs| &stairs.points);

@@ -7,9 +7,9 @@ use numapilot_measure::{
     BandwidthCell, Calibration, Curve, CurvePoint, Disturbance, Figure, Handoff, Host, Kernel, LatencyCell, Level,
     Limit, Overlap, Proof, QueueingDelay, Relation, Spread, StairPoint, Staircase, Target, Walk,
 };
+use numapilot_text::style::Look;
 
 use super::*;
-use crate::text::Look;
 
 fn figure(value: f64) -> Figure {
     let spread = Spread {

@@ -3,12 +3,13 @@
 use std::fmt::Write;
 
 use numapilot_measure::{Calibration, Kernel, LatencyCell, Limit, Proof, Results, Target, Walk};
+use numapilot_text::style::Look;
+use numapilot_text::style::wrap;
+use numapilot_text::table::{Align, Table};
+use numapilot_text::units;
 
 use super::remarks;
 use super::words::{columns, gb_per_s, ns, origin, overlap_words, queueing_words, rows, spread_words, walk_words};
-use crate::text::style::wrap;
-use crate::text::{Align, Look, Table};
-use crate::units;
 
 /// Renders everything for a terminal; with what the traffic model made of it, if that was asked for.
 #[must_use]
@@ -80,7 +81,7 @@ fn latency(out: &mut String, results: &Results, look: Look) {
         }
         let most = cells.iter().map(|cell| cell.ns.spread.relative()).fold(0.0, f64::max);
         if !has_spread {
-            paragraph(out, &format!("Spread at most ±{:.1} %.", most * 100.0), look);
+            paragraph(out, &format!("Spread at most ±{}.", units::percent(most)), look);
         }
     }
 }
@@ -281,11 +282,11 @@ fn fitted(out: &mut String, calibration: &Calibration, look: Look) {
     }
     for fit in &calibration.fits {
         let words = format!(
-            "Latency under load from node {} to {}: the model is off by {:.1} % (root mean square), {:.1} % at worst.",
+            "Latency under load from node {} to {}: the model is off by {} (root mean square), {} at worst.",
             fit.from,
             Target::Node(fit.to),
-            fit.error * 100.0,
-            fit.worst * 100.0
+            units::percent(fit.error),
+            units::percent(fit.worst)
         );
         paragraph(out, &words, look);
     }

@@ -4,15 +4,16 @@
 use std::collections::BTreeMap;
 
 use numapilot_flows::{LocationId, Trace};
+use numapilot_text::style::{clean, shorten};
+use numapilot_text::units;
+use numapilot_text::units::short_percent;
 use unicode_width::UnicodeWidthChar;
 
+use crate::estimates;
+use crate::estimates::found;
 use crate::export::{Export, places};
 use crate::svg_writer::{SvgWriter, Type, text_width};
-use crate::text::{clean, shorten};
 use crate::traffic::scale;
-use crate::units;
-use crate::units::found;
-use crate::units::short_percent;
 
 use super::palette::FAINT;
 use super::sheet::{MARGIN, TOP, WIDTH, begin, nothing};
@@ -134,7 +135,7 @@ pub fn svg(export: &Export<'_>) -> String {
     let totals = export.analysis.totals();
     let finding = format!(
         "{} of {} {} remote, {}",
-        units::remote_share(&totals),
+        estimates::remote_share(&totals),
         units::count(totals.accesses.value),
         counted.in_full(),
         found(totals.source)

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use numapilot_flows::LocationId;
+use numapilot_text::units;
 
 use super::flame::{Flame, Meaning, picture};
 use super::sheet::nothing;
 use crate::export::{Export, ExportError, places};
-use crate::units;
 
 pub fn svg(export: &Export<'_>) -> Result<String, ExportError> {
     let profile = export.analysis.heap().ok_or(ExportError::NoHeap)?;

@@ -1,11 +1,12 @@
 //! Who reaches whose memory: a square for each pair of nodes, darker where more accesses go, with the sums beside it.
 
+use numapilot_text::units::short_percent;
+
+use crate::estimates;
+use crate::estimates::found;
 use crate::export::Export;
 use crate::svg_writer::{SvgWriter, Type};
 use crate::traffic::scale;
-use crate::units;
-use crate::units::found;
-use crate::units::short_percent;
 
 use super::palette::{FAINT, INK};
 use super::sheet::{MARGIN, TOP, begin, nothing};
@@ -34,8 +35,8 @@ pub fn svg(export: &Export<'_>) -> String {
     let totals = export.analysis.totals();
     let finding = format!(
         "{} of {} remote, {}",
-        units::remote_share(&totals),
-        units::remote_base(&totals, export.counted().in_full()),
+        estimates::remote_share(&totals),
+        estimates::remote_base(&totals, export.counted().in_full()),
         found(matrix.source)
     );
     let mut writer = begin(export, &title, &finding, 34.0 + side + BAR + 4.0);

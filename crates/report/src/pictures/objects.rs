@@ -1,11 +1,11 @@
 //! The objects that draw most memory accesses: a bar each, remote part dark, with the interval of what was sampled.
 
 use numapilot_insight::{DecisionRow, Pattern};
+use numapilot_text::units::short_percent;
 
+use crate::estimates;
 use crate::export::Export;
 use crate::svg_writer::{SvgWriter, Type};
-use crate::units;
-use crate::units::short_percent;
 
 use super::axis::ticks;
 use super::palette::{FAINT, GRID, INK, LOCAL, REMOTE};
@@ -26,9 +26,9 @@ pub fn svg(export: &Export<'_>) -> String {
     let finding = format!(
         "{} receives {} of the {what}; {}",
         first.name,
-        units::share(&first.share),
+        estimates::share(&first.share),
         match first.knows_homes() {
-            true => format!("{} of them are remote", units::share(&first.remote)),
+            true => format!("{} of them are remote", estimates::share(&first.remote)),
             false => "the home node of most of them is unknown".to_owned(),
         }
     );

@@ -2,14 +2,15 @@
 
 use numapilot_flows::{Filter, Trace};
 use numapilot_insight::{Analysis, ObjectDetail, PAGE_BYTES};
+use numapilot_text::units;
+use numapilot_text::units::short_percent;
 use numapilot_trace::ids::ObjectId;
 
 use crate::counted::Counted;
+use crate::estimates;
 use crate::export::{Export, ExportError};
 use crate::svg_writer::{SvgWriter, Type};
 use crate::traffic::scale;
-use crate::units;
-use crate::units::short_percent;
 
 use super::palette::{self, FAINT, INK, OTHERS};
 use super::sheet::{MARGIN, TOP, WIDTH, begin, key, nothing};
@@ -39,9 +40,9 @@ pub fn svg(export: &Export<'_>) -> Result<String, ExportError> {
     let finding = format!(
         "object {object}, {}: {} of the {}, {} of its own remote",
         units::bytes(bytes),
-        units::share(&row.share),
+        estimates::share(&row.share),
         export.counted().in_full(),
-        if row.knows_homes() { units::share(&row.remote) } else { "an unknown share".to_owned() }
+        if row.knows_homes() { estimates::share(&row.remote) } else { "an unknown share".to_owned() }
     );
     let count = export.analysis.nodes().len();
     let height = (ROWS / count as f64).min(ROW);

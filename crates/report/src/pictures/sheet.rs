@@ -1,8 +1,10 @@
 //! The frame of every picture: title, finding, and the line that says where the figures come from.
 
+use numapilot_text::elide::elide_all;
+use numapilot_text::style::{clean, shorten};
+
 use crate::export::Export;
 use crate::svg_writer::{SvgWriter, Type};
-use crate::text::{clean, elide_all, shorten};
 
 use super::palette::{FAINT, INK};
 

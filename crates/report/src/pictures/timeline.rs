@@ -1,12 +1,13 @@
 //! Program time from left to right: accesses by the node that serves them, stacked, and below them the remote share with its interval.
 
 use numapilot_insight::{Series, Source};
+use numapilot_text::units;
 use numapilot_trace::ids::TimeNs;
 
+use crate::estimates;
+use crate::estimates::found;
 use crate::export::Export;
 use crate::svg_writer::{SvgWriter, Type};
-use crate::units;
-use crate::units::found;
 
 use super::axis::ticks;
 use super::palette::{self, FAINT, GRID, INK, OTHERS, REMOTE};
@@ -44,8 +45,8 @@ pub fn svg(export: &Export<'_>) -> String {
     let totals = export.analysis.totals();
     let finding = format!(
         "{} of {} remote, {}",
-        units::remote_share(&totals),
-        units::remote_base(&totals, export.counted().in_full()),
+        estimates::remote_share(&totals),
+        estimates::remote_base(&totals, export.counted().in_full()),
         found(Source::Sampled)
     );
     let mut writer = begin(export, &title, &finding, 30.0 + RATE + GAP + SHARE + 44.0);
@@ -140,7 +141,7 @@ fn shares(writer: &mut SvgWriter, series: &Series, frame: &Frame, top: f64) {
         writer.text(
             (frame.left - 8.0, y(tick) + 4.0),
             Type::new(11.0, FAINT).anchored("end"),
-            &format!("{:.0} %", tick * 100.0),
+            &units::whole_percent(tick),
         );
     }
     writer.text((MARGIN, top - 10.0), Type::new(11.0, FAINT), "remote share, with its 95 % interval");
@@ -156,6 +157,7 @@ fn shares(writer: &mut SvgWriter, series: &Series, frame: &Frame, top: f64) {
 
 fn time_axis(writer: &mut SvgWriter, frame: &Frame, y: f64) {
     writer.line((frame.left, y), (frame.left + frame.width, y), &format!(r#"stroke="{INK}""#));
+    // One unit for all ticks, named under the axis.
     let (unit, ns) = [("s", 1e9), ("ms", 1e6), ("µs", 1e3), ("ns", 1.0)]
         .into_iter()
         .find(|(_, ns)| frame.span_ns as f64 >= 2.0 * ns)

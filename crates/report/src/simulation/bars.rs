@@ -1,8 +1,9 @@
 //! Gains by policy as bars, in the form in which the papers show them.
 
+use numapilot_text::style::{clean, shorten};
+
 use super::{Comparison, colour, signed_percent};
 use crate::svg_writer::{FAINT, INK, SvgWriter, Type};
-use crate::text::{clean, shorten};
 
 const LEFT: f64 = 190.0;
 const BAR: f64 = 420.0;

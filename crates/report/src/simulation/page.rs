@@ -4,11 +4,11 @@ use std::fmt::Write;
 
 use numapilot_machine::Machine;
 use numapilot_simulator::Report;
+use numapilot_text::units;
 
 use super::{Comparison, bars_svg, population, series_svg, signed_percent, text, traffic_svg};
 use crate::plain_page;
 use crate::svg_writer::escape;
-use crate::units;
 
 /// Writes the page. `machine` is the one that was simulated.
 #[must_use]

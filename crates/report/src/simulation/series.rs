@@ -1,11 +1,11 @@
 //! The metrics over time: one panel per metric, one line per policy.
 
 use numapilot_simulator::{Point, Report};
+use numapilot_text::style::{clean, shorten};
+use numapilot_text::units;
 
 use super::{Comparison, colour, population};
 use crate::svg_writer::{FAINT, INK, SvgWriter, Type};
-use crate::text::{clean, shorten};
-use crate::units;
 
 const PANEL: (f64, f64) = (330.0, 120.0);
 const GAP: (f64, f64) = (74.0, 62.0);

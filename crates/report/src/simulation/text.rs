@@ -3,11 +3,12 @@
 use std::fmt::Write;
 
 use numapilot_simulator::{Report, program::Origin};
+use numapilot_text::style::Look;
+use numapilot_text::style::{clean, wrap};
+use numapilot_text::table::{Align, Table};
+use numapilot_text::units;
 
 use super::{Comparison, population, signed_percent};
-use crate::text::style::{clean, wrap};
-use crate::text::{Align, Look, Table};
-use crate::units;
 
 /// Renders the comparison for a terminal.
 #[must_use]
@@ -78,7 +79,7 @@ pub(super) fn notes(comparison: &Comparison<'_>) -> Vec<String> {
 
 fn row(comparison: &Comparison<'_>, index: usize, run: &Report) -> Vec<String> {
     let metrics = &run.total.metrics;
-    let share = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{:.0} %", value * 100.0));
+    let share = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), units::whole_percent);
     let local = match metrics.local_access_ratio {
         Some(part) if part > 0.0 && part < 0.005 || units::is_not_quite_all(part, 0.995) => units::short_percent(part),
         other => share(other),

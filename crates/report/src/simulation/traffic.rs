@@ -3,11 +3,11 @@
 use numapilot_insight::{Estimate, LINE_BYTES, LinkTraffic, Matrix, Source, link_traffic};
 use numapilot_machine::Machine;
 use numapilot_simulator::{Report, Traffic};
+use numapilot_text::units;
 
 use super::population;
 use crate::counted::Counted;
 use crate::traffic::{Picture, picture};
-use crate::units;
 
 /// Draws one stretch (`what` says which) of a run on `machine`.
 #[must_use]

@@ -5,13 +5,14 @@ use std::fmt::Write;
 use numapilot_insight::whatif::{Answer, Outlook, Traffic};
 use numapilot_insight::{Calibration, Estimate, LatencyBound, MeasuredLatency, Uncertainty, UncertaintySource};
 use numapilot_simulator::{Report, whatif as elsewhere};
+use numapilot_text::style::Look;
+use numapilot_text::style::{clean, wrap};
+use numapilot_text::table::{Align, Table};
+use numapilot_text::units;
 use serde_json::{Value, json};
 
 use super::population;
 use crate::findings::{gain_span, unsettled_words, work_span};
-use crate::text::style::{clean, wrap};
-use crate::text::{Align, Look, Table};
-use crate::units;
 
 /// The note on the interval of a prediction on the recording's own machine.
 const PRICED: &str = "The 95 % interval covers the sampling of accesses, what is not known of the machine and of the program's cores, and the traffic model's \

@@ -4,14 +4,15 @@ use numapilot_flows::Trace;
 use numapilot_insight::CodeRow;
 use numapilot_insight::FunctionRow;
 use numapilot_insight::StackRow;
+use numapilot_text::style::Look;
+use numapilot_text::style::clean;
+use numapilot_text::style::shorten;
+use numapilot_text::table::Align;
+use numapilot_text::table::Table;
+use numapilot_text::units;
 
-use super::style::Look;
-use super::style::clean;
-use super::style::shorten;
-use super::table::Align;
-use super::table::Table;
 use crate::counted::Counted;
-use crate::units;
+use crate::estimates;
 
 fn base(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
@@ -55,8 +56,8 @@ pub fn functions(rows: &[FunctionRow], trace: &Trace, top: usize, look: Look) ->
     for row in rows.iter().take(top) {
         table.row([
             format!("{:.1}", row.share.value * 100.0),
-            format!("{:.1}", units::margin_percent(&row.share)),
-            units::bare_remote(&row.remote),
+            format!("{:.1}", estimates::margin_percent(&row.share)),
+            estimates::bare_remote(&row.remote),
             units::bare_percent(row.writes.value),
             row.function.clone(),
             place(&row.file, row.line, &row.module),
@@ -80,7 +81,7 @@ pub fn stacks(rows: &[StackRow], trace: &Trace, top: usize, look: Look) -> Strin
             unknown if unknown.is_empty() => "memory of no known object".to_owned(),
             site => site,
         };
-        let (share, many) = (units::share(&row.share), Counted::of(trace).many());
+        let (share, many) = (estimates::share(&row.share), Counted::of(trace).many());
         let head = format!("  {share} of {many}, {remote} remote, mostly to {site}");
         text.push_str(&look.heading(&shorten(&clean(&head), look.width)));
         text.push('\n');
@@ -124,7 +125,7 @@ pub fn code(rows: &[CodeRow], trace: &Trace, top: usize, look: Look) -> String {
         let frame = location.frames.first();
         table.row([
             format!("{:.1}", row.share.value * 100.0),
-            units::bare_remote(&row.remote),
+            estimates::bare_remote(&row.remote),
             units::bare_percent(row.writes.value),
             frame.map_or_else(|| "(unknown)".to_owned(), |frame| frame.function.to_string()),
             frame.map_or_else(String::new, |frame| place(&frame.file, frame.line, &location.module)),

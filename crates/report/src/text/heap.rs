@@ -8,16 +8,16 @@ use numapilot_flows::Trace;
 use numapilot_insight::HeapProfile;
 use numapilot_insight::HeapRow;
 use numapilot_insight::HeapUse;
+use numapilot_text::style::Look;
+use numapilot_text::style::legend;
+use numapilot_text::style::more_rows;
+use numapilot_text::style::wrap;
+use numapilot_text::table::Align;
+use numapilot_text::table::Table;
+use numapilot_text::units;
 
 use super::objects::short_function;
-use super::style::Look;
-use super::style::legend;
-use super::style::more_rows;
-use super::style::wrap;
-use super::table::Align;
-use super::table::Table;
 use super::threads::name_of;
-use crate::units;
 
 const LEGEND: &str = "AT PEAK: bytes of the site that were live when the whole heap was at its peak; PEAK: most bytes of its own that were live at one moment; \
     ALLOCS: blocks allocated, /S of them per second; TOTAL: bytes allocated, whatever was freed; LEFT: bytes never freed; LIFE: median time from allocation to \

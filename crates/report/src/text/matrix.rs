@@ -4,13 +4,14 @@ use numapilot_insight::LinkTraffic;
 use numapilot_insight::Matrix;
 use numapilot_machine::Endpoint;
 use numapilot_machine::Machine;
+use numapilot_text::style::Look;
+use numapilot_text::style::wrap;
+use numapilot_text::table::Align;
+use numapilot_text::table::Table;
+use numapilot_text::units;
 
-use super::style::Look;
-use super::style::wrap;
-use super::table::Align;
-use super::table::Table;
 use crate::counted::Counted;
-use crate::units;
+use crate::estimates;
 
 /// The matrix in percent of all accesses, local ones in brackets.
 #[must_use]
@@ -36,7 +37,7 @@ pub fn matrix(matrix: &Matrix, look: Look, counted: Counted) -> String {
     let served = (0..matrix.nodes.len()).map(|column| matrix.accesses.iter().map(|row| row[column].value).sum::<f64>());
     let served: Vec<String> = served.map(|sum| format!("{} ", share(sum))).collect();
     table.row(["ALL".to_owned()].into_iter().chain(served).chain(["100.0".to_owned()]));
-    let how = units::found(matrix.source);
+    let how = estimates::found(matrix.source);
     let (known, unknown) = match units::count(matrix.unknown) {
         _ if matrix.unknown <= 0.0 => ("", String::new()),
         unknown => (" with known home", format!("; {unknown} more are in no cell, because their home node is unknown")),

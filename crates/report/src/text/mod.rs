@@ -1,22 +1,18 @@
 //! Reports for terminals and files: plain text within a width, colour only where asked for.
 
 mod code;
-mod elide;
 mod heap;
 mod matrix;
 mod object;
 mod objects;
 mod overview;
 mod sampled;
-pub(crate) mod style;
-mod table;
 mod threads;
 mod timeline;
 mod touches;
 
 pub use code::functions;
 pub use code::stacks;
-pub use elide::elide_all;
 pub use heap::heap;
 pub use heap::heap_headline;
 pub use matrix::end;
@@ -27,12 +23,6 @@ pub use objects::objects;
 pub use overview::heading;
 pub use overview::headline;
 pub use sampled::sampled_heap;
-pub use style::Look;
-pub use style::clean;
-pub use style::shorten;
-pub use style::wrap;
-pub use table::Align;
-pub use table::Table;
 pub use threads::thread;
 pub use threads::threads;
 pub use touches::touched_objects;

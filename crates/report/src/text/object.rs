@@ -6,20 +6,21 @@ use numapilot_insight::ObjectDetail;
 use numapilot_insight::ObjectThread;
 use numapilot_insight::PageRow;
 use numapilot_machine::NodeId;
+use numapilot_text::style::Look;
+use numapilot_text::style::clean;
+use numapilot_text::style::shorten;
+use numapilot_text::style::wrap;
+use numapilot_text::table::Align;
+use numapilot_text::table::Table;
+use numapilot_text::units;
 
 use super::code::code;
 use super::code::stack_frames;
 use super::objects::objects;
 use super::objects::size_words;
-use super::style::Look;
-use super::style::clean;
-use super::style::shorten;
-use super::style::wrap;
-use super::table::Align;
-use super::table::Table;
 use super::timeline;
 use crate::counted::Counted;
-use crate::units;
+use crate::estimates;
 
 /// Renders one object: its row, sizes, allocations, threads over time, pages and code.
 #[must_use]
@@ -94,7 +95,7 @@ fn callers(rows: &[CallerRow], top: usize, look: Look) -> String {
     for row in rows.iter().take(top) {
         table.row([
             format!("{:.1}", row.share.value * 100.0),
-            if row.samples == 0 { "-".to_owned() } else { units::bare_remote(&row.remote) },
+            if row.samples == 0 { "-".to_owned() } else { estimates::bare_remote(&row.remote) },
             units::count(row.instances as f64),
             units::bytes(row.bytes),
             if row.path.is_empty() { "(unknown)".to_owned() } else { row.path.join(" < ") },
@@ -156,7 +157,7 @@ fn thread_cells(thread: &ObjectThread, trace: &Trace, most: f64) -> Vec<String> 
         name,
         thread.node.map_or_else(|| "-".to_owned(), |node| node.to_string()),
         format!("{:.1}", thread.share.value * 100.0),
-        units::bare_remote(&thread.remote),
+        estimates::bare_remote(&thread.remote),
         units::bare_percent(thread.writes.value),
         units::time_ns(thread.first.0),
         units::time_ns(thread.last.0),
@@ -180,7 +181,7 @@ fn pages(rows: &[PageRow], nodes: &[NodeId], look: Look) -> String {
             format!("{:#x}", row.address.0),
             row.pages.to_string(),
             format!("{:.1}", row.share.value * 100.0),
-            units::bare_remote(&row.remote),
+            estimates::bare_remote(&row.remote),
             units::bare_percent(row.writes.value),
             parts(&row.on_node, nodes),
             parts(&row.from_node, nodes),

@@ -5,14 +5,15 @@ use numapilot_insight::Estimate;
 use numapilot_insight::Pattern;
 use numapilot_insight::RowKey;
 use numapilot_machine::NodeId;
+use numapilot_text::style::Look;
+use numapilot_text::style::legend;
+use numapilot_text::style::more_rows;
+use numapilot_text::table::Align;
+use numapilot_text::table::Table;
+use numapilot_text::units;
 
-use super::style::Look;
-use super::style::legend;
-use super::style::more_rows;
-use super::table::Align;
-use super::table::Table;
 use crate::counted::Counted;
-use crate::units;
+use crate::estimates;
 
 /// More nodes than this do not fit a line one by one: the largest is named.
 const NODES_IN_COLUMNS: usize = 4;
@@ -132,7 +133,7 @@ pub fn key(key: RowKey) -> String {
 }
 
 fn margin(estimate: &Estimate) -> String {
-    if estimate.is_exact() { ".".to_owned() } else { format!("{:.1}", units::margin_percent(estimate)) }
+    if estimate.is_exact() { ".".to_owned() } else { format!("{:.1}", estimates::margin_percent(estimate)) }
 }
 
 fn optional(estimate: Option<&Estimate>) -> String {
@@ -194,7 +195,7 @@ pub(super) fn short_function(function: &str) -> &str {
 #[must_use]
 pub fn usage(row: &DecisionRow) -> String {
     let writes = match row.read_only_bound {
-        Some(bound) => format!("writes below {} (95 %)", units::bound_percent(bound)),
+        Some(bound) => format!("writes below {} (95 %)", estimates::bound_percent(bound)),
         None => format!("{} writes", units::part_percent(row.writes.value)),
     };
     let threads = if row.threads == 1 { "1 thread".to_owned() } else { format!("{} threads", row.threads) };

@@ -6,16 +6,17 @@ use numapilot_insight::Source;
 use numapilot_insight::Totals;
 use numapilot_insight::Verdict;
 use numapilot_machine::NodeId;
+use numapilot_text::style::Look;
+use numapilot_text::style::clean;
+use numapilot_text::style::shorten;
+use numapilot_text::style::wrap;
+use numapilot_text::units;
 use numapilot_trace::meta::Origin;
 use unicode_width::UnicodeWidthStr;
 
 use super::objects::usage;
-use super::style::Look;
-use super::style::clean;
-use super::style::shorten;
-use super::style::wrap;
+use crate::estimates;
 use crate::heading::Heading;
-use crate::units;
 
 /// Columns of the labels on the left.
 const LABEL: usize = 22;
@@ -64,11 +65,8 @@ pub fn headline(headline: &Headline, nodes: &[NodeId], look: Look) -> String {
     let busiest = busiest.filter(|_| all > 0.0).map_or_else(String::new, |(served, node)| {
         format!("; node {node} serves {}", units::part_percent(served.value / all))
     });
-    let population = &totals.imbalance.population;
-    let spread =
-        if population.margin() < 0.005 { String::new() } else { format!(" ± {:.0}", population.margin() * 100.0) };
-    let value = format!("{:.0}{spread} %", population.value * 100.0);
-    let sample = format!("{:.0} % by the sample definition", totals.imbalance.sample.value * 100.0);
+    let value = estimates::whole(&totals.imbalance.population);
+    let sample = format!("{} by the sample definition", units::whole_percent(totals.imbalance.sample.value));
     let imbalance = format!("{} (population; {sample}){busiest}", look.strong(&value));
     let imbalance = if value.width() + sample.width() + busiest.width() + 15 > room {
         look.strong(&value) + &busiest
@@ -80,22 +78,22 @@ pub fn headline(headline: &Headline, nodes: &[NodeId], look: Look) -> String {
 
 /// The share of remote accesses, and what it is of, as far as that fits on the line.
 fn remote(totals: &Totals, how: &str, room: usize, look: Look) -> String {
-    let share = units::share(&totals.remote_share);
+    let share = estimates::share(&totals.remote_share);
     let in_all = match totals.knows_all_homes() {
         true => String::new(),
         false => format!("{} in all; ", units::count(totals.accesses.value)),
     };
-    let whole = format!(" of {} ({in_all}{how})", units::remote_base(totals, "memory accesses"));
+    let whole = format!(" of {} ({in_all}{how})", estimates::remote_base(totals, "memory accesses"));
     if share.width() + whole.width() <= room || totals.knows_all_homes() {
         return look.strong(&share) + &whole;
     }
-    look.strong(&share) + &format!(" of {}", units::remote_base(totals, "accesses"))
+    look.strong(&share) + &format!(" of {}", estimates::remote_base(totals, "accesses"))
 }
 
 /// Name, place, share and use of the top object, as far as they fit on the line. The share is of all accesses, whatever is known of their homes.
 fn top_object(row: &DecisionRow, look: Look) -> String {
     let room = look.width.saturating_sub(LABEL);
-    let receives = format!(": {} of all accesses", units::share(&row.share));
+    let receives = format!(": {} of all accesses", estimates::share(&row.share));
     let place = if row.place.is_empty() { String::new() } else { format!(" ({})", row.place) };
     let name = shorten(&clean(&row.name), room.saturating_sub(receives.width()));
     let mut left = room.saturating_sub(name.width() + receives.width());

@@ -3,15 +3,15 @@
 use numapilot_insight::Estimate;
 use numapilot_insight::SampledHeap;
 use numapilot_insight::SampledRow;
+use numapilot_text::style::Look;
+use numapilot_text::style::legend;
+use numapilot_text::style::more_rows;
+use numapilot_text::style::wrap;
+use numapilot_text::table::Align;
+use numapilot_text::table::Table;
+use numapilot_text::units;
 
 use super::objects::short_function;
-use super::style::Look;
-use super::style::legend;
-use super::style::more_rows;
-use super::style::wrap;
-use super::table::Align;
-use super::table::Table;
-use crate::units;
 
 const LEGEND: &str = "SAMPLES: objects that were sampled as they were allocated; ~BYTES and ~OBJECTS: what was allocated, estimated from them, ±%: half \
     of the 95 % interval of ~BYTES; ~AT PEAK: bytes at the moment at which all these objects took most; ~LEFT: bytes at the end, garbage that no \

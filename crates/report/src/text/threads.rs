@@ -4,17 +4,18 @@ use numapilot_flows::Trace;
 use numapilot_insight::ThreadDetail;
 use numapilot_insight::ThreadRow;
 use numapilot_machine::NodeId;
+use numapilot_text::style::Look;
+use numapilot_text::table::Align;
+use numapilot_text::table::Table;
+use numapilot_text::units;
 use numapilot_trace::engine::Engine;
 use numapilot_trace::ids::ThreadIndex;
 
 use super::code::code;
 use super::objects::objects;
-use super::style::Look;
-use super::table::Align;
-use super::table::Table;
 use super::timeline;
 use crate::counted::Counted;
-use crate::units;
+use crate::estimates;
 
 /// Name and start function of a thread; a name that only repeats the program's is left out.
 pub(super) fn name_of(trace: &Trace, index: ThreadIndex) -> String {
@@ -62,7 +63,7 @@ pub fn threads(rows: &[ThreadRow], trace: &Trace, clock_khz: Option<f64>, look: 
             row.end.map_or_else(|| "-".to_owned(), |end| units::time_ns(end.0)),
             waited.unwrap_or_else(|| "-".to_owned()),
             if has_accesses { units::count(row.accesses.value) } else { "-".to_owned() },
-            units::bare_remote(&row.remote),
+            estimates::bare_remote(&row.remote),
             row.top_site.and_then(|id| trace.site(id).map(|s| format!("S{} {}", id.0, s.name))).unwrap_or_default(),
         ]);
     }

@@ -1,16 +1,16 @@
 //! Recordings of page faults: first touches by node, pages used from other nodes, and the source lines that touched them first.
 
 use numapilot_flows::Trace;
+use numapilot_host::PageNumber;
 use numapilot_insight::FileFaults;
 use numapilot_insight::TouchSite;
 use numapilot_insight::Touches;
 use numapilot_machine::NodeId;
-
-use super::clean;
-use super::style::Look;
-use super::table::Align;
-use super::table::Table;
-use crate::units;
+use numapilot_text::style::Look;
+use numapilot_text::style::clean;
+use numapilot_text::table::Align;
+use numapilot_text::table::Table;
+use numapilot_text::units;
 
 /// Largest number of source lines that are shown for a site.
 const LINES: usize = 4;
@@ -18,12 +18,9 @@ const LINES: usize = 4;
 /// Largest number of files that are named.
 const FILES: usize = 3;
 
-/// Size of a page in KiB.
-const PAGE_KIB: u64 = 4;
-
 fn pages(count: u64) -> String {
     let what = if count == 1 { "page" } else { "pages" };
-    format!("{} {what} ({})", units::count(count as f64), units::bytes(count * PAGE_KIB * 1024))
+    format!("{} {what} ({})", units::count(count as f64), units::bytes(count * PageNumber::BYTES))
 }
 
 /// First touches, later use, and how pages are shared: what the recording holds in place of memory accesses.

@@ -1,6 +1,7 @@
 //! Links in characters: two nodes in a row, four on a square; a matrix of bandwidths where there are more, or routers.
 
 use numapilot_machine::{Endpoint, Link, Machine, NodeId};
+use numapilot_text::units::short_number;
 use unicode_width::UnicodeWidthStr;
 
 use super::layout::{Sizes, layout};
@@ -36,7 +37,7 @@ fn between(machine: &Machine, a: NodeId, b: NodeId) -> (Option<&Link>, Option<&L
 
 /// `4 GB/s` where both ways are alike or there is only one, `4→ ←3 GB/s` where they differ.
 fn label(forth: Option<&Link>, back: Option<&Link>) -> String {
-    let gb = |link: &Link| words::number(link.bandwidth_bytes_per_s / 1e9);
+    let gb = |link: &Link| short_number(link.bandwidth_bytes_per_s / 1e9);
     match (forth.map(gb), back.map(gb)) {
         (Some(forth), Some(back)) if forth != back => format!("{forth}→ ←{back} GB/s"),
         (Some(only), _) | (None, Some(only)) => format!("{only} GB/s"),
@@ -139,7 +140,7 @@ fn bandwidths(machine: &Machine, paper: Paper) -> String {
     };
     let cell = |from: Endpoint, to: Endpoint| {
         let link = machine.links().iter().find(|l| l.from == from && l.to == to);
-        link.map_or(".".to_owned(), |l| words::number(l.bandwidth_bytes_per_s / 1e9))
+        link.map_or(".".to_owned(), |l| short_number(l.bandwidth_bytes_per_s / 1e9))
     };
     let corner = "GB/s to";
     let left = ends.iter().map(|&e| name(e).width()).fold(corner.width(), usize::max);
@@ -173,7 +174,7 @@ fn kinds(machine: &Machine) -> Vec<(String, String, Vec<String>)> {
     for connection in words::connections(machine) {
         let link = connection.forth;
         let rate = label(Some(link), connection.back);
-        let kind = crate::text::clean(&link.kind);
+        let kind = numapilot_text::style::clean(&link.kind);
         let arrow = if connection.back.is_some() { "↔" } else { "→" };
         let pair = format!("{}{arrow}{}", words::end(machine, link.from), words::end(machine, link.to));
         match kinds.iter_mut().find(|(k, r, _)| *k == kind && *r == rate) {

@@ -2,11 +2,12 @@
 
 use anstyle::AnsiColor;
 use numapilot_machine::{Machine, MachineSource, Node, NodeId};
+use numapilot_text::style::{clean, shorten};
+use numapilot_text::units::short_number;
 use unicode_width::UnicodeWidthStr;
 
 use super::paper::{Paper, wrap};
 use super::{diagram, words};
-use crate::text::{clean, shorten};
 
 /// Narrower than this nothing is drawn: lines then run over.
 const WIDTH_MIN: usize = 40;
@@ -28,7 +29,7 @@ pub fn text(machine: &Machine, width: usize, colour: bool) -> String {
     } else if let Some(node) = machine.nodes().first()
         && let Some(ns) = machine.idle_latency_ns(node.id, node.id)
     {
-        out.push_str(&format!("\nIdle latency: {} ns\n", words::number(ns)));
+        out.push_str(&format!("\nIdle latency: {} ns\n", short_number(ns)));
     }
     out.push_str(&offline(machine, paper));
     for note in machine.notes() {
@@ -164,7 +165,7 @@ fn latencies(machine: &Machine, paper: Paper) -> String {
                 r if r <= FAR_RATIO => AnsiColor::Yellow,
                 _ => AnsiColor::Red,
             };
-            let words = if with_ratio { format!("{} {ratio:.2}x", words::number(ns)) } else { words::number(ns) };
+            let words = if with_ratio { format!("{} {ratio:.2}x", short_number(ns)) } else { short_number(ns) };
             (words, Some(colour))
         }
         _ => ("-".to_owned(), None),

@@ -5,30 +5,12 @@ use std::collections::BTreeMap;
 use numapilot_machine::{
     Cache, CacheKind, CpuId, Endpoint, Link, LinkId, Machine, Node, NodeId, NodeKind, format_cpu_list,
 };
-
-use crate::text::clean;
-
-/// `512 KiB`, `7.5 GiB`: no more digits than it has.
-pub fn size(bytes: u64) -> String {
-    let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
-    let mut value = bytes as f64;
-    let mut unit = 0;
-    while value >= 1024.0 && unit + 1 < units.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    format!("{} {}", number(value), units[unit])
-}
-
-/// At most one decimal, and none where it would be 0.
-pub fn number(value: f64) -> String {
-    let text = format!("{value:.1}");
-    text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
-}
+use numapilot_text::style::clean;
+use numapilot_text::units::{short_bytes, short_number};
 
 /// `12.8 GB/s`.
 pub fn rate(bytes_per_s: f64) -> String {
-    format!("{} GB/s", number(bytes_per_s / 1e9))
+    format!("{} GB/s", short_number(bytes_per_s / 1e9))
 }
 
 /// `1 core`, `2 cores`.
@@ -112,7 +94,7 @@ pub fn caches(machine: &Machine, node: &Node) -> Vec<String> {
             CacheKind::Instruction => "i",
             CacheKind::Unified => "",
         };
-        let name = format!("L{level}{letter} {}", size(bytes));
+        let name = format!("L{level}{letter} {}", short_bytes(bytes));
         let beyond = caches.iter().any(|c| c.cpus.iter().any(|cpu| !node.cpus.contains(cpu)));
         match caches.len() {
             _ if beyond => format!("{name} shared with other nodes"),
@@ -126,9 +108,9 @@ pub fn caches(machine: &Machine, node: &Node) -> Vec<String> {
 
 /// `16 GiB, 12.8 GB/s`.
 pub fn memory(node: &Node) -> String {
-    let mut words = if node.has_memory() { size(node.memory_bytes) } else { "none".to_owned() };
+    let mut words = if node.has_memory() { short_bytes(node.memory_bytes) } else { "none".to_owned() };
     if let Some(free) = node.free_bytes {
-        words.push_str(&format!(" ({} free)", size(free)));
+        words.push_str(&format!(" ({} free)", short_bytes(free)));
     }
     if let Some(bandwidth) = node.memory_bandwidth_bytes_per_s {
         words.push_str(&format!(", {}", rate(bandwidth)));
@@ -145,7 +127,7 @@ pub fn totals(machine: &Machine) -> Vec<String> {
     }
     words.push(plural(machine.online_core_count(), "core", "cores"));
     words.push(plural(machine.online_cpu_count(), "CPU online", "CPUs online"));
-    words.push(format!("{} of memory", size(machine.memory_bytes())));
+    words.push(format!("{} of memory", short_bytes(machine.memory_bytes())));
     if let Some(mhz) = machine.clock_mhz() {
         words.push(format!("{mhz:.0} MHz"));
     }

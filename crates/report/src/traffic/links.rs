@@ -1,6 +1,7 @@
 //! Directed links as arrows: one lane for each direction, as wide and as dark as what they carry.
 
 use numapilot_machine::Endpoint;
+use numapilot_text::units::short_percent;
 
 use super::FAINT;
 use super::scale;
@@ -10,7 +11,6 @@ use super::scene::Scene;
 use crate::svg_writer::SvgWriter;
 use crate::svg_writer::Type;
 use crate::topo::layout::Point;
-use crate::units::short_percent;
 
 /// Half the distance between the lanes of the two directions.
 const LANE: f64 = 13.0;

@@ -14,19 +14,20 @@ use numapilot_machine::Endpoint;
 use numapilot_machine::Machine;
 use numapilot_machine::NodeId;
 use numapilot_machine::RouterId;
+use numapilot_text::style::clean;
+use numapilot_text::style::shorten;
+use numapilot_text::units;
+use numapilot_text::units::short_percent;
 
 use crate::counted::Counted;
+use crate::estimates;
 use crate::heading::Heading;
 use crate::svg_writer::FAINT;
 use crate::svg_writer::INK;
 use crate::svg_writer::SvgWriter;
 use crate::svg_writer::Type;
-use crate::text::clean;
-use crate::text::shorten;
 use crate::topo::layout::Sizes;
 use crate::topo::layout::layout;
-use crate::units;
-use crate::units::short_percent;
 use links::LeftOut;
 pub use scene::Picture;
 use scene::{CARD, ROUTER, Scene};
@@ -63,21 +64,21 @@ pub fn svg(traffic: &Traffic<'_>) -> String {
     let kind = heading.origin.words();
     let totals = &headline.totals;
     let imbalance = match totals.knows_homes() {
-        true => format!("{:.0} % (population)", totals.imbalance.population.value * 100.0),
+        true => format!("{} (population)", units::whole_percent(totals.imbalance.population.value)),
         false => "unknown".to_owned(),
     };
     let findings = format!(
         "{} of {} {} remote · controller imbalance {imbalance}",
-        units::remote_share(totals),
+        estimates::remote_share(totals),
         units::count(totals.accesses.value),
         traffic.counted.in_full(),
     );
     let top = headline.top.as_ref().map_or_else(String::new, |row| {
         let place = if row.place.is_empty() { String::new() } else { format!(" ({})", row.place) };
-        format!("{}{place} receives {} of all {}", row.name, units::share(&row.share), traffic.counted.many())
+        format!("{}{place} receives {} of all {}", row.name, estimates::share(&row.share), traffic.counted.many())
     });
     let top = if traffic.scope.is_empty() { top } else { format!("{top} · only {}", traffic.scope) };
-    let how = units::found(traffic.matrix.source);
+    let how = estimates::found(traffic.matrix.source);
     picture(&Picture {
         machine: traffic.machine,
         matrix: traffic.matrix,

@@ -1,12 +1,12 @@
 //! What a picture of traffic leaves out.
 
 use numapilot_insight::{Estimate, Matrix, Source};
+use numapilot_text::units::short_percent;
 
 use super::links::PAIRS_MAX;
 use super::{Picture, picture};
 use crate::Counted;
 use crate::fixture::system;
-use crate::units::short_percent;
 
 /// The picture of a machine of whose links nothing is known. Each pair of its nodes has another number of accesses.
 fn of_pairs(nodes: usize) -> (String, Vec<f64>) {

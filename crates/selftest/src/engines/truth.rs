@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
+use numapilot_kernel::actuator::page_bytes;
 use numapilot_kernel::affinity::{CpuMask, set_thread};
 use numapilot_kernel::memory::PageQuery;
 use numapilot_kernel::task::{Pid, Tid};
@@ -12,7 +13,6 @@ use serde::{Deserialize, Serialize};
 
 /// The program in C.
 pub const SOURCE: &str = include_str!("truth.c");
-const PAGE: usize = 4096;
 const WORD: usize = size_of::<u64>();
 /// Words in a line: a reader that loads one of each reads all of the block.
 const LINE_WORDS: usize = 8;
@@ -123,7 +123,7 @@ pub fn carry_out(order: &Order) -> Result<Truth, String> {
 /// Pages by node, as the kernel reports.
 fn homes_of(block: &[u64]) -> Option<BTreeMap<NodeId, u64>> {
     let address = block.as_ptr() as u64;
-    let pages: Vec<u64> = (address..address + size_of_val(block) as u64).step_by(PAGE).collect();
+    let pages: Vec<u64> = (address..address + size_of_val(block) as u64).step_by(page_bytes() as usize).collect();
     let mut states = Vec::new();
     let answer = PageQuery::new().states(Pid::CALLING, &pages, &mut states);
     let mut homes = BTreeMap::new();

@@ -39,16 +39,15 @@ pub enum ApplyError {
 /// # Errors
 /// The kernel refuses, or does not answer.
 pub fn pages_under(policy: &Policy) -> Result<BTreeMap<Option<NodeId>, usize>, ApplyError> {
-    let node = |node: &NodeId| u32::from(node.0);
     let policy = match policy {
         Policy::Bind(bound) => {
-            let memory = MemoryPolicy::Bind { nodes: vec![node(bound)], balancing: false };
+            let memory = MemoryPolicy::Bind { nodes: vec![*bound], balancing: false };
             ProcessPolicy { memory: Some(memory), cpus: None }
         }
         Policy::Interleave(nodes) => {
-            ProcessPolicy { memory: Some(MemoryPolicy::Interleave(nodes.iter().map(node).collect())), cpus: None }
+            ProcessPolicy { memory: Some(MemoryPolicy::Interleave(nodes.clone())), cpus: None }
         }
-        Policy::FirstTouch(cpu, _) => ProcessPolicy { memory: Some(MemoryPolicy::Local), cpus: Some(vec![cpu.0]) },
+        Policy::FirstTouch(cpu, _) => ProcessPolicy { memory: Some(MemoryPolicy::Local), cpus: Some(vec![*cpu]) },
     };
     // Policies and CPUs are a thread's: they end with it, and nothing else here has them.
     let thread = std::thread::Builder::new().spawn(move || {

@@ -197,6 +197,7 @@ mod tests {
     use numapilot_balancer::status::TargetStatus;
 
     use numapilot_host::Pid;
+    use numapilot_machine::NodeId;
 
     use super::*;
     use crate::metrics::encode;
@@ -214,7 +215,7 @@ mod tests {
         Status {
             state: State::Paused,
             policy: "pilot:max-harm=1".to_owned(),
-            nodes: vec![node(0), node(2)],
+            nodes: vec![node(NodeId(0)), node(NodeId(2))],
             targets: vec![TargetStatus {
                 target,
                 local_share: Some(0.25),

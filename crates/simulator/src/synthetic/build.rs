@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use numapilot_host::PageNumber;
 use numapilot_placement::PageSize;
+use numapilot_random::unit_of;
 use toml::Spanned;
 
 use super::Source;
@@ -293,7 +294,7 @@ impl Maker<'_> {
             }
             let mix = self.builder.mix(&parts);
             let behaviour = self.builder.behaviour(mix, data.outstanding);
-            let draw = (scramble(thread as u64) >> 11) as f64 / (1u64 << 53) as f64;
+            let draw = unit_of(scramble(thread as u64));
             let factor = 1.0 + data.jitter * (2.0 * draw - 1.0);
             let own_ns = own_ns * factor;
             // Without a figure, a nanosecond of own work stands for a unit of progress.

@@ -4,6 +4,7 @@
 pub mod realistic;
 
 use numapilot_machine::{CpuId, NodeId};
+use numapilot_random::Xorshift;
 use numapilot_trace::ids::*;
 use numapilot_trace::record::*;
 use proptest::prelude::*;
@@ -232,23 +233,6 @@ pub fn records(count: std::ops::Range<usize>) -> impl Strategy<Value = Vec<Recor
     })
 }
 
-/// A small seeded generator (xorshift*), so that generated data is the same everywhere.
-#[derive(Clone, Debug)]
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    pub fn below(&mut self, bound: u64) -> u64 {
-        ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
-    }
-}
-
 /// Seconds that this thread has run on a CPU: rates measured by it do not depend on what else the machine does.
 pub fn cpu_seconds() -> f64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
@@ -260,7 +244,7 @@ pub fn record(order: u64, time: u64, thread: u32, event: Event) -> Record {
 }
 
 /// The ring of one thread: its start, then `count` accesses with an allocation and a free now and then.
-pub fn thread_ring(thread: u32, count: usize, random: &mut Random) -> Vec<Record> {
+pub fn thread_ring(thread: u32, count: usize, random: &mut Xorshift) -> Vec<Record> {
     let (mut order, mut time) = (1_000_000 + u64::from(thread) * 777, u64::from(thread) * 1000);
     let start = Event::ThreadStart {
         index: ThreadIndex(thread),

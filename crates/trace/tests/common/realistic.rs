@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
+use numapilot_random::Xorshift;
 use numapilot_trace::tables::{AccessColumns, AccessRow, ObjectColumns, ObjectRow};
-
-use super::Random;
 
 /// Samples as a sixteen-thread program on a four-node machine gives them: mean gap of 100 us of program time over all threads, a few
 /// large arrays, a hundred sites, order stamps from two host cores.
 pub fn accesses(rows: usize) -> AccessColumns {
-    let mut random = Random(0xacce55);
+    let mut random = Xorshift::new(0xacce55);
     let mut out = AccessColumns::default();
     let mut time = 0;
     let sites: Vec<(u64, u32, u32)> =
@@ -48,7 +47,7 @@ pub fn accesses(rows: usize) -> AccessColumns {
 
 /// Heap blocks of a program that allocates all the time: ten sites, re-used addresses, lives of many lengths.
 pub fn objects(rows: usize) -> ObjectColumns {
-    let mut random = Random(0x0b1ec7);
+    let mut random = Xorshift::new(0x0b1ec7);
     let mut out = ObjectColumns::default();
     let (mut time, mut order) = (0, 0);
     for object in 0..rows as u32 {

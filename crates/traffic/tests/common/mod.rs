@@ -6,25 +6,9 @@
 use std::fmt::Write;
 
 use numapilot_machine::{LinkId, Machine, NodeId};
+use numapilot_random::Random;
 use numapilot_traffic::{Class, Load};
 use proptest::prelude::*;
-
-/// Numbers that are the same in every run (splitmix64).
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn uniform(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
-    }
-
-    pub fn exponential(&mut self, mean: f64) -> f64 {
-        -mean * (1.0 - self.uniform()).ln()
-    }
-}
 
 /// The text of a model with `nodes` nodes in a ring with some chords, random bandwidths and latencies. Directions differ.
 pub fn random_model(nodes: usize, coherence: &str, random: &mut Random) -> String {
@@ -33,7 +17,7 @@ pub fn random_model(nodes: usize, coherence: &str, random: &mut Random) -> Strin
         "format = 1\nname = \"random\"\ncpu = \"none\"\nclock_mhz = {{ value = 2000, source = \"made up\" }}\n\
          coherence = {{ value = \"{coherence}\", source = \"made up\" }}\n[sources]\n\
          [traffic]\ncontroller_efficiency = {{ value = {:.3}, source = \"made up\" }}\n",
-        0.5 + 0.5 * random.uniform()
+        0.5 + 0.5 * random.unit()
     );
     for node in 0..nodes {
         let _ = write!(
@@ -42,27 +26,27 @@ pub fn random_model(nodes: usize, coherence: &str, random: &mut Random) -> Strin
              memory_bandwidth_gb_per_s = {{ value = {:.2}, source = \"made up\" }}\n",
             node * 4,
             node * 4 + 3,
-            2.5 + 30.0 * random.uniform().powi(2)
+            2.5 + 30.0 * random.unit().powi(2)
         );
     }
     let mut link = |from: usize, to: usize, random: &mut Random| {
         let _ = write!(
             text,
             "[[links]]\npairs = [[{from}, {to}]]\nkind = \"wire\"\nbandwidth_gb_per_s = {{ value = {:.2}, source = \"made up\" }}\n",
-            2.0 + 12.0 * random.uniform().powi(2)
+            2.0 + 12.0 * random.unit().powi(2)
         );
     };
     for from in 0..nodes {
         for to in (0..nodes).filter(|&to| to != from) {
             let neighbours = (from + 1) % nodes == to || (to + 1) % nodes == from;
-            if neighbours || random.uniform() < 0.3 {
+            if neighbours || random.unit() < 0.3 {
                 link(from, to, random);
             }
         }
     }
     let all = list(&|node| node.to_string());
     for (hops, ns) in [80.0, 160.0, 240.0, 320.0].into_iter().enumerate() {
-        let ns = ns + 40.0 * random.uniform();
+        let ns = ns + 40.0 * random.unit();
         let _ = write!(
             text,
             "[[idle_latency]]\nhops = {hops}\nfrom = [{all}]\nto = [{all}]\nns = {{ value = {ns:.1}, source = \"made up\" }}\n"
@@ -90,14 +74,14 @@ pub fn machine_of(text: &str) -> Machine {
 
 /// A class with random shares; `writes` bounds the share that writes.
 pub fn random_class(nodes: usize, from: usize, writes: f64, random: &mut Random) -> Class {
-    let weights: Vec<f64> = (0..nodes).map(|_| random.uniform().powi(3) + 1e-3).collect();
+    let weights: Vec<f64> = (0..nodes).map(|_| random.unit().powi(3) + 1e-3).collect();
     let sum: f64 = weights.iter().sum();
-    let writes = writes * random.uniform();
+    let writes = writes * random.unit();
     Class {
         from,
-        threads: (1.0 + 3.0 * random.uniform()).floor(),
+        threads: (1.0 + 3.0 * random.unit()).floor(),
         outstanding: 1.0,
-        think_ns: 300.0 * random.uniform(),
+        think_ns: 300.0 * random.unit(),
         reads: weights.iter().map(|w| w / sum * (1.0 - writes)).collect(),
         writes: weights.iter().map(|w| w / sum * writes).collect(),
     }
@@ -111,12 +95,12 @@ pub fn scenario(coherence: &'static str) -> impl Strategy<Value = (Machine, Load
 /// The same on machines whose text was changed.
 pub fn scenario_of(coherence: &'static str, changed: fn(&str) -> String) -> impl Strategy<Value = (Machine, Load)> {
     (1usize..6, 1usize..9, any::<u64>()).prop_map(move |(nodes, classes, seed)| {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let machine = machine_of(&changed(&random_model(nodes, coherence, &mut random)));
         let classes = (0..classes).map(|index| {
             let mut class = random_class(nodes, index % nodes, 0.5, &mut random);
-            class.outstanding = 0.2 + 12.0 * random.uniform().powi(2);
-            class.threads *= 0.1 + random.uniform();
+            class.outstanding = 0.2 + 12.0 * random.unit().powi(2);
+            class.threads *= 0.1 + random.unit();
             class
         });
         let load = Load { classes: classes.collect(), background: Vec::new() };

@@ -8,9 +8,10 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use numapilot_machine::{LinkId, Machine, NodeId};
+use numapilot_random::Random;
 use numapilot_traffic::Load;
 
-use crate::common::{LINE, Random, Sizes, TURNAROUND, back};
+use crate::common::{LINE, Sizes, TURNAROUND, back};
 
 /// How stations share their time.
 #[derive(Clone, Copy, PartialEq)]
@@ -93,7 +94,7 @@ impl<'a> Simulation<'a> {
             machine,
             load,
             discipline,
-            random: Random(seed),
+            random: Random::new(seed),
             agenda: BinaryHeap::new(),
             sequence: 0,
             now_ns: 0.0,
@@ -158,14 +159,14 @@ impl<'a> Simulation<'a> {
 
     fn think(&mut self, customer: usize) {
         let class = &self.load.classes[self.customers[customer].0];
-        let own_ns = self.random.exponential(class.think_ns * class.outstanding);
+        let own_ns = -(class.think_ns * class.outstanding) * (1.0 - self.random.unit()).ln();
         self.at(own_ns, Event::Access(customer));
     }
 
     /// One of the equal paths between two nodes, at random; none within a node.
     fn path(&mut self, from: NodeId, to: NodeId) -> &'a [LinkId] {
         let paths = self.machine.routes(from, to);
-        let chosen = (self.random.uniform() * paths.len() as f64) as usize;
+        let chosen = (self.random.unit() * paths.len() as f64) as usize;
         paths.get(chosen).map_or(&[], Vec::as_slice)
     }
 
@@ -231,7 +232,7 @@ impl<'a> Simulation<'a> {
     fn access(&mut self, customer: usize) {
         let class = &self.load.classes[self.customers[customer].0];
         let nodes = self.machine.nodes();
-        let mut draw = self.random.uniform();
+        let mut draw = self.random.unit();
         let shares = class.reads.iter().map(|r| (*r, false)).chain(class.writes.iter().map(|w| (*w, true)));
         let mut chosen = (0, false);
         for (index, (share, is_write)) in shares.enumerate() {

@@ -25,7 +25,7 @@ use numapilot_flows::finalise;
 use numapilot_host::Pid;
 use numapilot_host::Root;
 use numapilot_host::TaskStatus;
-use numapilot_report::units;
+use numapilot_text::units;
 use numapilot_trace::chunk::RAW_FOLDER;
 use numapilot_trace::engine::Engine;
 

@@ -2,7 +2,7 @@
 
 use numapilot_host::Pid;
 use numapilot_machine::NodeId;
-use numapilot_report::text::Look;
+use numapilot_text::style::Look;
 
 use super::*;
 use crate::fixture::Tree;

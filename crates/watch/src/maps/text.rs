@@ -4,8 +4,9 @@ use std::fmt::Write;
 
 use numapilot_machine::NodeId;
 use numapilot_machine::format_cpu_list;
-use numapilot_report::text::{Align, Look, Table, clean};
-use numapilot_report::units;
+use numapilot_text::style::{Look, clean};
+use numapilot_text::table::{Align, Table};
+use numapilot_text::units;
 
 use super::MemoryMap;
 use super::object::Object;

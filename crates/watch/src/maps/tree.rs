@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use numapilot_machine::NodeId;
-use numapilot_report::text::{Align, Look, Table, clean};
-use numapilot_report::units;
+use numapilot_text::style::{Look, clean};
+use numapilot_text::table::{Align, Table};
+use numapilot_text::units;
 
 use super::MemoryMap;
 

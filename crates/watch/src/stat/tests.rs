@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use numapilot_host::Pid;
-use numapilot_report::text::Look;
+use numapilot_text::style::Look;
 use serde_json::Value;
 
 use super::*;

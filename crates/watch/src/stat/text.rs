@@ -2,8 +2,9 @@
 
 use std::fmt::Write;
 
-use numapilot_report::text::{Align, Look, Table, clean, wrap};
-use numapilot_report::units;
+use numapilot_text::style::{Look, clean, wrap};
+use numapilot_text::table::{Align, Table};
+use numapilot_text::units;
 
 use super::Stat;
 use crate::figures::Interval;
@@ -169,7 +170,7 @@ fn numastat(interval: &Interval, look: Look) -> String {
 
 fn links(interval: &Interval, look: Look) -> String {
     let words: Vec<String> =
-        interval.links.iter().map(|link| format!("{} {:.0} %", link.name, link.load * 100.0)).collect();
+        interval.links.iter().map(|link| format!("{} {}", link.name, units::whole_percent(link.load))).collect();
     let lines = wrap(&format!("links: {}", words.join(", ")), look.width);
     lines.iter().map(|line| format!("{line}\n")).collect()
 }

@@ -1,8 +1,8 @@
 //! The screen: heading, metrics with their histories, the view, keys. The layout fits 80 columns and 24 rows, and uses more if available.
 
-use numapilot_report::text::clean;
-use numapilot_report::text::shorten;
-use numapilot_report::text::wrap;
+use numapilot_text::style::clean;
+use numapilot_text::style::shorten;
+use numapilot_text::style::wrap;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Constraint;
 use ratatui::layout::Layout;

@@ -9,7 +9,7 @@ use numapilot_host::Pid;
 use numapilot_kernel::task;
 use numapilot_machine::NodeId;
 use numapilot_perf_events::open::Scope;
-use numapilot_report::units;
+use numapilot_text::units;
 
 use crate::evidence::EvidenceProviders;
 use crate::evidence::balancing::Balanced;

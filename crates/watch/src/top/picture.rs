@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use numapilot_report::text::clean;
+use numapilot_text::style::clean;
 use ratatui::buffer::Buffer;
 use ratatui::buffer::Cell;
 use ratatui::layout::Rect;

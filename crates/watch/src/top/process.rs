@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use numapilot_host::Pid;
 use numapilot_machine::NodeId;
-use numapilot_report::text::clean;
-use numapilot_report::text::shorten;
-use numapilot_report::text::wrap;
-use numapilot_report::units;
+use numapilot_text::style::clean;
+use numapilot_text::style::shorten;
+use numapilot_text::style::wrap;
+use numapilot_text::units;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Constraint;
 use ratatui::layout::Layout;

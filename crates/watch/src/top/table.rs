@@ -1,8 +1,8 @@
 //! Processes as a table: the columns that fit, the selected row reversed, the sort key marked.
 
-use numapilot_report::text::clean;
-use numapilot_report::text::shorten;
-use numapilot_report::units;
+use numapilot_text::style::clean;
+use numapilot_text::style::shorten;
+use numapilot_text::units;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Modifier;

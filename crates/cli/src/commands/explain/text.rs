@@ -11,14 +11,16 @@ use numapilot_balancer::event::Observation;
 use numapilot_balancer::event::PageDecision;
 use numapilot_balancer::event::by_group;
 use numapilot_host::Pid;
-use numapilot_report::text::Align;
-use numapilot_report::text::Look;
-use numapilot_report::text::Table;
-use numapilot_report::text::clean;
-use numapilot_report::units;
+use numapilot_machine::NodeId;
 use numapilot_service::explain::Explanation;
 use numapilot_service::explain::Run;
 use numapilot_service::explain::Story;
+use numapilot_text::date;
+use numapilot_text::style::Look;
+use numapilot_text::style::clean;
+use numapilot_text::table::Align;
+use numapilot_text::table::Table;
+use numapilot_text::units;
 
 /// Greatest number of page ranges shown for one decision; the JSON has all.
 const RANGES: usize = 20;
@@ -48,22 +50,6 @@ pub fn text(answer: &Explanation, is_detailed: bool, look: Look) -> String {
     out
 }
 
-/// A time since the epoch as a date, such as `2026-11-22 01:02:03.123 UTC`.
-fn moment(unix_ns: u64) -> String {
-    let (ms, days) = (unix_ns / 1_000_000, unix_ns / 86_400_000_000_000);
-    // Days to a date of the Gregorian calendar, in eras of 400 years that begin in March (the leap day is then a year's last).
-    let shifted = days + 719_468;
-    let (era, of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    let (hour, minute, second) = (ms / 3_600_000 % 24, ms / 60_000 % 60, ms / 1000 % 60);
-    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}.{:03} UTC", ms % 1000)
-}
-
 fn run_text(run: &Run, look: Look) -> String {
     let start = &run.start;
     let dry = if start.dry_run { ", dry run" } else { "" };
@@ -74,7 +60,7 @@ fn run_text(run: &Run, look: Look) -> String {
     let mut out = format!(
         "{} began {}: policy {}{dry}, {}, Linux {}; {}; {end}\n",
         look.heading(&format!("Run {}", clean(&start.run))),
-        moment(run.unix_ns),
+        date::utc(run.unix_ns),
         clean(&start.policy),
         units::counted(start.nodes.len() as u64, "node", "nodes"),
         clean(&start.kernel),
@@ -122,7 +108,7 @@ fn notes(run: &Run) -> String {
             Event::Trouble(e) => format!("{} ({} times)", e.what, e.times),
             _ => continue,
         };
-        let _ = writeln!(out, "  {}  {}", moment(note.unix_ns), clean(&text));
+        let _ = writeln!(out, "  {}  {}", date::utc(note.unix_ns), clean(&text));
     }
     out
 }
@@ -145,7 +131,7 @@ fn table(answer: &Explanation, look: Look) -> String {
         let back = moved(true);
         table.row([
             story.decision.decision.to_string(),
-            moment(story.unix_ns)[11..23].to_owned(),
+            date::time_of_day(story.unix_ns),
             units::count(story.decision.pages as f64),
             units::count(moved(false)),
             if back > 0.0 { units::count(back) } else { String::new() },
@@ -159,7 +145,7 @@ fn table(answer: &Explanation, look: Look) -> String {
 fn story_text(story: &Story, answer: &Explanation, look: Look) -> String {
     let decision = &story.decision;
     let head = format!("Decision {} of run {}", decision.decision, clean(&story.run));
-    let mut out = format!("{}, {}\n", look.heading(&head), moment(story.unix_ns));
+    let mut out = format!("{}, {}\n", look.heading(&head), date::utc(story.unix_ns));
     match &story.observation {
         Some(observation) => out.push_str(&seen(observation)),
         None => out.push_str("  Evidence unknown: the observation is not in the journal\n"),
@@ -281,25 +267,14 @@ fn done(action: &Action) -> String {
         .map(|(name, count)| format!("{count} {name}"))
         .collect();
     let counts = if counts.is_empty() { "nothing".to_owned() } else { counts.join(", ") };
-    let mut out = format!(
+    format!(
         "  {}  {counts}; threads: {} moved, {} refused; {} moved in {}\n",
         if action.undo { "Undone " } else { "Done   " },
         action.threads_moved,
         action.threads_refused,
         units::bytes(action.moved_bytes),
         units::time_ns(action.took_ns),
-    );
-    for stayed in action.stayed.iter().take(RANGES) {
-        let _ = writeln!(
-            out,
-            "    {} pages at {:#x} of process {} stayed: {}",
-            stayed.pages,
-            stayed.first,
-            stayed.pid,
-            clean(&stayed.outcome)
-        );
-    }
-    out
+    )
 }
 
 fn judged(comparison: &Comparison) -> String {
@@ -332,8 +307,8 @@ fn names(answer: &Explanation, story: &Story, pid: Pid) -> String {
     known.map(|target| format!(" ({})", clean(&target.name))).unwrap_or_default()
 }
 
-fn list(nodes: &[u16]) -> String {
-    nodes.iter().map(u16::to_string).collect::<Vec<_>>().join(",")
+fn list(nodes: &[NodeId]) -> String {
+    nodes.iter().map(NodeId::to_string).collect::<Vec<_>>().join(",")
 }
 
 fn remarks(answer: &Explanation) -> String {
@@ -357,7 +332,7 @@ fn remarks(answer: &Explanation) -> String {
 
 #[cfg(test)]
 mod tests {
-    //! Dates and verdicts.
+    //! Verdicts.
 
     use super::*;
 
@@ -369,13 +344,5 @@ mod tests {
         assert!(said.contains("x was not compared") && said.contains("8 with the changes, 0 without"), "{said}");
         let said = judged(&Comparison { change_percent: 1.5, plus_minus_percent: Some(0.5), ..first });
         assert!(said.contains("x +1.5 ± 0.5 % with the changes (mean 5.0000 in 8 windows)"), "{said}");
-    }
-
-    #[test]
-    fn moments_are_dates() {
-        assert_eq!(moment(0), "1970-01-01 00:00:00.000 UTC");
-        assert_eq!(moment(951_782_399_999_000_000), "2000-02-28 23:59:59.999 UTC");
-        assert_eq!(moment(951_782_400_000_000_000), "2000-02-29 00:00:00.000 UTC");
-        assert_eq!(moment(1_735_689_599_000_000_000), "2024-12-31 23:59:59.000 UTC");
     }
 }

@@ -14,6 +14,7 @@ use numapilot_lab::homes::Compared;
 use numapilot_lab::homes::Comparison;
 use numapilot_lab::homes::Example;
 use numapilot_lab::homes::ObjectHomes;
+use numapilot_trace::engine::Engine;
 
 const NODES: usize = 4;
 /// Greatest number of pages that are listed one by one.
@@ -27,8 +28,8 @@ pub struct HomesArgs {
     #[arg(long, default_value = "target/release/numapilot", value_name = "PROGRAM")]
     numapilot: PathBuf,
     /// instrument or emulate
-    #[arg(long, default_value = "instrument", value_name = "NAME")]
-    engine: String,
+    #[arg(long, default_value = "instrument", value_name = "NAME", value_parser = simulating_engine)]
+    engine: Engine,
     /// Machine model with four nodes
     #[arg(long, default_value = "opteron-8385", value_name = "NAME")]
     machine: String,
@@ -49,13 +50,19 @@ pub struct HomesArgs {
     command: Vec<String>,
 }
 
+/// An engine whose page homes are simulated: the others' are the kernel's own.
+fn simulating_engine(name: &str) -> Result<Engine, String> {
+    let known = Engine::from_name(name).filter(|engine| engine.is_simulated());
+    known.ok_or_else(|| format!("the homes of pages are simulated by `instrument` and `emulate`, not by `{name}`"))
+}
+
 /// Runs the comparison; the exit code is that of the program.
 pub fn run(args: &HomesArgs) -> anyhow::Result<ExitCode> {
     let recorder = args.numapilot.canonicalize();
     let recorder = recorder.with_context(|| format!("cannot find the recorder {}", args.numapilot.display()))?;
     let comparison = Comparison {
         recorder,
-        engine: args.engine.clone(),
+        engine: args.engine,
         machine: args.machine.clone(),
         command: args.command.clone(),
         environment: Vec::new(),

@@ -7,10 +7,10 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use foldhash::{HashMap, HashMapExt};
 use numapilot_flows::LocationId;
+use numapilot_text::style::{clean, shorten};
 
 use crate::export::wire::Message;
 use crate::export::{Export, ExportError};
-use crate::text::{clean, shorten};
 
 /// Room for one binary's addresses: places in it are at these multiples plus their offset in the file.
 const MODULE_ROOM: u64 = 1 << 40;

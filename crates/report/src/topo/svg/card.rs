@@ -1,11 +1,12 @@
 //! A node's card: its CPUs as squares (split where hardware threads share a core), framed by the L3 that they share, and its memory.
 
 use numapilot_machine::{CpuId, Machine, Node};
+use numapilot_text::style::{clean, shorten};
+use numapilot_text::units::short_bytes;
 
 use super::super::layout::Point;
 use super::super::words;
 use crate::svg_writer::{SvgWriter, Type, text_width};
-use crate::text::{clean, shorten};
 
 /// Width of every card.
 pub const WIDTH: f64 = 244.0;
@@ -87,14 +88,14 @@ fn draw_memory(writer: &mut SvgWriter, node: &Node, at: Point) {
         return;
     }
     writer.rect(at, size, 6.0, &format!(r##"fill="{MEMORY_FILL}" stroke="#a9c9b1""##));
-    writer.text((at.0 + 10.0, at.1 + 19.0), Type::new(13.0, MEMORY_INK).bold(), &words::size(node.memory_bytes));
+    writer.text((at.0 + 10.0, at.1 + 19.0), Type::new(13.0, MEMORY_INK).bold(), &short_bytes(node.memory_bytes));
     if let Some(bandwidth) = node.memory_bandwidth_bytes_per_s {
         let right = at.0 + size.0 - 10.0;
         writer.text((right, at.1 + 19.0), Type::new(13.0, MEMORY_INK).anchored("end"), &words::rate(bandwidth));
     }
     let below = match (&node.memory_kind, node.free_bytes) {
         (Some(kind), _) => clean(kind),
-        (None, Some(free)) => format!("{} free", words::size(free)),
+        (None, Some(free)) => format!("{} free", short_bytes(free)),
         (None, None) => "memory".to_owned(),
     };
     writer.text((at.0 + 10.0, at.1 + 36.0), Type::new(11.0, MEMORY_INK), &shorten(&below, 32));
@@ -119,7 +120,7 @@ fn groups(machine: &Machine, node: &Node) -> Vec<Group> {
                     let beyond = l3s[i].cpus.iter().any(|c| !node.cpus.contains(c));
                     format!(
                         "L3 {}{}",
-                        words::size(l3s[i].size_bytes),
+                        short_bytes(l3s[i].size_bytes),
                         if beyond { ", shared with other nodes" } else { "" }
                     )
                 });

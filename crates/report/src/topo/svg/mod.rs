@@ -5,13 +5,13 @@ mod table;
 mod wires;
 
 use numapilot_machine::{Endpoint, Machine, RouterId};
+use numapilot_text::style::{clean, shorten};
 
 use self::card::{CORE, FAINT, INK};
 use self::wires::{Kind, ROUTER, Scene};
 use super::layout::{Point, Sizes, layout};
 use super::words;
 use crate::svg_writer::{BOLD, SvgWriter, Type, fit, greatest_width, text_width};
-use crate::text::{clean, shorten};
 
 const MARGIN: f64 = 44.0;
 const TITLE: f64 = 92.0;

@@ -1,9 +1,9 @@
 //! Idle latencies under the picture, shaded by how far they are from local. Distances stand in where latencies are unknown.
 
 use numapilot_machine::{Machine, NodeId};
+use numapilot_text::units::short_number;
 
 use super::super::layout::Point;
-use super::super::words;
 use super::card::{FAINT, INK};
 use crate::svg_writer::{SvgWriter, Type, text_width};
 
@@ -77,7 +77,7 @@ pub fn draw(writer: &mut SvgWriter, machine: &Machine, at: Point) {
             let cell = value(from.id, to.id);
             let fill = cell.map_or("#f4f5f6", |v| shade(v / nearest));
             writer.rect(corner, (CELL.0 - 2.0, CELL.1 - 2.0), 3.0, &format!(r#"fill="{fill}""#));
-            let words = cell.map_or("-".to_owned(), words::number);
+            let words = cell.map_or("-".to_owned(), short_number);
             writer.text(
                 (corner.0 + CELL.0 / 2.0 - 1.0, corner.1 + 15.0),
                 Type::new(11.0, INK).anchored("middle"),

@@ -81,7 +81,7 @@ pub fn kinds(machine: &Machine) -> Vec<Kind> {
     }
     let kind = |(index, (words, rate)): (usize, (String, f64))| Kind {
         colour: COLOURS[index % COLOURS.len()],
-        words: format!("{}, {} each way", crate::text::clean(&words), words::rate(rate)),
+        words: format!("{}, {} each way", numapilot_text::style::clean(&words), words::rate(rate)),
     };
     seen.into_iter().enumerate().map(kind).collect()
 }

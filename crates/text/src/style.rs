@@ -1,7 +1,8 @@
 //! Colours (only on request), wrapping, and escaping of text that could control the terminal.
 
 use anstyle::{AnsiColor, Style};
-use numapilot_text::terminal::is_unsafe;
+
+use crate::terminal::is_unsafe;
 
 /// The width and colours of rendered text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +57,12 @@ pub fn clean(text: &str) -> String {
         return text.to_owned();
     }
     text.chars().map(|c| if is_unsafe(c) { c.escape_unicode().to_string() } else { c.to_string() }).collect()
+}
+
+/// Columns that the text takes on a terminal: characters of Chinese, Japanese or Korean take two, marks on letters none.
+#[must_use]
+pub fn columns(text: &str) -> usize {
+    unicode_width::UnicodeWidthStr::width(text)
 }
 
 /// At most `width` columns, the middle left out where it is longer: the ends of paths and template names distinguish them.
@@ -137,6 +144,7 @@ mod tests {
         assert!(short.starts_with("a_very") && short.ends_with("goes_on"), "{short}");
         assert!(shorten("日本語日本語日本語", 7).width() <= 7);
         assert_eq!(shorten("abc", 0), "");
+        assert_eq!(["", "abc", "日本", "e\u{301}"].map(columns), [0, 3, 4, 1]);
     }
 
     #[test]
