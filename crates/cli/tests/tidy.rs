@@ -3,7 +3,10 @@
 
 #[path = "tidy/circles.rs"]
 mod circles;
+#[path = "tidy/kernel_files.rs"]
+mod kernel_files;
 
+use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -332,6 +335,34 @@ fn the_guide_to_changes_names_files_that_exist() {
         }
     }
     assert!(in_full > 150 && without_folder > 50, "the test reads the guide: {in_full} paths, {without_folder} names");
+    complain(problems);
+}
+
+/// What reads them by whole paths is tested on the machine under the test alone, and a parser of its own gives other answers than that of `host`.
+#[test]
+fn files_of_the_kernel_are_read_under_a_root() {
+    let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for path in files().into_iter().filter(|p| has_extension(p, &["rs"])) {
+        let Some(name) = kernel_files::crate_of(&path) else { continue };
+        let text = fs::read_to_string(root().join(&path)).expect("UTF-8");
+        let lines = kernel_files::lines_with_whole_paths(&text).into_iter();
+        found.entry(name.to_owned()).or_default().extend(lines.map(|line| format!("{}:{line}", path.display())));
+    }
+    let mut problems = Vec::new();
+    for (name, places) in &found {
+        let known = kernel_files::MAY_NAME.iter().find(|(known, ..)| known == name);
+        let (most, why) = known.map_or((0, "no reason is known"), |(_, most, why)| (*most, *why));
+        if places.len() > most {
+            problems.push(format!(
+                "crates/{name} names files of the kernel by whole paths in {} lines, at most {most} ({why}); `numapilot_host::Root` reads them: {}",
+                places.len(),
+                places.join(", ")
+            ));
+        }
+    }
+    let is_gone = |name: &str| found.get(name).is_none_or(Vec::is_empty);
+    let gone = kernel_files::MAY_NAME.iter().filter(|(name, ..)| is_gone(name));
+    problems.extend(gone.map(|(name, ..)| format!("tidy/kernel_files.rs: crates/{name} names none any more")));
     complain(problems);
 }
 

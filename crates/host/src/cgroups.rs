@@ -1,10 +1,12 @@
-//! Cgroups and systemd's units: which folder is meant, and which processes are in it. A unit is a cgroup that systemd names after it
+//! Cgroups and systemd's units: which folder is meant, which processes are in it, and what its files say. A unit is a cgroup that systemd names after it
 //! (`man systemd.slice`, "Control Groups"). `Documentation/admin-guide/cgroup-v2.rst`; on version 1 and on hybrid machines systemd's own hierarchy has the same
 //! tree.
 
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Component;
 use std::path::Path;
 use std::path::PathBuf;
@@ -14,8 +16,12 @@ use thiserror::Error;
 use crate::Pid;
 use crate::Root;
 
-/// Where the cgroups of systemd's units are: version 2 alone, version 2 beside version 1, and systemd's own hierarchy of version 1.
-const MOUNTS: [&str; 3] = ["sys/fs/cgroup", "sys/fs/cgroup/unified", "sys/fs/cgroup/systemd"];
+/// Where version 2 is mounted: alone, or beside version 1. The hierarchies of version 1 are below the first of these, each by the name of its controller.
+const VERSION_2: [&str; 2] = ["sys/fs/cgroup", "sys/fs/cgroup/unified"];
+/// Where the cgroups of systemd's units are: version 2, and systemd's own hierarchy of version 1.
+const MOUNTS: [&str; 3] = [VERSION_2[0], VERSION_2[1], "sys/fs/cgroup/systemd"];
+/// The list of a cgroup's processes: a folder is that of a cgroup where it has this file.
+const PROCESSES: &str = "cgroup.procs";
 /// Kinds of units that have processes.
 const SUFFIXES: [&str; 7] = [".service", ".scope", ".slice", ".socket", ".mount", ".swap", ".timer"];
 /// Folders of cgroups that are visited at most, and their depth: a tree with more is not read on.
@@ -85,6 +91,105 @@ pub struct Unit {
     pub folders: Vec<PathBuf>,
 }
 
+/// The folder of a process's cgroup of version 2; `None`: the process is gone, or there is no hierarchy of version 2.
+#[must_use]
+pub fn of_process(root: &Root, pid: Pid) -> Option<PathBuf> {
+    let mut mounts = VERSION_2.iter().map(|mount| root.path().join(mount));
+    let mount = mounts.find(|mount| mount.join("cgroup.controllers").exists())?;
+    let text = memberships(root, &pid.to_string())?;
+    let path = path_in(&text, None)?.strip_prefix("/").ok()?;
+    // A process outside of this namespace's root has a path that leads out of it.
+    (!path.starts_with("..")).then(|| mount.join(path))
+}
+
+/// Folders of the cgroups that this process is in, relative to the root, its own first and the hierarchy's last: those of version 2, and those of version 1 for
+/// a controller. Version 2 beside version 1 has no controllers, and is left out.
+#[must_use]
+pub fn of_own(root: &Root, controller: &str) -> (Vec<PathBuf>, Vec<PathBuf>) {
+    let text = memberships(root, "self").unwrap_or_default();
+    let folders = |mount: &str, path: Option<&Path>| -> Vec<PathBuf> {
+        let Some(path) = path else { return Vec::new() };
+        let own = Path::new(mount).join(path.strip_prefix("/").unwrap_or(path));
+        own.ancestors().take_while(|folder| folder.starts_with(mount)).map(Path::to_path_buf).collect()
+    };
+    let [mount, _] = VERSION_2;
+    (folders(mount, path_in(&text, None)), folders(&format!("{mount}/{controller}"), path_in(&text, Some(controller))))
+}
+
+/// The text that says in which cgroups a process is: for each hierarchy a line of its number, its controllers and the path in it, with colons between.
+fn memberships(root: &Root, process: &str) -> Option<Vec<u8>> {
+    let mut text = Vec::new();
+    root.read(&format!("proc/{process}/cgroup"), &mut text).ok()?;
+    Some(text)
+}
+
+/// The path in the hierarchy of version 1 that has a controller, or in that of version 2.
+fn path_in<'a>(memberships: &'a [u8], controller: Option<&str>) -> Option<&'a Path> {
+    let of_line = |line: &'a [u8]| {
+        let mut parts = line.splitn(3, |&byte| byte == b':');
+        let (number, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
+        let is_it = match controller {
+            Some(controller) => controllers.split(|&byte| byte == b',').any(|known| known == controller.as_bytes()),
+            None => number == b"0" && controllers.is_empty(),
+        };
+        is_it.then_some(Path::new(OsStr::from_bytes(path)))
+    };
+    memberships.split(|&byte| byte == b'\n').find_map(of_line)
+}
+
+/// Processes directly in a cgroup, ascending; 0: one outside of this namespace of process ids. Empty where the cgroup is gone.
+#[must_use]
+pub fn members(folder: &Path) -> Vec<Pid> {
+    let text = fs::read_to_string(folder.join(PROCESSES)).unwrap_or_default();
+    let mut pids: Vec<Pid> = text.lines().filter_map(|line| line.parse().ok()).collect();
+    pids.sort_unstable();
+    pids.dedup();
+    pids
+}
+
+/// Whether there are cgroups within this one.
+#[must_use]
+pub fn has_children(folder: &Path) -> bool {
+    !within(folder).is_empty()
+}
+
+/// The folder of a cgroup, and those of the cgroups around it, up to the hierarchy's.
+pub fn with_outer(folder: &Path) -> impl Iterator<Item = &Path> {
+    folder.ancestors().take_while(|folder| is_cgroup(folder))
+}
+
+fn is_cgroup(folder: &Path) -> bool {
+    folder.join(PROCESSES).exists()
+}
+
+/// What the files of a cgroup's cpuset say (`Documentation/admin-guide/cgroup-v2.rst`, "Cpuset").
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CpusetTexts {
+    /// CPUs that were asked for; empty: all of its parent's.
+    pub cpus: String,
+    /// Nodes that were asked for; empty: those of its parent.
+    pub mems: String,
+    /// Whether its CPUs are set apart, or were to be.
+    pub is_partition: bool,
+    /// CPUs that its tasks may run on.
+    pub effective_cpus: String,
+    /// Nodes whose memory its tasks may use.
+    pub effective_mems: String,
+}
+
+/// A cgroup's cpuset; `None`: it has none of its own (the controller is not enabled there, or it is the root).
+#[must_use]
+pub fn cpuset(folder: &Path) -> Option<CpusetTexts> {
+    let read = |name: &str| fs::read_to_string(folder.join(name)).ok().map(|text| text.trim().to_owned());
+    Some(CpusetTexts {
+        cpus: read("cpuset.cpus")?,
+        mems: read("cpuset.mems")?,
+        is_partition: read("cpuset.cpus.partition").is_some_and(|kind| !kind.is_empty() && kind != "member"),
+        effective_cpus: read("cpuset.cpus.effective")?,
+        effective_mems: read("cpuset.mems.effective")?,
+    })
+}
+
 /// Process ids in the cgroups with these folders and in those within, ascending. A cgroup that is gone has none.
 #[must_use]
 pub fn processes(folders: &[PathBuf]) -> Vec<Pid> {
@@ -92,9 +197,8 @@ pub fn processes(folders: &[PathBuf]) -> Vec<Pid> {
     let mut seen = 0;
     let mut waiting: Vec<(PathBuf, usize)> = folders.iter().map(|folder| (folder.clone(), 0)).collect();
     while let Some((folder, depth)) = waiting.pop() {
-        let text = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
         // 0: a process outside of this namespace of process ids.
-        pids.extend(text.lines().filter_map(|line| line.parse::<Pid>().ok()).filter(|pid| *pid != Pid(0)));
+        pids.extend(members(&folder).into_iter().filter(|pid| *pid != Pid(0)));
         seen += 1;
         if depth < DEPTH_MAX && seen + waiting.len() < FOLDERS_MAX {
             waiting.extend(within(&folder).into_iter().map(|folder| (folder, depth + 1)));
@@ -123,13 +227,12 @@ pub fn of_path(root: &Root, named: &Path) -> Result<PathBuf, CgroupError> {
     let below = MOUNTS.iter().map(|mount| root.path().join(mount).join(&relative));
     // A path below the mounts wins over one that happens to exist elsewhere.
     let mut candidates: Vec<PathBuf> = below.collect();
-    if relative.starts_with("sys/fs/cgroup") {
+    if relative.starts_with(MOUNTS[0]) {
         candidates.insert(0, as_it_is.clone());
     } else {
         candidates.push(as_it_is.clone());
     }
-    let is_cgroup = |folder: &PathBuf| folder.join("cgroup.procs").exists();
-    let Some(folder) = candidates.into_iter().find(is_cgroup) else {
+    let Some(folder) = candidates.into_iter().find(|folder| is_cgroup(folder)) else {
         return Err(CgroupError::NoCgroup { named: named.to_owned(), folder: as_it_is });
     };
     match processes(std::slice::from_ref(&folder)).is_empty() {
@@ -155,7 +258,7 @@ impl Hierarchies {
     #[must_use]
     pub fn of(root: &Root) -> Hierarchies {
         let mounts = MOUNTS.iter().map(|mount| root.path().join(mount));
-        let mounts = mounts.filter(|mount| mount.join("cgroup.procs").exists());
+        let mounts = mounts.filter(|mount| is_cgroup(mount));
         Hierarchies {
             first: root.path().join(MOUNTS[0]),
             mounts: mounts.map(|mount| (mount, OnceCell::new())).collect(),
@@ -330,6 +433,63 @@ mod tests {
             fs::write(folder.join("cgroup.procs"), "60\n61\n").unwrap();
             assert_eq!(tree.pids("nginx"), [60, 61], "{mount}");
         }
+    }
+
+    #[test]
+    fn the_cgroup_of_a_process_and_what_is_in_it_are_found() {
+        let tree = Tree(tempfile::tempdir().unwrap());
+        let put = |path: &str, text: &str| {
+            let file = tree.0.path().join(path);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, text).unwrap();
+        };
+        let of = |pid: u32| of_process(&tree.root(), Pid(pid));
+        put("proc/7/cgroup", "0::/jobs/a\n");
+        put("proc/8/cgroup", "0::/../out\n");
+        put("proc/9/cgroup", "4:memory:/docker/a\n1:name=systemd:/x\n");
+        assert_eq!(of(7), None, "no hierarchy");
+        put("sys/fs/cgroup/unified/cgroup.controllers", "");
+        assert_eq!(of(7), Some(tree.0.path().join("sys/fs/cgroup/unified/jobs/a")));
+        put("sys/fs/cgroup/cgroup.controllers", "cpuset cpu\n");
+        let folder = of(7).unwrap();
+        assert_eq!(folder, tree.0.path().join("sys/fs/cgroup/jobs/a"));
+        assert_eq!((of(8), of(9), of(10)), (None, None, None));
+        put("sys/fs/cgroup/jobs/a/cgroup.procs", "9\n0\n7\n9\n");
+        put("sys/fs/cgroup/jobs/cgroup.procs", "");
+        assert_eq!((members(&folder), members(Path::new("/nowhere"))), (vec![Pid(0), Pid(7), Pid(9)], Vec::new()));
+        let jobs = folder.parent().unwrap();
+        assert!(!has_children(&folder) && has_children(jobs) && !has_children(Path::new("/nowhere")));
+        assert_eq!(with_outer(&folder).collect::<Vec<_>>(), [folder.as_path(), jobs]);
+        assert_eq!(cpuset(&folder), None);
+        for (name, text) in [("cpus", ""), ("mems", "0-1"), ("cpus.effective", "0-3"), ("mems.effective", "0-1")] {
+            assert_eq!(cpuset(&folder), None);
+            put(&format!("sys/fs/cgroup/jobs/a/cpuset.{name}"), &format!("{text}\n"));
+        }
+        for (kind, is_partition) in [("member", false), ("root", true), ("isolated", true), ("root invalid (x)", true)]
+        {
+            put("sys/fs/cgroup/jobs/a/cpuset.cpus.partition", &format!("{kind}\n"));
+            let found = cpuset(&folder).unwrap();
+            assert_eq!((found.cpus.as_str(), found.effective_cpus.as_str()), ("", "0-3"));
+            assert_eq!((found.mems.as_str(), found.effective_mems.as_str()), ("0-1", "0-1"));
+            assert_eq!(found.is_partition, is_partition, "{kind}");
+        }
+    }
+
+    #[test]
+    fn the_cgroups_around_this_process_are_found() {
+        let tree = Tree(tempfile::tempdir().unwrap());
+        let of = |controller: &str| of_own(&tree.root(), controller);
+        assert_eq!(of("cpu"), (Vec::new(), Vec::new()));
+        fs::create_dir_all(tree.0.path().join("proc/self")).unwrap();
+        let put = |text: &str| fs::write(tree.0.path().join("proc/self/cgroup"), text).unwrap();
+        let paths = |paths: &[&str]| paths.iter().map(PathBuf::from).collect::<Vec<_>>();
+        put("0::/a/b\n");
+        assert_eq!(of("cpu").0, paths(&["sys/fs/cgroup/a/b", "sys/fs/cgroup/a", "sys/fs/cgroup"]));
+        assert_eq!(of("cpu").1, paths(&[]));
+        put("5:cpu,cpuacct:/\n4:memory:/a\n0::/\n");
+        assert_eq!(of("cpu"), (paths(&["sys/fs/cgroup"]), paths(&["sys/fs/cgroup/cpu"])));
+        assert_eq!(of("memory").1, paths(&["sys/fs/cgroup/memory/a", "sys/fs/cgroup/memory"]));
+        assert_eq!(of("cpuset").1, paths(&[]));
     }
 
     #[test]

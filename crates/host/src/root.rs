@@ -20,6 +20,8 @@ pub struct FileError {
 
 /// Maximum size of a file in bytes. The kernel's files are much smaller, but files in a captured tree may not be.
 const READ_MAX: u64 = 64 << 20;
+/// Bytes for which there is room at first: most files of a process or thread have fewer.
+const READ_FIRST: usize = 2048;
 /// Folders with more entries than this are not the kernel's.
 const ENTRIES_MAX: usize = 1 << 22;
 
@@ -58,6 +60,8 @@ impl Root {
     /// The file does not exist, or cannot be read.
     pub fn read<'a>(&self, relative: &str, buffer: &'a mut Vec<u8>) -> Result<&'a [u8], FileError> {
         buffer.clear();
+        // An empty buffer grows from 32 bytes, with a system call each time.
+        buffer.reserve(READ_FIRST);
         let path = self.0.join(relative);
         let read = File::open(&path).and_then(|file| file.take(READ_MAX).read_to_end(buffer));
         match read {

@@ -2,6 +2,8 @@
 //! every process at every refresh.
 
 use crate::Pid;
+use crate::Root;
+use crate::Tid;
 use crate::number;
 
 /// The used fields of the line. Borrows the text.
@@ -65,6 +67,16 @@ impl<'a> TaskStat<'a> {
         })
     }
 
+    /// Reads that of a process into `buffer`; `None`: it has ended, or is not shown.
+    pub fn read(root: &Root, pid: Pid, buffer: &'a mut Vec<u8>) -> Option<TaskStat<'a>> {
+        TaskStat::parse(root.read(&format!("proc/{pid}/stat"), buffer).ok()?)
+    }
+
+    /// Reads that of a thread into `buffer`, likewise.
+    pub fn read_thread(root: &Root, (pid, tid): (Pid, Tid), buffer: &'a mut Vec<u8>) -> Option<TaskStat<'a>> {
+        TaskStat::parse(root.read(&format!("proc/{pid}/task/{tid}/stat"), buffer).ok()?)
+    }
+
     /// User and system time, clock ticks.
     #[must_use]
     pub fn cpu_ticks(&self) -> u64 {
@@ -120,10 +132,13 @@ mod tests {
 
     #[test]
     fn this_process_is_read() {
-        let text = std::fs::read("/proc/self/stat").unwrap();
-        let stat = TaskStat::parse(&text).unwrap();
+        let (root, own, mut text, mut other) = (Root::default(), Pid::own(), Vec::new(), Vec::new());
+        let stat = TaskStat::read(&root, own, &mut text).unwrap();
         assert_eq!(stat.id, std::process::id());
         assert!(stat.threads >= 1 && stat.resident_pages > 0);
+        let first = TaskStat::read_thread(&root, (own, Tid::first_of(own)), &mut other).unwrap();
+        assert_eq!((first.id, first.start_ticks), (stat.id, stat.start_ticks));
+        assert_eq!(TaskStat::read(&Root::new("/nowhere"), own, &mut other), None);
     }
 
     proptest! {

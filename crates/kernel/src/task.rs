@@ -6,7 +6,6 @@ use std::os::fd::AsRawFd;
 use std::os::fd::FromRawFd;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::path::PathBuf;
 use std::time::Duration;
 
 pub use numapilot_host::Pid;
@@ -14,6 +13,7 @@ use numapilot_host::Root;
 use numapilot_host::TaskStat;
 use numapilot_host::TaskStatus;
 pub use numapilot_host::Tid;
+use numapilot_host::number;
 use numapilot_machine::CpuId;
 
 use crate::error::KernelError;
@@ -80,12 +80,12 @@ fn numbers(folder: &Path, pid: Pid) -> Result<Vec<u32>, KernelError> {
 /// thread's are not. `None`: the first one runs, or none does.
 #[must_use]
 pub fn stand_in(root: &Path, pid: Pid) -> Option<Tid> {
-    let has_ended = |path: PathBuf| Some(TaskStat::parse(&fs::read(root.join(path)).ok()?)?.has_ended());
-    if !has_ended(PathBuf::from(format!("proc/{pid}/stat")))? {
+    let (under, mut text) = (Root::new(root), Vec::new());
+    if !TaskStat::read(&under, pid, &mut text)?.has_ended() {
         return None;
     }
     let mut threads = threads_under(root, pid).unwrap_or_default().into_iter();
-    threads.find(|tid| has_ended(PathBuf::from(format!("proc/{pid}/task/{tid}/stat"))) == Some(false))
+    threads.find(|tid| TaskStat::read_thread(&under, (pid, *tid), &mut text).is_some_and(|stat| !stat.has_ended()))
 }
 
 /// Why a process that was named is not among those that /proc shows, with the next step.
@@ -105,8 +105,9 @@ pub fn why_absent(pid: Pid) -> String {
 /// A thread's name (`comm` in /proc); empty if the thread has ended.
 #[must_use]
 pub fn name_of(pid: Pid, tid: Tid) -> String {
-    let text = fs::read(format!("/proc/{pid}/task/{tid}/comm")).unwrap_or_default();
-    String::from_utf8_lossy(&text).trim_end_matches('\n').to_owned()
+    let mut text = Vec::new();
+    let name = Root::default().read(&format!("proc/{pid}/task/{tid}/comm"), &mut text).unwrap_or_default();
+    String::from_utf8_lossy(name).trim_end_matches('\n').to_owned()
 }
 
 /// The parent of a process; `None` where it is gone.
@@ -142,7 +143,7 @@ pub struct Stat {
 /// # Errors
 /// It has ended.
 pub fn stat(pid: Pid) -> Result<Stat, KernelError> {
-    stat_at(PathBuf::from(format!("/proc/{pid}/stat")), pid)
+    stat_at(&format!("proc/{pid}/stat"), pid)
 }
 
 /// When a process started, in clock ticks since boot; `None` where it is gone.
@@ -156,13 +157,14 @@ pub fn start_ticks_of(pid: Pid) -> Option<u64> {
 /// # Errors
 /// It has ended.
 pub fn stat_of_thread(pid: Pid, tid: Tid) -> Result<Stat, KernelError> {
-    stat_at(PathBuf::from(format!("/proc/{pid}/task/{tid}/stat")), Pid::of_task(tid))
+    stat_at(&format!("proc/{pid}/task/{tid}/stat"), Pid::of_task(tid))
 }
 
-fn stat_at(path: PathBuf, pid: Pid) -> Result<Stat, KernelError> {
-    let text = fs::read(&path).map_err(|source| KernelError::of_file(path.clone(), pid, source))?;
-    parse_stat(&text).ok_or(KernelError::Nonsense {
-        path,
+fn stat_at(file: &str, pid: Pid) -> Result<Stat, KernelError> {
+    let (root, mut text) = (Root::default(), Vec::new());
+    let line = root.read(file, &mut text).map_err(|error| KernelError::of_file(error.path, pid, error.source))?;
+    parse_stat(line).ok_or_else(|| KernelError::Nonsense {
+        path: root.path().join(file),
         line: 1,
         what: "the text does not have the format of /proc/PID/stat",
     })
@@ -183,8 +185,8 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
 /// Nanoseconds for which a thread has run (`schedstat`); `None` where it is gone, or the kernel keeps no such count.
 #[must_use]
 pub fn ran_ns(pid: Pid, tid: Tid) -> Option<u64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat")).ok()?;
-    text.split_ascii_whitespace().next()?.parse().ok()
+    let mut text = Vec::new();
+    number(Root::default().read(&format!("proc/{pid}/task/{tid}/schedstat"), &mut text).ok()?)
 }
 
 /// The real user of a process; `None` where it is gone.

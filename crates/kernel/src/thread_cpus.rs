@@ -6,7 +6,9 @@
 use std::path::Path;
 
 use numapilot_host::Pid;
+use numapilot_host::Root;
 use numapilot_host::Tid;
+use numapilot_host::cgroups;
 
 use crate::affinity;
 use crate::affinity::CpuMask;
@@ -25,7 +27,7 @@ impl Available {
     /// To threads of a process; `None`: the kernel does not say, or there is no cgroup of version 2.
     fn to(root: &Path, pid: Pid) -> Option<Available> {
         let online = affinity::online()?;
-        let cpuset = cgroup::nearest_cpuset(&cgroup::of_process(root, pid)?);
+        let cpuset = cgroup::nearest_cpuset(&cgroups::of_process(&Root::new(root), pid)?);
         let allowed = cpuset.map_or_else(|| online.clone(), |cpuset| cpuset.effective_cpus.and(&online));
         Some(Available { online, allowed })
     }

@@ -5,9 +5,9 @@
 //! after the last reading is missing, so the times are lower bounds.
 
 use std::collections::HashMap;
-use std::fs;
 
 use numapilot_host::Pid;
+use numapilot_host::Root;
 use numapilot_host::TaskStat;
 use numapilot_host::ticks_per_s;
 use serde_json::Value;
@@ -31,8 +31,8 @@ pub struct ProcessorTimes {
 impl ProcessorTimes {
     /// Looks at a process; one that is gone keeps what was seen last.
     pub fn look(&mut self, pid: Pid) {
-        let text = fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
-        if let Some(ticks) = TaskStat::parse(&text).map(|stat| Ticks::of(&stat)) {
+        let mut text = Vec::new();
+        if let Some(ticks) = TaskStat::read(&Root::default(), pid, &mut text).map(|stat| Ticks::of(&stat)) {
             self.latest.insert((pid, ticks.start), ticks);
         }
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use numapilot_host::{Root, TaskStatus};
+use numapilot_host::{Root, TaskStatus, cgroups};
 use numapilot_machine::{CpuId, NodeId, parse_cpu_list};
 
 /// The CPUs and memory that this process may use.
@@ -73,25 +73,9 @@ fn huge_free_bytes(root: &Root, page_bytes: u64) -> BTreeMap<NodeId, u64> {
     root.names(NODES).into_iter().filter_map(of_node).collect()
 }
 
-/// Folders of the control groups that this process is in, its own first: those of version 2, and those of version 1 for a controller.
-fn group_folders(root: &Root, controller: &str) -> (Vec<PathBuf>, Vec<PathBuf>) {
-    let groups = root.text("proc/self/cgroup").unwrap_or_default();
-    let version_2 = groups.lines().find_map(|line| line.strip_prefix("0::"));
-    let version_1 = groups.lines().find_map(|line| {
-        let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
-        controllers.split(',').any(|known| known == controller).then_some(path)
-    });
-    let folders = |mount: &str, path: Option<&str>| -> Vec<PathBuf> {
-        let Some(path) = path else { return Vec::new() };
-        let own = Path::new(mount).join(path.trim_start_matches('/'));
-        own.ancestors().take_while(|folder| folder.starts_with(mount)).map(Path::to_path_buf).collect()
-    };
-    (folders("sys/fs/cgroup", version_2), folders(&format!("sys/fs/cgroup/{controller}"), version_1))
-}
-
 /// What the tightest control group above this process leaves: its own and every one it is in.
 fn memory_left(root: &Root) -> Option<u64> {
-    let (version_2, version_1) = group_folders(root, "memory");
+    let (version_2, version_1) = cgroups::of_own(root, "memory");
     let number = |folder: &Path, file: &str| root.number(folder.join(file).to_str()?);
     let cached = |folder: &Path, key: &str| -> Option<u64> {
         let stat = root.text(folder.join("memory.stat").to_str()?)?;
@@ -119,7 +103,7 @@ fn memory_left(root: &Root) -> Option<u64> {
 
 /// The CPUs whose time the tightest control group above this process allows (`--cpus` of containers, CPUQuota of systemd), in whole ones.
 fn cpus_at_once(root: &Root) -> Option<usize> {
-    let (version_2, version_1) = group_folders(root, "cpu");
+    let (version_2, version_1) = cgroups::of_own(root, "cpu");
     let text = |folder: &PathBuf, file: &str| root.text(folder.join(file).to_str()?);
     let of_version_2 = version_2.iter().filter_map(|folder| {
         let line = text(folder, "cpu.max")?;

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
+use numapilot_host::Root;
 use numapilot_machine::Machine;
 
 use crate::bandwidth::Bench;
@@ -94,10 +95,9 @@ fn carry_out(
 }
 
 fn host(machine: &Machine, plan: &Plan, isa: Isa) -> Host {
-    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").ok();
     Host {
         cpu_model: machine.cpu_model().map(str::to_owned),
-        kernel: kernel.map(|release| release.trim().to_owned()),
+        kernel: Root::default().text("proc/sys/kernel/osrelease"),
         clock_mhz: clock_hz() / 1e6,
         isa: Some(isa),
         cache_bytes: plan.cache_bytes,

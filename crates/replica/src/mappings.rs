@@ -26,6 +26,8 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering;
 
 use numapilot_host::Pid;
+use numapilot_host::Root;
+use numapilot_host::TaskStat;
 use numapilot_machine::NodeId;
 
 use crate::reason::Reason;
@@ -270,8 +272,7 @@ fn make_folder(base: &Path) -> Result<PathBuf, String> {
 
 /// When the process began, in clock ticks since boot: distinguishes a process from a later one with the same number. `None`: there is no such process.
 fn start_time(pid: Pid) -> Option<u64> {
-    let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
-    numapilot_host::TaskStat::parse(&text).map(|stat| stat.start_ticks)
+    TaskStat::read(&Root::default(), pid, &mut Vec::new()).map(|stat| stat.start_ticks)
 }
 
 /// Folders of this user's runs that no longer run.

@@ -11,7 +11,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use numapilot_host::{Pid, TaskStat, innermost_number, time_since};
+use numapilot_host::{Pid, Root, TaskStat, innermost_number, time_since};
 use numapilot_kernel::maps;
 use numapilot_sampled::SharedWriter;
 use numapilot_symbols::{GeneratedFile, read_jitdump, read_perf_map};
@@ -174,8 +174,9 @@ impl Found {
 
 impl Process {
     fn look(pid: Pid) -> Process {
-        let stat = fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
-        let began = TaskStat::parse(&stat).filter(|stat| !stat.is_zombie()).and_then(|stat| start_of(stat.start_ticks));
+        let mut text = Vec::new();
+        let stat = TaskStat::read(&Root::default(), pid, &mut text).filter(|stat| !stat.is_zombie());
+        let began = stat.and_then(|stat| start_of(stat.start_ticks));
         let alive = began.is_some();
         let own_number = alive.then(|| innermost_number(Path::new(&format!("/proc/{pid}")))).flatten();
         let own_pid = own_number.map_or(pid, Pid);

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use numapilot_host::Group;
 use numapilot_host::Pid;
+use numapilot_host::Root;
 use numapilot_kernel::balancing::BalancingMoves;
 use numapilot_machine::Machine;
 use numapilot_placement::Observation as Observed;
@@ -92,7 +93,7 @@ impl RunStats {
         Start {
             run: self.run.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            kernel: std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned(),
+            kernel: Root::default().text("proc/sys/kernel/osrelease").unwrap_or_default(),
             pid: Pid::own(),
             uid: self.uid,
             machine: machine.name().to_owned(),

@@ -9,7 +9,9 @@ use std::time::Duration;
 use std::time::Instant;
 
 use numapilot_host::Pid;
+use numapilot_host::Root;
 use numapilot_host::Tid;
+use numapilot_host::cgroups;
 use numapilot_kernel::KernelError;
 use numapilot_kernel::affinity;
 use numapilot_kernel::affinity::CpuMask;
@@ -123,11 +125,12 @@ impl std::fmt::Display for Unit {
 
 /// Groups the processes that use processors, and those in `held`, which are placed already, into units. `root` is the root of the file system.
 pub fn units(root: &Path, watched: &BTreeMap<Pid, Watched>, held: &BTreeSet<Unit>) -> BTreeMap<Unit, Vec<Pid>> {
+    let root = Root::new(root);
     let mut units: BTreeMap<Unit, Vec<Pid>> = BTreeMap::new();
     let mut groups: BTreeMap<PathBuf, bool> = BTreeMap::new();
     let is_busy = |pid: &Pid| watched.get(pid).is_some_and(|one| one.cpus >= LEAST_CPUS);
     for pid in watched.keys() {
-        let folder = cgroup::of_process(root, *pid).filter(|folder| {
+        let folder = cgroups::of_process(&root, *pid).filter(|folder| {
             *groups
                 .entry(folder.clone())
                 .or_insert_with(|| held.contains(&Unit::Cgroup(folder.clone())) || is_to_itself(folder, watched))
@@ -149,11 +152,11 @@ pub fn units(root: &Path, watched: &BTreeMap<Pid, Watched>, held: &BTreeSet<Unit
 /// narrowly, because older kernels forget such masks when the cpuset changes. An inherited cpuset is not touched, because the kernel does not allow emptying it
 /// again (ENOSPC); nor is a partition, whose CPUs its administrator has set apart.
 fn is_to_itself(folder: &Path, watched: &BTreeMap<Pid, Watched>) -> bool {
-    let Some(cpuset) = cgroup::cpuset(folder).filter(|_| !cgroup::has_children(folder)) else { return false };
+    let Some(cpuset) = cgroup::cpuset(folder).filter(|_| !cgroups::has_children(folder)) else { return false };
     if cpuset.cpus.is_empty() || cpuset.mems.is_empty() || cpuset.is_partition {
         return false;
     }
-    let members = cgroup::members(folder);
+    let members = cgroups::members(folder);
     let cpus_of = |pid: Pid| affinity::of_thread(Tid::first_of(pid));
     let is_free = |pid: &Pid| is_uniform(*pid) && cpus_of(*pid).is_ok_and(|mask| mask == cpuset.effective_cpus);
     !members.is_empty() && members.iter().all(|pid| watched.contains_key(pid) && is_free(pid))
@@ -223,7 +226,7 @@ impl Allowed {
     #[must_use]
     pub fn now(&self, root: &Path, pid: Pid) -> Option<Allowed> {
         let mems = cgroup::allowed_nodes(root, pid)?;
-        let cpuset = cgroup::of_process(root, pid).and_then(|folder| cgroup::nearest_cpuset(&folder));
+        let cpuset = cgroups::of_process(&Root::new(root), pid).and_then(|folder| cgroup::nearest_cpuset(&folder));
         let cpus = cpuset.map_or_else(|| self.cpus.clone(), |cpuset| self.cpus.and(&cpuset.effective_cpus));
         // Moved to other CPUs altogether: the kernel has given it all of these.
         if cpus.is_empty() { Allowed::of_process(pid) } else { Some(Allowed { cpus, mems }) }

@@ -1,5 +1,7 @@
 //! Sizes of pages.
 
+use numapilot_host::Root;
+
 /// Bytes of a page of the base size.
 #[must_use]
 pub fn page_bytes() -> u64 {
@@ -10,6 +12,6 @@ pub fn page_bytes() -> u64 {
 /// Bytes of a transparent huge page; of a base page where the system has none.
 #[must_use]
 pub fn huge_bytes() -> u64 {
-    let text = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size").unwrap_or_default();
-    text.trim().parse().ok().filter(|bytes: &u64| bytes.is_power_of_two()).unwrap_or_else(page_bytes)
+    let bytes = Root::default().number("sys/kernel/mm/transparent_hugepage/hpage_pmd_size");
+    bytes.filter(|bytes| bytes.is_power_of_two()).unwrap_or_else(page_bytes)
 }

@@ -5,6 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use numapilot_host::Pid;
+use numapilot_host::Root;
 use numapilot_host::Tid;
 use numapilot_kernel::{KernelError, affinity, thread_cpus};
 use numapilot_machine::CpuId;
@@ -110,7 +111,7 @@ impl System for Live {
     }
 
     fn boot(&self) -> String {
-        std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+        Root::default().text("proc/sys/kernel/random/boot_id").unwrap_or_default()
     }
 }
 

@@ -4,6 +4,7 @@
 //! reused. Without file locks, the file's content decides: the recorder's process id, its start time, and the boot of the machine. A copy of a trace is not
 //! locked; its content then shows whether the recorder of the original is running.
 
+use numapilot_host::Root;
 use numapilot_host::TaskStat;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
@@ -104,13 +105,14 @@ pub fn activity(folder: &Path) -> Activity {
 impl Recorder {
     /// The description of this process.
     fn here() -> Recorder {
-        let pid = Pid::own();
+        let (root, pid) = (Root::default(), Pid::own());
+        let text = |file: &str| root.text(file).unwrap_or_default();
         Recorder {
             pid,
             start_ticks: start_ticks(pid).unwrap_or(0),
-            boot_id: line("/proc/sys/kernel/random/boot_id"),
+            boot_id: text("proc/sys/kernel/random/boot_id"),
             pid_namespace: pid_namespace(),
-            host: line("/proc/sys/kernel/hostname"),
+            host: text("proc/sys/kernel/hostname"),
             is_locked: false,
         }
     }
@@ -125,10 +127,6 @@ impl Recorder {
     }
 }
 
-fn line(path: &str) -> String {
-    std::fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default()
-}
-
 fn pid_namespace() -> String {
     let link = std::fs::read_link("/proc/self/ns/pid");
     link.map(|link| link.to_string_lossy().into_owned()).unwrap_or_default()
@@ -136,8 +134,9 @@ fn pid_namespace() -> String {
 
 /// Start time of a process, clock ticks since the boot; `None` if there is no such process, or it is a zombie.
 fn start_ticks(pid: Pid) -> Option<u64> {
-    let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
-    TaskStat::parse(&text).filter(|stat| !stat.is_zombie()).map(|stat| stat.start_ticks)
+    let mut text = Vec::new();
+    let stat = TaskStat::read(&Root::default(), pid, &mut text);
+    stat.filter(|stat| !stat.is_zombie()).map(|stat| stat.start_ticks)
 }
 
 /// How long a process has been running; `None` if there is no such process, or it is a zombie.
