@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use numapilot_machine::{Machine, NodeId};
+use numapilot_text::units::percent;
 use numapilot_traffic::{Class, LINE_BYTES, Load, MemorySystem};
 
 use crate::calibration::{Calibration, Latencies, Limit, PairFit, has_online_cpus, shown_nodes};
@@ -95,10 +96,10 @@ fn latencies(machine: &Machine, results: &Results) -> Result<Latencies, MeasureE
             let cell =
                 results.idle_latency(from.id, to.id).ok_or(MeasureError::PairMissing { from: from.id, to: to.id })?;
             let words = format!(
-                "measured: random chase through {:.1} MiB, {} repetitions, spread {:.1} %",
+                "measured: random chase through {:.1} MiB, {} repetitions, spread {}",
                 cell.bytes as f64 / f64::from(1 << 20),
                 cell.ns.spread.repetitions,
-                cell.ns.spread.relative() * 100.0
+                percent(cell.ns.spread.relative())
             );
             out.insert((from.id, to.id), (cell.ns.best(), words));
         }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use numapilot_kernel::cpu_time::{self, ticks_per_s};
 use numapilot_machine::CpuId;
+use numapilot_text::units::whole_percent;
 use serde::{Deserialize, Serialize};
 
 use crate::error::MeasureError;
@@ -36,10 +37,10 @@ impl Disturbance {
         let mut out = Vec::new();
         let noteworthy = |share: Option<f64>| share.filter(|share| share.abs() >= NOTEWORTHY);
         if let Some(share) = noteworthy(self.steal_share) {
-            out.push(format!("{:.0} % of the time stolen", share * 100.0));
+            out.push(format!("{} of the time stolen", whole_percent(share)));
         }
         if let Some(share) = noteworthy(self.waiting_share) {
-            out.push(format!("{:.0} % of the time without a CPU", share * 100.0));
+            out.push(format!("{} of the time without a CPU", whole_percent(share)));
         }
         if let Some(share) = noteworthy(self.clock_drift) {
             out.push(format!("clock changed by {:+.0} %", share * 100.0));

@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use numapilot_machine::{Cache, CacheKind, CpuId, Machine, Node, NodeId, format_cpu_list};
 use numapilot_text::toml::quoted;
+use numapilot_text::units::percent;
 
 use crate::calibration::{Calibration, Limit, QueueingDelay, shown_nodes};
 use crate::results::Results;
@@ -64,11 +65,11 @@ fn header(calibration: &Calibration) -> Vec<String> {
     let mut lines = Vec::new();
     for fit in &calibration.fits {
         lines.push(format!(
-            "Fit of latency under load, node {} to memory of node {}: error {:.1} % (root mean square), at worst {:.1} %.",
+            "Fit of latency under load, node {} to memory of node {}: error {} (root mean square), at worst {}.",
             fit.from,
             fit.to,
-            fit.error * 100.0,
-            fit.worst * 100.0
+            percent(fit.error),
+            percent(fit.worst)
         ));
     }
     lines

@@ -2,6 +2,7 @@
 
 use numapilot_machine::{Machine, NodeId, builtin_names};
 use numapilot_report::text::end;
+use numapilot_text::units::whole_percent;
 use numapilot_traffic::{Background, Class, Load, MemorySystem, metrics};
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict};
@@ -158,7 +159,7 @@ fn in_words(machine: &Machine, load: &Load, solution: &numapilot_traffic::Soluti
             }),
             (None, None) => "none".to_owned(),
         };
-        lines.push(format!("  busiest: {which}, {:.0} %", 100.0 * station.utilisation));
+        lines.push(format!("  busiest: {which}, {}", whole_percent(station.utilisation)));
     }
     if !solution.converged() {
         lines.push("  the solution did not converge: the figures are approximate".to_owned());

@@ -10,6 +10,7 @@ use numapilot_report::findings;
 use numapilot_report::simulation::{Prediction, prediction};
 use numapilot_simulator::whatif::{PageOverride, Question};
 use numapilot_text::style::Look;
+use numapilot_text::units::whole_percent;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -101,7 +102,7 @@ impl ProgressReporter {
     /// Reports that the share `share`, from 0 to 1, is done. May be called from any thread, without the GIL.
     fn report(&self, share: f64) {
         if self.to_stderr {
-            let _ = write!(std::io::stderr(), "\rnumapilot: {} {:.0} %", self.what, 100.0 * share);
+            let _ = write!(std::io::stderr(), "\rnumapilot: {} {}", self.what, whole_percent(share));
         }
         let Some(callback) = &self.callback else { return };
         let failed = Python::attach(|py| callback.call1(py, (share,)).err());

@@ -1,7 +1,7 @@
 //! Shares with their intervals, and where figures come from, as reports tell them. Plain numbers: [`numapilot_text::units`].
 
 use numapilot_insight::{Estimate, Source, Totals};
-use numapilot_text::units::{bare_percent, count, part_percent, percent};
+use numapilot_text::units::{bare_percent, count, part_percent, percent, whole_percent};
 
 /// How figures were found, in words.
 #[must_use]
@@ -16,6 +16,15 @@ pub fn share(estimate: &Estimate) -> String {
         return part_percent(estimate.value);
     }
     format!("{:.1} ± {:.1} %", estimate.value * 100.0, margin_percent(estimate))
+}
+
+/// `35 ± 3 %` of an imbalance or a share, or `35 %` where half of the interval is below half a percentage point.
+#[must_use]
+pub fn whole(estimate: &Estimate) -> String {
+    match estimate.margin() {
+        margin if margin < 0.005 => whole_percent(estimate.value),
+        margin => format!("{:.0} ± {}", estimate.value * 100.0, whole_percent(margin)),
+    }
 }
 
 /// The share of remote accesses for a sentence: `81.2 ± 0.7 %`, or `an unknown share` where too few home nodes are known.
@@ -60,6 +69,12 @@ mod tests {
     #[test]
     fn a_bound_excludes_no_more_than_it_does() {
         assert_eq!([0.0003, 0.003, 0.25].map(bound_percent), ["0.1 %", "0.3 %", "25.0 %"]);
+    }
+
+    #[test]
+    fn a_whole_percentage_shows_an_interval_that_it_can_tell() {
+        let of = |low, high| whole(&Estimate { value: 0.35, low, high });
+        assert_eq!([of(0.35, 0.35), of(0.346, 0.354), of(0.32, 0.38)], ["35 %", "35 %", "35 ± 3 %"]);
     }
 
     #[test]

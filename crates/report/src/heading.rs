@@ -4,12 +4,11 @@ use std::path::Path;
 
 use numapilot_flows::{Instrumentation, Losses, Module, NamelessProgram, OwnAllocator, Trace};
 use numapilot_machine::Machine;
+use numapilot_text::units;
 use numapilot_trace::engine::RecordedBy;
 use numapilot_trace::meta::{Meta, Origin};
 use serde::Serialize;
 use serde_json::Value;
-
-use numapilot_text::units;
 
 /// The program, the machine, how the run was recorded, and which records were lost.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use numapilot_text::style::{Look, clean, wrap};
 use numapilot_text::table::{Align, Table};
+use numapilot_text::units;
 
 use crate::contention::{Contention, Member, Row};
 use crate::outcome::{Check, Part, PartResult, SelfTest, Verdict};
@@ -93,13 +94,12 @@ fn rows(out: &mut String, contention: &Contention, look: Look) {
         }
     }
     if let Some(medians) = &contention.medians {
-        let percent = |share: f64| format!("{:.1} %", share * 100.0);
         let words = format!(
             "Median error: {} predicted, {} by \"no slow-down\"; median effect {}, median spread {} over {} rounds.",
-            percent(medians.error),
-            percent(medians.baseline_error),
-            percent(medians.effect),
-            percent(medians.spread),
+            units::percent(medians.error),
+            units::percent(medians.baseline_error),
+            units::percent(medians.effect),
+            units::percent(medians.spread),
             contention.rounds
         );
         for line in wrap(&words, look.width.saturating_sub(2)) {
@@ -119,6 +119,7 @@ fn table(rows: &[&Row]) -> Table {
         .column("BUSY", Align::Right);
     for row in rows {
         let each = |value: &dyn Fn(&Member) -> String| row.members.iter().map(value).collect::<Vec<_>>().join(" ");
+        // Columns under a `%`.
         let percent = |share: f64| format!("{:.0}", share * 100.0);
         let names: Vec<&str> = row.members.iter().map(|member| member.program.as_str()).collect();
         table.row([
@@ -128,7 +129,7 @@ fn table(rows: &[&Row]) -> Table {
             each(&|member| format!("{:.2}", member.predicted)),
             each(&|member| percent(member.error())),
             each(&|member| percent(member.baseline_error())),
-            format!("{} %", percent(row.disturbed_share)),
+            units::whole_percent(row.disturbed_share),
         ]);
     }
     table

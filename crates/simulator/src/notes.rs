@@ -1,6 +1,6 @@
 //! What the reader of a report must know, in whole sentences.
 
-use numapilot_text::units::part_percent;
+use numapilot_text::units::{part_percent, part_percent_to};
 
 use crate::engine::run_stats::RunStats;
 use crate::report::Convergence;
@@ -24,10 +24,11 @@ fn of_convergence(convergence: &Convergence, run_ns: f64) -> Vec<String> {
     let mut notes = Vec::new();
     let share = convergence.unsettled_ns / run_ns.max(1.0);
     if share > UNSETTLED_SHARE {
-        let doubt = 100.0 * convergence.doubt_ns / run_ns.max(1.0);
+        let doubt = convergence.doubt_ns / run_ns.max(1.0);
         notes.push(format!(
-            "In {} of the simulated time the solver did not converge: the run time is uncertain by at most {doubt:.2} %.",
-            part_percent(share)
+            "In {} of the simulated time the solver did not converge: the run time is uncertain by at most {}.",
+            part_percent(share),
+            part_percent_to(doubt, 2)
         ));
     }
     if convergence.let_go > 0 {
@@ -38,8 +39,8 @@ fn of_convergence(convergence: &Convergence, run_ns: f64) -> Vec<String> {
     // An epoch may settle on an answer that is wrong.
     if convergence.worst_residual > UNSOLVED {
         notes.push(format!(
-            "The traffic model did not converge for every load (its last step changed a figure by {:.2} %): all of these figures are approximate.",
-            100.0 * convergence.worst_residual
+            "The traffic model did not converge for every load (its last step changed a figure by {}): all of these figures are approximate.",
+            part_percent_to(convergence.worst_residual, 2)
         ));
     }
     notes
@@ -54,6 +55,8 @@ mod tests {
     fn a_load_that_was_not_solved_is_told_though_every_epoch_settled() {
         let solved = Convergence { epochs: 9, solves: 9, worst_residual: 1e-11, ..Convergence::default() };
         assert!(of_convergence(&solved, 1e9).is_empty());
+        let slight = of_convergence(&Convergence { worst_residual: 2e-6, ..solved.clone() }, 1e9);
+        assert!(slight.len() == 1 && slight[0].contains("changed a figure by <0.01 %"), "{slight:?}");
         for worst_residual in [0.05, f64::INFINITY] {
             let notes = of_convergence(&Convergence { worst_residual, ..solved.clone() }, 1e9);
             assert!(notes.len() == 1 && notes[0].contains("did not converge"), "{notes:?}");

@@ -61,10 +61,16 @@ pub fn time_ns(value: u64) -> String {
     scaled(value, 1000.0, &["ns", "µs", "ms", "s"])
 }
 
-/// `75.0 %` of a share between 0 and 1.
+/// `75.0 %` of a ratio that is no part of a whole, such as an error: 0 and 1 are no limits of it.
 #[must_use]
-pub fn percent(share: f64) -> String {
-    format!("{:.1} %", share * 100.0)
+pub fn percent(ratio: f64) -> String {
+    format!("{:.1} %", ratio * 100.0)
+}
+
+/// `75 %` of a ratio as [`percent`], where no digit behind the point means anything: imbalances, loads, limits.
+#[must_use]
+pub fn whole_percent(ratio: f64) -> String {
+    format!("{:.0} %", ratio * 100.0)
 }
 
 /// Whether a share from `least` on, which rounds to all, is not all. What sums of shares differ from 1 by in the last digits is nothing.
@@ -73,14 +79,35 @@ pub fn is_not_quite_all(share: f64, least: f64) -> bool {
     share >= least && share < 1.0 - 1e-9
 }
 
-/// `75.0 %`, `<0.1 %`, `>99.9 %` of a part of a whole, between 0 and 1: what is not all does not read as all, nor something as nothing.
+/// The one rule for a part of a whole, between 0 and 1, with as many digits behind the point: what is not all does not read as all (`>99.9 %`), nor something
+/// as nothing (`<0.1 %`).
+#[must_use]
+pub fn part_percent_to(part: f64, digits: usize) -> String {
+    // What the last digit counts, in per cent.
+    let unit = 0.1_f64.powi(digits as i32);
+    match part * 100.0 {
+        percent if percent > 0.0 && percent < unit / 2.0 => format!("<{unit:.digits$} %"),
+        _ if is_not_quite_all(part, 1.0 - unit / 200.0) => format!(">{:.digits$} %", 100.0 - unit),
+        percent => format!("{percent:.digits$} %"),
+    }
+}
+
+/// `75.0 %`, `<0.1 %`, `>99.9 %` of a part of a whole.
 #[must_use]
 pub fn part_percent(part: f64) -> String {
-    match part {
-        part if part > 0.0 && part < 0.0005 => "<0.1 %".to_owned(),
-        part if is_not_quite_all(part, 0.9995) => ">99.9 %".to_owned(),
-        part => percent(part),
-    }
+    part_percent_to(part, 1)
+}
+
+/// `25 %`, `2.5 %`, `0.25 %`, `<0.01 %`: a part of a whole in two significant digits, where small parts decide: shares of writes, for one.
+#[must_use]
+pub fn significant_percent(part: f64) -> String {
+    part_percent_to(part, [0.0995, 0.00995].iter().filter(|least| part.abs() < **least).count())
+}
+
+/// `75.0 %`, `0.110 %`, `<0.001 %`: a part of a whole beside a threshold that may be a small one.
+#[must_use]
+pub fn fine_percent(part: f64) -> String {
+    part_percent_to(part, if part < 0.01 { 3 } else { 1 })
 }
 
 /// `81`: a share as a bare whole percentage, `.` for nothing at all, `<1` for next to nothing, `>99` for not quite all: for narrow columns under a `%` heading.
@@ -100,12 +127,7 @@ pub fn bare_percent(share: f64) -> String {
 /// `37 %`, `4.1 %`, `<0.1 %`, `>99 %`: a share as short as it can be told, for pictures. What is not all does not read as all, nor something as nothing.
 #[must_use]
 pub fn short_percent(share: f64) -> String {
-    match share * 100.0 {
-        p if p > 0.0 && p < 0.05 => "<0.1 %".to_owned(),
-        p if p < 9.95 => format!("{p:.1} %"),
-        _ if is_not_quite_all(share, 0.995) => ">99 %".to_owned(),
-        p => format!("{p:.0} %"),
-    }
+    part_percent_to(share, usize::from(share < 0.0995))
 }
 
 fn scaled(value: f64, base: f64, units: &[&str]) -> String {
@@ -165,6 +187,16 @@ mod tests {
             [0.9949, 0.9951, 0.996, 0.99999, 1.0 - 1e-12, 1.0, 1.5].map(short_percent),
             ["99 %", ">99 %", ">99 %", ">99 %", "100 %", "100 %", "150 %"]
         );
+        assert_eq!(
+            [0.0, 0.00004, 0.0025, 0.025, 0.25, 0.0996, 0.996, 1.0].map(significant_percent),
+            ["0.00 %", "<0.01 %", "0.25 %", "2.5 %", "25 %", "10 %", ">99 %", "100 %"]
+        );
+        assert_eq!(
+            [0.0, 0.000_001, 0.0011, 0.02, 0.9996].map(fine_percent),
+            ["0.000 %", "<0.001 %", "0.110 %", "2.0 %", ">99.9 %"]
+        );
+        assert_eq!([0.00004, 0.0123, 0.99996].map(|part| part_percent_to(part, 2)), ["<0.01 %", "1.23 %", ">99.99 %"]);
+        assert_eq!([0.003, 0.354, 1.27].map(whole_percent), ["0 %", "35 %", "127 %"]);
         assert_eq!(bare_percent(0.0), ".");
         assert_eq!(bare_percent(0.001), "<1");
         assert_eq!(bare_percent(0.814), "81");

@@ -77,7 +77,7 @@ impl Metric {
             Metric::L3Mpki => format!("{value:.2}"),
             Metric::Ipc => format!("{value:.2}"),
             Metric::LocalShare => numapilot_text::units::part_percent(value),
-            _ => format!("{:.1} %", value * 100.0),
+            _ => numapilot_text::units::percent(value),
         }
     }
 }

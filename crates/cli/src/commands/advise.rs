@@ -10,6 +10,7 @@ use numapilot_machine::Machine;
 use numapilot_machine::NodeIndex;
 use numapilot_machine::NodeSet;
 use numapilot_machine::format_cpu_list;
+use numapilot_text::units::whole_percent;
 use serde_json::json;
 
 use crate::args::AdviseArgs;
@@ -65,12 +66,12 @@ fn reason(capacity: &MachineCapacity, nodes: NodeSet, fits: bool, settings: &Pac
     };
     let ((cpus, busy), (all, all_busy)) = (of(nodes), of(NodeSet::all(capacity.nodes.len())));
     let here = format!("{busy:.1} of their {cpus:.0} processors are busy, {all_busy:.1} of {all:.0} in all");
-    let (share, memory) = (100.0 * settings.target, 100.0 * settings.memory_target);
+    let (share, memory) = (whole_percent(settings.target), whole_percent(settings.memory_target));
     if fits {
         format!("the smallest set of nodes with enough free capacity: {here}")
     } else {
         format!(
-            "no nodes fit the demand within {share:.0} % of their processors and {memory:.0} % of their memory; these come closest: {here}"
+            "no nodes fit the demand within {share} of their processors and {memory} of their memory; these come closest: {here}"
         )
     }
 }

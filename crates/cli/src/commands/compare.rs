@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail};
 use numapilot_insight::compare::{Comparison, Metric, Prediction, RunSummary, compare};
 use numapilot_report::compare as shown;
 use numapilot_text::quantity;
+use numapilot_text::units::percent;
 use serde_json::{Value, json};
 
 use super::exit::BEYOND_LIMITS;
@@ -101,8 +102,8 @@ fn judge(arguments: &CompareArgs, found: &Comparison) -> Result<Limits> {
                 "--max-slowdown: the run times cannot be compared (see the notes); leave out --no-model, or record both sides with one engine"
             );
         };
-        let (value, most) = (rise.value * 100.0, limit * 100.0);
-        limits.judge(limit, rise.low, certain, &format!("the run time rose by {value:.1} %, more than {most:.1} %"));
+        let (value, most) = (percent(rise.value), percent(limit));
+        limits.judge(limit, rise.low, certain, &format!("the run time rose by {value}, more than {most}"));
     }
     if let Some(limit) = arguments.max_more_remote {
         let Some(change) = of(Metric::RemoteShare) else {

@@ -110,7 +110,7 @@ fn totals(report: &Report) -> String {
         "  observes  {:.0} samples and {:.0} hinting faults per second, at intervals of {}{local}\n  \
            actions   {} decisions; pages: {} moved, {} stayed, {} moved back; {} copied; changes: {} kept, {} undone; \
            {} page ranges excluded for moving back and forth\n  \
-           costs     {:.2} % of a CPU, {} of memory, {} open files\n",
+           costs     {} of a CPU, {} of memory, {} open files\n",
         rates.samples_per_s,
         rates.hint_faults_per_s,
         units::time_ns(status.interval_ns),
@@ -122,7 +122,7 @@ fn totals(report: &Report) -> String {
         counters.kept,
         counters.undone,
         counters.ping_pongs,
-        own.cpu_percent,
+        units::part_percent_to(own.cpu_percent / 100.0, 2),
         units::bytes(own.resident_bytes),
         own.open_files,
     )

@@ -1,6 +1,7 @@
 //! What one recording of each side cannot tell: why, and the recordings and the command that would.
 
 use numapilot_text::shell::quoted;
+use numapilot_text::units::whole_percent;
 use serde::Serialize;
 
 use super::run::{RunSummary, TimeSource};
@@ -107,9 +108,9 @@ fn idle(runs: &[&RunSummary], least: f64) -> Option<String> {
     if *high < least {
         return None;
     }
-    let [low, high] = [low, high].map(|share| format!("{:.0}", share * 100.0));
-    let range = if low == high { high } else { format!("{low} to {high}") };
-    Some(format!("no thread worked in {range} % of the run times"))
+    let [low, high] = [*low, *high].map(whole_percent);
+    let range = if low == high { high } else { format!("{} to {high}", low.trim_end_matches(" %")) };
+    Some(format!("no thread worked in {range} of the run times"))
 }
 
 #[cfg(test)]

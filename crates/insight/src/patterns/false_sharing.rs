@@ -3,6 +3,8 @@
 //!
 //! Words distinguish it from true sharing: nearly all samples of each word come from one node, while the samples of each line come from several.
 
+use numapilot_text::units::whole_percent;
+
 use super::{Criterion, Draft, PatternKind, Scene, Subject, number, share};
 use super::{MATERIAL, NEARLY_ALL, Unit};
 use crate::facts::SiteFacts;
@@ -28,8 +30,8 @@ pub(super) fn detect(scene: &Scene<'_>, facts: &SiteFacts) -> Option<Draft> {
         ],
         criterion: Criterion::above(facts.on_false_shared, 0.5, "share of its accesses to such lines"),
         would_change: vec![format!(
-            "several nodes use the same words (a word belongs to a node that makes at least {:.0} % of its accesses)",
-            100.0 * NEARLY_ALL
+            "several nodes use the same words (a word belongs to a node that makes at least {} of its accesses)",
+            whole_percent(NEARLY_ALL)
         )],
         candidates: vec![FixCandidate::of(FixKind::SplitOrAlign, facts)],
     })

@@ -2,7 +2,7 @@
 
 use numapilot_flows::Evidence;
 use numapilot_machine::Machine;
-use numapilot_text::units::{part_percent, short_percent};
+use numapilot_text::units::{fine_percent, percent, short_percent};
 use numapilot_trace::engine::Engine;
 use numapilot_traffic::TrafficError;
 
@@ -208,9 +208,9 @@ fn found(
 /// That sleeps decide how long the run is, so that gains are of processor time, in whole sentences. `share`: of the run, 0 to 1.
 pub(crate) fn paced(share: f64) -> String {
     format!(
-        "The threads that decide when the run ends sleep, or wait until a time-out, in {:.0} % of the run time, as servers do that wait for input. Less work \
+        "The threads that decide when the run ends sleep, or wait until a time-out, in {} of the run time, as servers do that wait for input. Less work \
          would hardly shorten the run itself, so it is stated how much less processor time the same work would take.",
-        share * 100.0
+        short_percent(share)
     )
 }
 
@@ -218,9 +218,9 @@ pub(crate) fn paced(share: f64) -> String {
 fn unconverged(unsettled: f64) -> Option<String> {
     (unsettled > 0.0).then(|| {
         format!(
-            "The traffic model did not converge for the program as it was recorded: modelled run times are off by at least {:.1} %, which the intervals of \
+            "The traffic model did not converge for the program as it was recorded: modelled run times are off by at least {}, which the intervals of \
              gains include.",
-            unsettled * 100.0
+            percent(unsettled)
         )
     })
 }
@@ -254,9 +254,9 @@ fn confidence(criterion: &Criterion, gains: bool) -> (Confidence, String) {
     };
     let why = format!(
         "the {what} {says} {} (95 % interval), {} the threshold of {}{}",
-        percent(end),
+        fine_percent(end),
         if *below == holds { "below" } else { "above" },
-        percent(*threshold),
+        fine_percent(*threshold),
         if gains { "" } else { ", and the fix may gain nothing" }
     );
     let confidence = match (holds, gains) {
@@ -265,10 +265,6 @@ fn confidence(criterion: &Criterion, gains: bool) -> (Confidence, String) {
         _ => Confidence::Medium,
     };
     (confidence, why)
-}
-
-fn percent(share: f64) -> String {
-    if share.abs() < 0.01 { format!("{:.3} %", share * 100.0) } else { part_percent(share) }
 }
 
 /// What limits findings or a prediction, in whole sentences. `what`: their name with "do" or "does".

@@ -14,6 +14,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use numapilot_machine::NodeIndex;
+use numapilot_text::units::{part_percent, percent};
 
 pub(crate) use settings::{AS_CODED, LARGE_PAGES, OPTIONS};
 
@@ -152,15 +153,15 @@ impl Carrefour {
             dropped => format!("; {dropped} samples dropped, the table of pages was full"),
         };
         format!(
-            "{:.1} accesses/us (gate {:.1}, {}: {}), local {:.1} %, imbalance {:.1} %, reads {:.1} %: collocation {}, interleaving {}, \
+            "{:.1} accesses/us (gate {:.1}, {}: {}), local {}, imbalance {}, reads {}: collocation {}, interleaving {}, \
              replication {}; ordered {} moves, {} replications, {} splits{dropped}",
             traffic.accesses_per_us(),
             self.settings.gate_per_us,
             self.settings.gate_source,
             if gates.open { "open" } else { "closed" },
-            traffic.local_ratio_percent(),
-            traffic.imbalance_percent(&self.facts.with_memory, self.settings.deviation),
-            traffic.read_ratio_percent(),
+            part_percent(traffic.local_ratio_percent() / 100.0),
+            percent(traffic.imbalance_percent(&self.facts.with_memory, self.settings.deviation) / 100.0),
+            part_percent(traffic.read_ratio_percent() / 100.0),
             on(gates.moves.collocate),
             on(gates.moves.interleave),
             on(!gates.replicate.is_empty()),

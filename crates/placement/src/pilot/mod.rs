@@ -25,6 +25,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use numapilot_host::PageNumber;
 use numapilot_machine::{Machine, NodeIndex};
+use numapilot_text::units::percent;
 use numapilot_traffic::{Load, MemorySystem};
 
 use crate::action::{Action, Refusal};
@@ -249,8 +250,8 @@ impl Pilot {
             orders.extend(self.orders(seen, &groups, &found.plans));
         }
         self.explanation = format!(
-            "{kinds} kinds of pages; a better placement would save {:.1} % of the run time: {} move requests",
-            gain * 100.0,
+            "{kinds} kinds of pages; a better placement would save {} of the run time: {} move requests",
+            percent(gain),
             orders.len()
         );
         self.calm = if is_worthwhile { 0 } else { self.calm.saturating_add(1) };

@@ -37,7 +37,10 @@ pub fn value(metric: Metric, estimate: Estimate) -> String {
     match metric {
         Metric::RemoteShare | Metric::Imbalance => estimates::share(&estimate),
         _ if estimate.is_exact() || estimate.value <= 0.0 => plain(estimate.value),
-        _ => format!("{} ± {:.1} %", plain(estimate.value), estimate.margin() / estimate.value * 100.0),
+        _ => {
+            let margin = estimates::margin_percent(&estimate.scaled(1.0 / estimate.value));
+            format!("{} ± {margin:.1} %", plain(estimate.value))
+        }
     }
 }
 

@@ -5,8 +5,9 @@ use numapilot_insight::{
     Estimate, Evidence, Finding, Findings, Fix, FixKind, Nothing, PatternKind, Subject, Uncertainty, Unit, is_placeable,
 };
 use numapilot_machine::Machine;
-
 use numapilot_text::units;
+
+use crate::estimates;
 
 /// Names in a list before the rest is counted ("and 4 more").
 const NAMES: usize = 3;
@@ -38,7 +39,7 @@ fn site_words(site: SiteId, trace: &Trace) -> String {
 
 /// What happens and what it costs, in two or three sentences.
 pub(crate) fn explanation(finding: &Finding) -> String {
-    let percent = rounded_percent(finding.at_stake.value);
+    let percent = units::significant_percent(finding.at_stake.value);
     let cost = match finding.pattern {
         PatternKind::FalseSharing => format!("Accesses to these lines take {percent} of the threads' time (modelled)."),
         PatternKind::SaturatedController | PatternKind::SaturatedLink => {
@@ -229,7 +230,7 @@ pub(crate) fn gain_span(gain: &Estimate) -> String {
 pub(crate) fn evidence_words(evidence: &Evidence) -> String {
     let value = match evidence.unit {
         Unit::Share if evidence.value.value == 0.0 && evidence.value.high > 0.0 => {
-            format!("under {}", rounded_percent(evidence.value.high.max(0.0001)))
+            format!("under {}", units::significant_percent(evidence.value.high.max(0.0001)))
         }
         Unit::Share => rounded_share(&evidence.value),
         Unit::Count => units::count(evidence.value.value),
@@ -244,28 +245,7 @@ pub(crate) fn evidence_words(evidence: &Evidence) -> String {
 
 /// `25 ± 3 %`, or `25 %` where half of the interval is below one percentage point.
 fn rounded_share(share: &Estimate) -> String {
-    let margin = share.margin() * 100.0;
-    if margin < 1.0 {
-        return rounded_percent(share.value);
-    }
-    format!("{:.0} ± {margin:.0} %", share.value * 100.0)
-}
-
-/// `25 %`, `2.5 %`, `0.25 %`: two significant digits, and whole percentages from 10 % on; `>99 %` for not quite all, `<0.01 %` for next to nothing.
-fn rounded_percent(share: f64) -> String {
-    if units::is_not_quite_all(share, 0.995) {
-        return ">99 %".to_owned();
-    }
-    if share > 0.0 && share < 0.00005 {
-        return "<0.01 %".to_owned();
-    }
-    let percent = share * 100.0;
-    let digits = match percent.abs() {
-        at_least if at_least >= 9.95 => 0,
-        at_least if at_least >= 0.995 => 1,
-        _ => 2,
-    };
-    format!("{percent:.digits$} %")
+    if share.margin() < 0.01 { units::significant_percent(share.value) } else { estimates::whole(share) }
 }
 
 /// Why there is nothing to fix, or why nothing can be judged; `None` where there are findings.
@@ -288,15 +268,4 @@ pub(crate) fn nothing_words(findings: &Findings) -> Option<String> {
             percent(findings.at_stake)
         ),
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_not_all_does_not_read_as_all_nor_something_as_nothing() {
-        assert_eq!([0.0, 0.00004, 0.0011, 0.25].map(rounded_percent), ["0.00 %", "<0.01 %", "0.11 %", "25 %"]);
-        assert_eq!([0.994, 0.996, 1.0, 1.2].map(rounded_percent), ["99 %", ">99 %", "100 %", "120 %"]);
-    }
 }

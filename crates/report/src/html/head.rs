@@ -204,10 +204,10 @@ fn summary(headline: &Headline, verdict: &[findings::Words], found: &[findings::
     }
     let totals = &headline.totals;
     let figures = format!(
-        "Remote accesses: {} of {}. Controller imbalance: {:.0} % (population).",
+        "Remote accesses: {} of {}. Controller imbalance: {} (population).",
         crate::estimates::share(&totals.remote_share),
         crate::estimates::remote_base(totals, "memory accesses"),
-        totals.imbalance.population.value * 100.0
+        numapilot_text::units::whole_percent(totals.imbalance.population.value)
     );
     let has_figures = !matches!(
         headline.verdict,

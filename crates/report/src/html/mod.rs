@@ -10,7 +10,6 @@ mod tables;
 pub use contents::Page;
 
 use numapilot_host::workers;
-
 use numapilot_text::style::clean;
 
 /// The page's script: `web/`, built by `npm run build` there. A test holds it to a fresh build.

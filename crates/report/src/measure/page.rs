@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use numapilot_measure::{Calibration, Results};
+use numapilot_text::units::percent;
 
 use super::text::limits;
 use super::words::{gb_per_s, origin, overlap_words, queueing_words, spread_words};
@@ -84,11 +85,11 @@ fn fit(out: &mut String, calibration: &Calibration) {
     for fit in &calibration.fits {
         let _ = writeln!(
             out,
-            "<p>Latency under load from node {} to node {}: the model is off by {:.1} % (root mean square), {:.1} % at worst.</p>",
+            "<p>Latency under load from node {} to node {}: the model is off by {} (root mean square), {} at worst.</p>",
             fit.from,
             fit.to,
-            fit.error * 100.0,
-            fit.worst * 100.0
+            percent(fit.error),
+            percent(fit.worst)
         );
     }
     if let Some(delay) = &calibration.queueing_delay {

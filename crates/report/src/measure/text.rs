@@ -81,7 +81,7 @@ fn latency(out: &mut String, results: &Results, look: Look) {
         }
         let most = cells.iter().map(|cell| cell.ns.spread.relative()).fold(0.0, f64::max);
         if !has_spread {
-            paragraph(out, &format!("Spread at most ±{:.1} %.", most * 100.0), look);
+            paragraph(out, &format!("Spread at most ±{}.", units::percent(most)), look);
         }
     }
 }
@@ -282,11 +282,11 @@ fn fitted(out: &mut String, calibration: &Calibration, look: Look) {
     }
     for fit in &calibration.fits {
         let words = format!(
-            "Latency under load from node {} to {}: the model is off by {:.1} % (root mean square), {:.1} % at worst.",
+            "Latency under load from node {} to {}: the model is off by {} (root mean square), {} at worst.",
             fit.from,
             Target::Node(fit.to),
-            fit.error * 100.0,
-            fit.worst * 100.0
+            units::percent(fit.error),
+            units::percent(fit.worst)
         );
         paragraph(out, &words, look);
     }

@@ -88,7 +88,7 @@ pub(super) fn queueing_words(delay: &QueueingDelay) -> String {
 /// `±0.4 %`, with a mark where no repetition confirmed another.
 pub(super) fn spread_words(figure: &Figure) -> String {
     let mark = if figure.spread.confirmed { "" } else { " ?" };
-    format!("±{:.1} %{mark}", figure.spread.relative() * 100.0)
+    format!("±{}{mark}", numapilot_text::units::percent(figure.spread.relative()))
 }
 
 /// Formats a bandwidth in GB/s (10^9 bytes per second).

@@ -4,6 +4,7 @@ use numapilot_insight::Estimate;
 use numapilot_text::units;
 use numapilot_text::units::short_percent;
 
+use crate::estimates;
 use crate::estimates::found;
 use crate::export::Export;
 use crate::svg_writer::{SvgWriter, Type};
@@ -28,14 +29,9 @@ pub fn svg(export: &Export<'_>) -> String {
         .filter(|(index, _)| analysis.memory_nodes().contains(&analysis.nodes()[*index]))
         .map(|(index, served)| (index, served.scaled(1.0 / all)))
         .collect();
-    let imbalance = totals.imbalance.population;
     let finding = format!(
         "Controller imbalance {} (standard deviation over mean), {}",
-        if imbalance.is_exact() {
-            format!("{:.0} %", imbalance.value * 100.0)
-        } else {
-            format!("{:.0} ± {:.0} %", imbalance.value * 100.0, imbalance.margin() * 100.0)
-        },
+        estimates::whole(&totals.imbalance.population),
         found(totals.source)
     );
     let mut writer = begin(export, &title, &finding, HEIGHT + 64.0);
@@ -44,6 +40,7 @@ pub fn svg(export: &Export<'_>) -> String {
     let most = served.iter().map(|(_, share)| share.high).fold(0.0, f64::max).max(1e-9);
     // Room for the words above the highest.
     let scale = (HEIGHT - 24.0) / most;
+    // Ticks are round numbers, shown as they are.
     for tick in ticks(most * 100.0, 5) {
         let y = bottom - tick / 100.0 * scale;
         writer.line((left, y), (left + width, y), &format!(r#"stroke="{GRID}""#));

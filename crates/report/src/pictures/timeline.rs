@@ -141,7 +141,7 @@ fn shares(writer: &mut SvgWriter, series: &Series, frame: &Frame, top: f64) {
         writer.text(
             (frame.left - 8.0, y(tick) + 4.0),
             Type::new(11.0, FAINT).anchored("end"),
-            &format!("{:.0} %", tick * 100.0),
+            &units::whole_percent(tick),
         );
     }
     writer.text((MARGIN, top - 10.0), Type::new(11.0, FAINT), "remote share, with its 95 % interval");

@@ -79,7 +79,7 @@ pub(super) fn notes(comparison: &Comparison<'_>) -> Vec<String> {
 
 fn row(comparison: &Comparison<'_>, index: usize, run: &Report) -> Vec<String> {
     let metrics = &run.total.metrics;
-    let share = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{:.0} %", value * 100.0));
+    let share = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), units::whole_percent);
     let local = match metrics.local_access_ratio {
         Some(part) if part > 0.0 && part < 0.005 || units::is_not_quite_all(part, 0.995) => units::short_percent(part),
         other => share(other),

@@ -65,11 +65,8 @@ pub fn headline(headline: &Headline, nodes: &[NodeId], look: Look) -> String {
     let busiest = busiest.filter(|_| all > 0.0).map_or_else(String::new, |(served, node)| {
         format!("; node {node} serves {}", units::part_percent(served.value / all))
     });
-    let population = &totals.imbalance.population;
-    let spread =
-        if population.margin() < 0.005 { String::new() } else { format!(" ± {:.0}", population.margin() * 100.0) };
-    let value = format!("{:.0}{spread} %", population.value * 100.0);
-    let sample = format!("{:.0} % by the sample definition", totals.imbalance.sample.value * 100.0);
+    let value = estimates::whole(&totals.imbalance.population);
+    let sample = format!("{} by the sample definition", units::whole_percent(totals.imbalance.sample.value));
     let imbalance = format!("{} (population; {sample}){busiest}", look.strong(&value));
     let imbalance = if value.width() + sample.width() + busiest.width() + 15 > room {
         look.strong(&value) + &busiest

@@ -5,7 +5,6 @@ use numapilot_insight::FileFaults;
 use numapilot_insight::TouchSite;
 use numapilot_insight::Touches;
 use numapilot_machine::NodeId;
-
 use numapilot_text::style::Look;
 use numapilot_text::style::clean;
 use numapilot_text::table::Align;

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use numapilot_machine::{
     Cache, CacheKind, CpuId, Endpoint, Link, LinkId, Machine, Node, NodeId, NodeKind, format_cpu_list,
 };
-
 use numapilot_text::style::clean;
 use numapilot_text::units::{short_bytes, short_number};
 

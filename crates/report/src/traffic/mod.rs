@@ -64,7 +64,7 @@ pub fn svg(traffic: &Traffic<'_>) -> String {
     let kind = heading.origin.words();
     let totals = &headline.totals;
     let imbalance = match totals.knows_homes() {
-        true => format!("{:.0} % (population)", totals.imbalance.population.value * 100.0),
+        true => format!("{} (population)", units::whole_percent(totals.imbalance.population.value)),
         false => "unknown".to_owned(),
     };
     let findings = format!(

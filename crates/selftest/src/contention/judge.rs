@@ -1,5 +1,7 @@
 //! The verdict on the predictions: pure, from the rows.
 
+use numapilot_text::units::percent;
+
 use super::{Medians, Row};
 use crate::outcome::Check;
 
@@ -36,7 +38,6 @@ pub fn judge(rows: &[Row]) -> Check {
     let Some(medians) = medians(rows) else {
         return Check::not_judged(NAME, "no programs could be run side by side here");
     };
-    let percent = |share: f64| format!("{:.1} %", share * 100.0);
     let disturbed = rows.iter().map(|row| row.disturbed_share).sum::<f64>() / rows.len() as f64;
     let check = if disturbed > DISTURBED_MAX {
         let words = format!(

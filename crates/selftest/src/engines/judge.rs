@@ -1,6 +1,7 @@
 //! The verdict on a recording: pure, from the truth, the object that the trace has at the block's address, and the report.
 
 use numapilot_machine::NodeId;
+use numapilot_text::units::short_percent;
 use serde_json::Value;
 
 use super::{EngineTrial, Sees, ThreadPlacement};
@@ -128,7 +129,7 @@ fn accesses(engine: &EngineTrial, evidence: &Evidence<'_>, recorded: Recorded, r
         shares.max_by(|a, b| a.1.total_cmp(&b.1))
     };
     let told = |found: Option<(NodeId, f64)>| match found {
-        Some((node, share)) => format!("node {node} ({:.0} %)", share * 100.0),
+        Some((node, share)) => format!("node {node} ({})", short_percent(share)),
         None => "unknown".to_owned(),
     };
     let on = most("on_node");

@@ -19,6 +19,7 @@ use numapilot_flows::cores::{Core, CoreRanges, own_work};
 use numapilot_flows::{AccessRef, CountersAt, Deed, Dependences, Evidence, Life, Order, Trace};
 use numapilot_host::PageNumber;
 use numapilot_machine::Machine;
+use numapilot_text::units::part_percent_to;
 use numapilot_trace::ids::ThreadIndex;
 use numapilot_trace::tables::{PlacementColumns, PlacementRow, TraceReader};
 
@@ -225,9 +226,9 @@ impl Recording<'_> {
         let all = self.trace.threads().iter().filter_map(|thread| thread.counters.as_ref());
         let all: u64 = all.map(|counters| counters.memory_accesses).sum();
         if unplaced > 0.0 {
-            let percent = 100.0 * unplaced / (all as f64).max(1.0);
+            let share = part_percent_to(unplaced / (all as f64).max(1.0), 2);
             said.push(format!(
-                "{percent:.2} % of the memory accesses are of threads without any sample: their time counts as computation."
+                "{share} of the memory accesses are of threads without any sample: their time counts as computation."
             ));
         }
         if self.options.thin > 1 {

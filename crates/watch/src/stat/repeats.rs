@@ -53,6 +53,7 @@ impl Repeats {
             let spread = match deviation {
                 None => "-".to_owned(),
                 Some(_) if mean == 0.0 => ".".to_owned(),
+                // Two digits, as `perf stat -r` shows it.
                 Some(deviation) => format!("± {:.2} %", deviation / mean * 100.0),
             };
             table.row([self.title(name, values), of(mean), spread, of(least), of(greatest)]);

@@ -170,7 +170,7 @@ fn numastat(interval: &Interval, look: Look) -> String {
 
 fn links(interval: &Interval, look: Look) -> String {
     let words: Vec<String> =
-        interval.links.iter().map(|link| format!("{} {:.0} %", link.name, link.load * 100.0)).collect();
+        interval.links.iter().map(|link| format!("{} {}", link.name, units::whole_percent(link.load))).collect();
     let lines = wrap(&format!("links: {}", words.join(", ")), look.width);
     lines.iter().map(|line| format!("{line}\n")).collect()
 }

@@ -97,7 +97,7 @@ fn boxes(app: &App, grid: &Grid, palette: Palette, area: Rect, buffer: &mut Buff
 }
 
 fn percent(load: f64) -> String {
-    format!("{:>3.0} %", load * 100.0)
+    format!("{:>5}", units::whole_percent(load))
 }
 
 fn link_words(name: &str, load: f64, palette: Palette) -> [Span<'static>; 2] {
