@@ -41,10 +41,13 @@ pub fn compile(
     let plan = &fitted.plan;
     if let Some(node) = beyond_masks(machine.nodes().iter().map(|node| node.id.0)) {
         return Err(ApplyError::Plan {
-            reason: format!("machine {} has a node {node}", machine.name()),
-            remedy: format!(
-                "plans can be applied where the nodes' numbers are below {NODES}; `numapilot run --interleave`, `--membind` and so on work there"
+            reason: format!(
+                "machine {} has node {node}, but plans reach nodes 0 to {} only",
+                machine.name(),
+                NODES - 1
             ),
+            remedy: "place all of the program's memory without a plan: `numapilot run --interleave` or `--membind`"
+                .to_owned(),
         });
     }
     let mut frames = Frames::default();
@@ -56,8 +59,8 @@ pub fn compile(
     let (threads, processes) = places(plan, machine, &allowed, &mut frames);
     if frames.list.len() > PATTERNS_MAX {
         return Err(ApplyError::Plan {
-            reason: format!("{} names {} different frames", plan.file, frames.list.len()),
-            remedy: format!("at most {PATTERNS_MAX} are possible: join rules with patterns (`*`)"),
+            reason: format!("{} names {} functions and lines of code", plan.file, frames.list.len()),
+            remedy: format!("a plan can name {PATTERNS_MAX} at most: merge rules by patterns (`*`)"),
         });
     }
     let of_frames = frames.list.iter().filter_map(|frame| frame.module.as_deref());
@@ -104,7 +107,7 @@ fn without_cpus(plan: &Plan, threads: &[Place], processes: &[Place]) -> Vec<Stri
     let places = threads.iter().chain(processes);
     let note = |line| {
         format!(
-            "{}:{line}: the rule pins nothing: the program may use none of its CPUs (taskset, cpuset, -C)",
+            "{}:{line}: the rule pins nothing: taskset, a cpuset or `-C` keeps the program off all of the rule's CPUs; name CPUs that it may use",
             plan.file
         )
     };
@@ -138,7 +141,10 @@ fn problem(index: usize, rule: &Rule, statics: &[Static], found: &[Found], frame
         Some(path) => {
             format!("{} has no debug information, which rules on source lines need: build it with -g", path.display())
         }
-        None => format!("no code is {}", describe(&frames.list[missing])),
+        None => format!(
+            "the program and the libraries that it is linked with have no {}; name it as `numapilot report` does",
+            describe(&frames.list[missing])
+        ),
     })
 }
 
@@ -180,8 +186,9 @@ impl Frames {
     }
 }
 
+/// `function f at a.c:3 in libx.so`.
 fn describe(frame: &Frame) -> String {
-    let function = frame.function.as_ref().map(|name| format!("function {name}"));
+    let function = frame.function.as_ref().map_or("code".to_owned(), |name| format!("function {name}"));
     let place = frame.file.as_ref().map(|file| match frame.lines {
         Some((first, last)) if first != last => format!("{file}:{first}-{last}"),
         Some((line, _)) => format!("{file}:{line}"),
@@ -189,8 +196,8 @@ fn describe(frame: &Frame) -> String {
     });
     let module = frame.module.as_ref().map(|module| format!("in {module}"));
     let parts: Vec<String> =
-        [function, place.map(|place| format!("at {place}")), module].into_iter().flatten().collect();
-    format!("{}, in the program and the libraries that it is linked with", parts.join(" "))
+        [Some(function), place.map(|place| format!("at {place}")), module].into_iter().flatten().collect();
+    parts.join(" ")
 }
 
 /// A node whose number has no bit in the planner's masks: it would stand for another one.
@@ -331,6 +338,14 @@ fn place(placing: &Placing, layout: Layout, machine: &Machine, allowed: &[u64; C
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn missing_code_is_named_as_a_person_would() {
+        let frame = Frame { file: Some("a.c".to_owned()), lines: Some((3, 3)), ..Frame::default() };
+        assert_eq!(describe(&frame), "code at a.c:3");
+        let (function, module) = (Some("f".to_owned()), Some("libx.so".to_owned()));
+        assert_eq!(describe(&Frame { function, module, ..frame }), "function f at a.c:3 in libx.so");
+    }
 
     /// Node 64 was taken for node 0: memory went to a node that the plan does not name.
     #[test]

@@ -74,32 +74,36 @@ pub fn apply_here(policy: &ProcessPolicy) -> Result<(), ApplyError> {
         let result = unsafe { libc::syscall(libc::SYS_sched_setaffinity, 0, size_of::<Mask>(), mask.as_ptr()) };
         if result != 0 {
             return Err(refused(
-                "sched_setaffinity",
-                "name CPUs that this machine has, that are online and that its cpuset allows",
+                "cannot pin to these CPUs (sched_setaffinity)",
+                "name CPUs that are online and that the cpuset of this process allows",
             ));
         }
     }
     let Some(memory) = &policy.memory else { return Ok(()) };
     let (mode, nodes, remedy): (_, &[u32], _) = match memory {
         MemoryPolicy::Interleave(nodes) => (MPOL_INTERLEAVE, nodes, "name nodes that have memory"),
-        MemoryPolicy::WeightedInterleave(nodes) => {
-            (MPOL_WEIGHTED_INTERLEAVE, nodes, "it needs Linux 6.9; --interleave works everywhere")
-        }
+        MemoryPolicy::WeightedInterleave(nodes) => (
+            MPOL_WEIGHTED_INTERLEAVE,
+            nodes,
+            "--weighted-interleave needs Linux 6.9; --interleave works with older kernels too",
+        ),
         MemoryPolicy::Bind { nodes, balancing: false } => (MPOL_BIND, nodes, "name nodes that have memory"),
         MemoryPolicy::Bind { nodes, balancing: true } => {
-            (MPOL_BIND | MPOL_F_NUMA_BALANCING, nodes, "--balancing needs Linux 5.12")
+            (MPOL_BIND | MPOL_F_NUMA_BALANCING, nodes, "--balancing needs Linux 5.12; leave it out on older kernels")
         }
         MemoryPolicy::Preferred(node) => (MPOL_PREFERRED, std::slice::from_ref(node), "name a node that has memory"),
         MemoryPolicy::PreferredMany(nodes) => {
-            (MPOL_PREFERRED_MANY, nodes, "it needs Linux 5.15; --preferred works everywhere")
+            (MPOL_PREFERRED_MANY, nodes, "--preferred-many needs Linux 5.15; --preferred works with older kernels too")
         }
-        MemoryPolicy::Local => (MPOL_LOCAL, &[], "this kernel has no memory policies (CONFIG_NUMA)"),
+        MemoryPolicy::Local => {
+            (MPOL_LOCAL, &[], "this kernel has no memory policies; use one that is built with CONFIG_NUMA")
+        }
     };
     let mask = mask(nodes);
     let (pointer, bits) = if nodes.is_empty() { (std::ptr::null(), 0) } else { (mask.as_ptr(), MASK_BITS + 1) };
     // SAFETY: reads a mask of the length given, or none.
     let result = unsafe { libc::syscall(libc::SYS_set_mempolicy, mode, pointer, bits) };
-    if result == 0 { Ok(()) } else { Err(refused("set_mempolicy", remedy)) }
+    if result == 0 { Ok(()) } else { Err(refused("cannot set the memory policy (set_mempolicy)", remedy)) }
 }
 
 fn refused(what: &'static str, remedy: &'static str) -> ApplyError {
@@ -140,7 +144,10 @@ pub(super) fn cpus_here() -> Result<Vec<u32>, ApplyError> {
     // SAFETY: writes a mask of the length given.
     let result = unsafe { libc::syscall(libc::SYS_sched_getaffinity, 0, size_of::<Mask>(), cpus.as_mut_ptr()) };
     if result < 0 {
-        return Err(refused("sched_getaffinity", "this version supports machines with up to 8,192 CPUs"));
+        return Err(refused(
+            "cannot read the CPUs of this process (sched_getaffinity)",
+            "numapilot supports machines of up to 8,192 CPUs",
+        ));
     }
     Ok(ids(&cpus))
 }
@@ -159,7 +166,8 @@ pub(super) fn placement_problem(plan: &Plan) -> Option<String> {
     let list = |nodes: &[u32]| numapilot_machine::format_cpu_list(nodes.iter().copied());
     (!forbidden.is_empty()).then(|| {
         format!(
-            "the plan puts memory on nodes {}, but this process's cpuset allows only nodes {}: memory for the other nodes is not placed",
+            "the plan puts memory on nodes {}, but this process's cpuset allows only nodes {}: memory for the others is not placed; \
+             run numapilot in a cpuset that allows them",
             list(&forbidden),
             list(&allowed)
         )
@@ -211,9 +219,9 @@ impl Current {
     /// The kernel has no memory policies, or forbids asking (seccomp in containers).
     pub fn read() -> Result<Current, ApplyError> {
         let fail = |source| ApplyError::System {
-            what: "get_mempolicy",
+            what: "cannot read the memory policy (get_mempolicy)",
             source,
-            remedy: "this kernel has no NUMA support, or the container forbids asking (SYS_NICE)",
+            remedy: "use a kernel that is built with CONFIG_NUMA; in a container, give it the capability SYS_NICE",
         };
         let (mode, nodes) = get_mempolicy(0).map_err(fail)?;
         let (_, allowed) = get_mempolicy(MPOL_F_MEMS_ALLOWED).map_err(fail)?;

@@ -53,8 +53,8 @@ pub fn run(options: &ApplyOptions<'_>) -> Result<Applied, ApplyError> {
     };
     let mut notes = plan.as_ref().map_or(Vec::new(), |(_, image)| image.notes.clone());
     if let Some((reason, remedy)) = preload_obstacle(&target.binary) {
-        let what = if plan.is_some() { "the plan" } else { "this" };
-        notes.push(format!("{what} cannot be applied to {}: {reason}; {remedy}", target.binary.path.display()));
+        let what = if plan.is_some() { "the plan cannot be applied to" } else { "no library can be loaded into" };
+        notes.push(format!("{what} {}: {reason}; {remedy}", target.binary.path.display()));
     }
     if let Some((fitted, _)) = &plan
         && !fitted.plan.objects.is_empty()

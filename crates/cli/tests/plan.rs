@@ -58,7 +58,7 @@ fn a_plan_is_applied_rule_by_rule_and_told() {
         ran.stderr
     );
     assert!(
-        ran.stderr.contains("rule no_such_function matches nothing: no code is function no_such_function"),
+        ran.stderr.contains("rule no_such_function matches nothing: the program and the libraries that it is linked with have no function no_such_function; "),
         "{}",
         ran.stderr
     );

@@ -62,7 +62,7 @@ fn shared_memory(facts: &Facts) -> Option<Obstacle> {
         Answer::Works | Answer::Untried => None,
         answer => Some(Obstacle::new(
             format!("memory cannot be shared with the program: memfd_create fails ({answer})"),
-            "use a kernel of 3.17 or later, outside of a sandbox that forbids it",
+            "use Linux 3.17 or later, outside of a sandbox that forbids it",
         )),
     }
 }

@@ -67,7 +67,7 @@ fn limits(facts: &EventFacts, working: &[&SamplerFact]) -> Vec<Obstacle> {
     if working.iter().any(|sampler| sampler.sampler == "ibs_op" && !sampler.can_leave_kernel_out) {
         out.push(Obstacle::new(
             "the kernel's own accesses are sampled as well (and left out afterwards): this kernel's IBS cannot filter",
-            "use a kernel of 6.14 or later, which also lets unprivileged users sample",
+            "use Linux 6.14 or later, which also lets unprivileged users sample",
         ));
     }
     if facts.nodes == 1 {
@@ -110,7 +110,7 @@ fn obstacles(facts: &EventFacts) -> Vec<Obstacle> {
                 "this kernel ({}) cannot leave its own accesses out of IBS samples, so unprivileged users get none",
                 facts.kernel
             ),
-            "use a kernel of 6.14 or later, which lets unprivileged users sample",
+            "use Linux 6.14 or later, which lets unprivileged users sample",
         ));
     }
     out.dedup();

@@ -64,7 +64,7 @@ impl Binary {
         let unreadable = |e: std::io::Error| LaunchError::NotExecutable {
             path: path.to_owned(),
             reason: format!("it cannot be read ({e})"),
-            remedy: "make it readable (`chmod +r`), so that its objects can be named".to_owned(),
+            remedy: "make it readable (`chmod +r`), so that numapilot can read its symbols".to_owned(),
         };
         let mut file = File::open(path).map_err(unreadable)?;
         let mut ident = [0_u8; 20];

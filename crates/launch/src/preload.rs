@@ -10,8 +10,8 @@ pub fn preload_obstacle(binary: &Binary) -> Option<(String, String)> {
     let host = std::env::consts::ARCH;
     match &binary.kind {
         BinaryKind::ForeignElf { what } => Some((
-            format!("it is {what}, and this recorder is for 64-bit {host}"),
-            format!("build the program for 64-bit {host}, or record on a machine of that architecture"),
+            format!("it is {what}, and this numapilot is for 64-bit {host}"),
+            format!("build the program for 64-bit {host}, or use a machine of that architecture"),
         )),
         BinaryKind::Static => Some((
             "it is statically linked, so no library can be loaded into it".to_owned(),
@@ -22,7 +22,7 @@ pub fn preload_obstacle(binary: &Binary) -> Option<(String, String)> {
             "build it for glibc".to_owned(),
         )),
         BinaryKind::Dynamic { .. } if binary.sanitized => Some((
-            "it is built with AddressSanitizer or ThreadSanitizer, whose programs end where another library is loaded first"
+            "it is built with AddressSanitizer or ThreadSanitizer, which ends the program if another library is loaded before it"
                 .to_owned(),
             "build it without the sanitizer".to_owned(),
         )),
@@ -46,7 +46,7 @@ fn privilege_obstacle(binary: &Binary) -> Option<(String, String)> {
         (
             format!("{why}, and the loader ignores LD_PRELOAD for such programs"),
             format!(
-                "record a copy without that privilege (`cp {} /tmp/`), or record as the user that owns it",
+                "use a copy without that privilege (`cp {} /tmp/`), or run numapilot as the user that owns it",
                 binary.path.display()
             ),
         )

@@ -216,20 +216,20 @@ pub fn refused(facts: &EventFacts, pmu: &str, answer: Answer, scope: Scope) -> O
         libc::EPERM => Obstacle::new(name("a seccomp filter or a security module refuses it"), unfiltered(facts)),
         libc::EINVAL if is_ibs && scope.level() == 2 && !facts.kernel.is_at_least(6, 2) => Obstacle::new(
             format!(
-                "{pmu}: this kernel ({}) samples whole CPUs only; events of single processes came with 6.2",
+                "{pmu}: this kernel ({}) samples whole CPUs only; events of single processes came with Linux 6.2",
                 facts.kernel
             ),
             match facts.is_privileged {
-                true => "record whole CPUs with `--system`, or use a kernel of 6.2 or later".to_owned(),
+                true => "record whole CPUs with `--system`, or use Linux 6.2 or later".to_owned(),
                 false => format!(
-                    "use a kernel of 6.2 or later, or record whole CPUs with `--system`: {}",
+                    "use Linux 6.2 or later, or record whole CPUs with `--system`: {}",
                     rights(facts, Scope::System)
                 ),
             },
         ),
         libc::EINVAL => Obstacle::new(
             name("this kernel does not know the event, or not with these settings"),
-            "use a kernel of 4.14 or later; `numapilot doctor` lists the engines that work here",
+            "use Linux 4.14 or later; `numapilot doctor` lists the engines that work here",
         ),
         libc::ENOENT | libc::ENODEV | libc::EOPNOTSUPP if facts.hypervisor.is_some() => Obstacle::new(
             name("the hypervisor exposes the counters, but does not allow them to sample memory accesses"),

@@ -96,7 +96,9 @@ impl Fitter<'_> {
         let (known, with) = (format_cpu_list(have.nodes.iter().map(|id| u32::from(*id))), have.with);
         let what =
             format!("it names node {node}, but machine {} has only nodes {known} with {with}", self.machine.name());
-        let remedy = "name those (or \"all\"), or let `--fold` map node N to node N modulo their number".to_owned();
+        let remedy =
+            "name those (or \"all\"), or let `--fold` map node N to the machine's node N modulo its number of nodes"
+                .to_owned();
         Err(self.misfit(line, what, remedy))
     }
 
