@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use foldhash::{HashMap, HashMapExt};
 use numapilot_flows::{NameError, Named, SiteId, Trace};
 use numapilot_machine::{Machine, NodeId};
+use numapilot_text::units;
 use numapilot_trace::ids::{ObjectId, ProcessIndex, ThreadIndex};
 use numapilot_traffic::{Imbalance, Metrics, TrafficError};
 use serde::Serialize;
@@ -452,12 +453,11 @@ fn candidate<'f>(
 /// That more memory would be placed on nodes than they have, in a whole sentence.
 fn too_large(machine: &Machine, change: &PlacementOverride, candidate: &FixCandidate) -> Option<String> {
     let (needed, room) = candidate.too_large_for(machine)?;
-    let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
     Some(format!(
-        "{} takes {:.1} GiB, and the memory there has {:.1} GiB: the rest would go to other nodes, which the prediction leaves out.",
+        "{} takes {}, and the memory there has {}: the rest would go to other nodes, which the prediction leaves out.",
         change.words,
-        gib(needed),
-        gib(room)
+        units::bytes(needed),
+        units::bytes(room)
     ))
 }
 

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use numapilot_machine::{Machine, NodeId};
-use numapilot_text::units::percent;
+use numapilot_text::units::{percent, short_bytes};
 use numapilot_traffic::{Class, LINE_BYTES, Load, MemorySystem};
 
 use crate::calibration::{Calibration, Latencies, Limit, PairFit, has_online_cpus, shown_nodes};
@@ -96,8 +96,8 @@ fn latencies(machine: &Machine, results: &Results) -> Result<Latencies, MeasureE
             let cell =
                 results.idle_latency(from.id, to.id).ok_or(MeasureError::PairMissing { from: from.id, to: to.id })?;
             let words = format!(
-                "measured: random chase through {:.1} MiB, {} repetitions, spread {}",
-                cell.bytes as f64 / f64::from(1 << 20),
+                "measured: random chase through {}, {} repetitions, spread {}",
+                short_bytes(cell.bytes),
                 cell.ns.spread.repetitions,
                 percent(cell.ns.spread.relative())
             );

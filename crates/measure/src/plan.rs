@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use numapilot_machine::{CpuId, Machine, Node, NodeId};
+use numapilot_text::units::short_bytes;
 
 use crate::error::MeasureError;
 use crate::kernels::{CHUNK, Kernel};
@@ -344,8 +345,8 @@ impl<'a> Planner<'a> {
         match self.cpu_nodes.iter().filter_map(of_node).max() {
             Some(bytes) => self.cache_bytes = bytes,
             None => self.notes.push(format!(
-                "The kernel shows no caches; working sets above {} MiB are assumed to be in memory.",
-                (CACHES_OVER * UNKNOWN_CACHE) >> 20
+                "The kernel shows no caches; working sets above {} are assumed to be in memory.",
+                short_bytes(CACHES_OVER * UNKNOWN_CACHE)
             )),
         }
         let lines = self.machine.caches().iter().filter_map(|cache| cache.line_bytes);
@@ -412,12 +413,11 @@ impl<'a> Planner<'a> {
     fn note_small_memories(&mut self) {
         let Some(least) = self.small.iter().map(|(_, bytes)| *bytes).min() else { return };
         let names: Vec<&str> = self.small.iter().map(|(name, _)| name.as_str()).collect();
-        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
         self.notes.push(format!(
-            "On {}, chases go through {:.1} MiB, less than {CACHES_OVER} times a node's last-level caches of {:.1} MiB: some loads may hit in the caches.",
+            "On {}, chases go through {}, less than {CACHES_OVER} times a node's last-level caches of {}: some loads may hit in the caches.",
             names.join(", "),
-            mib(least),
-            mib(self.cache_bytes)
+            short_bytes(least),
+            short_bytes(self.cache_bytes)
         ));
     }
 

@@ -4,6 +4,7 @@ use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use numapilot_flows::{AccessRef, ObjectKind};
 use numapilot_host::PageNumber;
 use numapilot_machine::Machine;
+use numapilot_text::units::exact_bytes;
 
 use crate::context::Analysis;
 use crate::estimate::{Estimate, Tally, Weight};
@@ -47,10 +48,7 @@ impl PageSizes {
 
     /// Sizes of base pages and huge ones, in words.
     pub fn words(self) -> [String; 2] {
-        [self.base, self.huge].map(|pages| match pages * PageNumber::BYTES / 1024 {
-            kib if kib % 1024 == 0 => format!("{} MiB", kib / 1024),
-            kib => format!("{kib} KiB"),
-        })
+        [self.base, self.huge].map(|pages| exact_bytes(pages * PageNumber::BYTES))
     }
 }
 

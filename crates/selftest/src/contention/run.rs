@@ -7,6 +7,7 @@ use numapilot_measure::{
     Activity, MeasureError, Pace, Pages, Permit, Plan, Program, Results, Seat, Slice, calibrate, model_text,
     run_together,
 };
+use numapilot_text::units::short_bytes;
 use numapilot_traffic::{MemorySystem, TrafficError};
 use thiserror::Error;
 
@@ -114,14 +115,13 @@ impl Stage<'_> {
 
     /// That a scene's programs may take too little memory, in a sentence.
     fn too_small(&self, scene: &Scene) -> Option<String> {
-        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
         let seats = scene.places.iter().map(|place| self.seat(place, scene.places.len()).bytes as u64);
         let bytes = seats.min().filter(|bytes| *bytes < CACHES_OVER * self.plan.cache_bytes)?;
         Some(format!(
-            "{}: left out, because a program may take {:.1} MiB, and would run in the caches of {:.1} MiB.",
+            "{}: left out, because a program may take {}, and would run in the caches of {}.",
             scene.name,
-            mib(bytes),
-            mib(self.plan.cache_bytes)
+            short_bytes(bytes),
+            short_bytes(self.plan.cache_bytes)
         ))
     }
 
@@ -287,7 +287,7 @@ mod tests {
         assert!(left_out(None).is_empty(), "{:?}", left_out(None));
         // A group with 64 MiB: an eighth for each of two programs, beside caches of 6 MiB.
         let small = left_out(Some(64 << 20));
-        assert!(small.iter().any(|why| why.contains("may take 8.0 MiB")), "{small:?}");
+        assert!(small.iter().any(|why| why.contains("may take 8 MiB")), "{small:?}");
     }
 
     #[test]

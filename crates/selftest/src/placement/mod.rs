@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use numapilot_machine::{CpuId, Machine, Node, NodeId};
 use numapilot_measure::Permit;
+use numapilot_text::units;
 
 use crate::outcome::Check;
 
@@ -61,9 +62,9 @@ pub fn policies(machine: &Machine, permit: &Permit) -> Vec<(Policy, Option<Strin
     let room = |node: &Node| {
         let free = node.free_bytes.filter(|free| *free < FREE_MIN)?;
         Some(format!(
-            "node {} has only {} MiB of free memory, so the kernel may have to use another node's",
+            "node {} has only {} of free memory, so the kernel may have to use another node's",
             node.id,
-            free >> 20
+            units::bytes(free)
         ))
     };
     let ids: Vec<NodeId> = memories.iter().map(|node| node.id).collect();
