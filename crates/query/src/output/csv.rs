@@ -6,6 +6,7 @@ use std::io::Write;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::util::display::ArrayFormatter;
+use numapilot_text::csv::append;
 
 use super::writer::{Sink, WriteError, options};
 
@@ -56,16 +57,5 @@ impl<W: Write> Sink for CsvSink<W> {
 fn separate(line: &mut String, index: usize) {
     if index > 0 {
         line.push(',');
-    }
-}
-
-fn append(line: &mut String, value: &str) {
-    match value.contains([',', '"', '\r', '\n']) {
-        true => {
-            line.push('"');
-            line.push_str(&value.replace('"', "\"\""));
-            line.push('"');
-        }
-        false => line.push_str(value),
     }
 }

@@ -2,6 +2,8 @@
 
 use std::io::Write;
 
+use numapilot_text::csv::append_text;
+
 use crate::export::ExportError;
 
 /// A sheet while it is written, cell by cell.
@@ -51,17 +53,7 @@ impl<'a> Sheet<'a> {
     /// Adds a cell with text, which may come from the program.
     pub fn text(&mut self, text: &str) {
         self.separate();
-        let is_formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']);
-        let mark = if is_formula { "'" } else { "" };
-        if text.contains(['"', ',', '\r', '\n']) {
-            self.line.push('"');
-            self.line.push_str(mark);
-            self.line.push_str(&text.replace('"', "\"\""));
-            self.line.push('"');
-        } else {
-            self.line.push_str(mark);
-            self.line.push_str(text);
-        }
+        append_text(&mut self.line, text);
     }
 
     /// Adds three cells: value, low and high end of the interval.
