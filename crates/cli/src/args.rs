@@ -332,8 +332,8 @@ pub struct RecordArgs {
     #[arg(long, value_name = "NAME=VALUE")]
     pub env: Vec<String>,
     /// Stop recording after this many seconds; the program continues
-    #[arg(long, value_name = "SECONDS")]
-    pub duration: Option<f64>,
+    #[arg(long, value_name = "SECONDS", value_parser = time)]
+    pub duration: Option<Duration>,
     /// Stop recording when the raw trace has this many MiB; the program continues
     #[arg(long, value_name = "MIB")]
     pub max_size: Option<u64>,
@@ -733,6 +733,17 @@ mod tests {
         let refused = Arguments::try_parse_from(["numapilot", "record", "--stop", "pg", "--engine", "fault"]);
         assert!(refused.is_err_and(|error| error.to_string().contains("--engine")));
         assert!(Arguments::try_parse_from(["numapilot", "record", "--stop", "pg", "--quiet"]).is_ok());
+    }
+
+    #[test]
+    fn durations_in_seconds_take_units_too() {
+        let duration =
+            |text: &str| match Arguments::try_parse_from(["numapilot", "record", "--duration", text, "--", "x"]) {
+                Ok(Arguments { command: Command::Record(record) }) => record.duration,
+                _ => None,
+            };
+        let expected = [Some(Duration::from_millis(1500)), Some(Duration::from_secs(120)), None, None];
+        assert_eq!(["1.5", "2m", "nan", "a while"].map(duration), expected);
     }
 
     #[test]

@@ -228,12 +228,7 @@ fn apply(arguments: &RecordArgs, options: &mut RecordOptions<'_>) -> Result<()> 
     }
     options.limits = Limits {
         bytes: arguments.max_size.map(|mib| mib.saturating_mul(1 << 20)),
-        duration: match arguments.duration {
-            None => arguments.for_time,
-            Some(seconds) => {
-                Some(Duration::try_from_secs_f64(seconds).with_context(|| format!("--duration {seconds}"))?)
-            }
-        },
+        duration: arguments.duration.or(arguments.for_time),
     };
     options.follow = if arguments.main_only { Follow::MainProcess } else { Follow::Descendants };
     Ok(())
