@@ -51,7 +51,8 @@ fn host(facts: &EventFacts) -> Vec<(&'static str, String)> {
     if let Some(mode) = facts.lockdown.as_ref().filter(|mode| *mode != "none") {
         kernel.push_str(&format!(", locked down ({mode})"));
     }
-    let paranoid = facts.paranoid.map_or("not there".to_owned(), |level| level.to_string());
+    let paranoid =
+        facts.paranoid.map_or("no perf_event_paranoid".to_owned(), |level| format!("perf_event_paranoid {level}"));
     let rights = match (facts.is_privileged, facts.in_user_namespace) {
         (true, false) => "with CAP_PERFMON or CAP_SYS_ADMIN",
         (true, true) => "with capabilities of a user namespace only, which do not count for events",
@@ -67,7 +68,7 @@ fn host(facts: &EventFacts) -> Vec<(&'static str, String)> {
     vec![
         ("machine", machine),
         ("kernel", kernel),
-        ("rights", format!("perf_event_paranoid {paranoid}, {rights}{filter}")),
+        ("rights", format!("{paranoid}, {rights}{filter}")),
         ("NUMA balancing", balancing),
     ]
 }

@@ -131,7 +131,7 @@ fn nothing_there(facts: &EventFacts) -> Obstacle {
     }
     match facts.vendor {
         Vendor::Amd => Obstacle::new(
-            "there is no PMU `ibs_op`: IBS came with family 10h, and the firmware can disable it",
+            "there is no PMU `ibs_op`: AMD processors have IBS from family 10h on, and the firmware can disable it",
             "look for IBS in the firmware's set-up (`dmesg | grep -i ibs` says what the kernel found)",
         ),
         Vendor::Intel if has_core => Obstacle::new(
@@ -143,7 +143,7 @@ fn nothing_there(facts: &EventFacts) -> Obstacle {
             "check `dmesg | grep -i pmu`: it may have been switched off on the kernel's command line",
         ),
         Vendor::Arm => Obstacle::new(
-            "there is no PMU `arm_spe_0`: the processor has no SPE, its driver is not loaded, or the kernel's page-table isolation is in its way",
+            "there is no PMU `arm_spe_0`: the processor has no SPE, its driver is not loaded, or the kernel's page-table isolation blocks it",
             "`sudo modprobe arm_spe_pmu`; if `dmesg` says `profiling buffer inaccessible`, boot with `kpti=off`; if it says nothing, the firmware hides SPE",
         ),
         Vendor::Other => Obstacle::new(
