@@ -55,7 +55,7 @@ struct Driver {
 impl Driver {
     fn new(nodes: usize, pages: u64, users: Users) -> Driver {
         let mut homes = Homes::default();
-        homes.set(FIRST, FIRST + pages, 0);
+        homes.set(FIRST, FIRST + pages, NodeIndex(0));
         let (table, gate) = (PageTable::new(nodes, 4 << 20), Gate::new(nodes));
         let (pending, outcomes) = (Vec::new(), Vec::new());
         Driver {
@@ -109,13 +109,13 @@ impl Driver {
                 page: *page,
                 is_large: false,
                 thread: *from as u32 + 1,
-                from: *from as u8,
+                from: NodeIndex(*from),
                 home,
                 is_sampled: false,
                 is_read_only: false,
             };
             self.table.saw(PageId::new(1, 0, *page), used.from, home);
-            self.gate.saw(*from, usize::from(home), self.nodes);
+            self.gate.saw(*from, home.0, self.nodes);
             self.pending.push(used);
         }
         self.waited += 1;
@@ -130,8 +130,8 @@ impl Driver {
         self.decisions += 1;
         for action in orders {
             if let Action::Migrate { page, to } = &action {
-                self.homes.set(page.page, page.page + 1, to.0 as u8);
-                self.table.is_at(PageId::new(1, 0, page.page), to.0 as u8);
+                self.homes.set(page.page, page.page + 1, *to);
+                self.table.is_at(PageId::new(1, 0, page.page), *to);
                 self.moved += 1;
                 self.moved_later += usize::from(number >= FIRST_LOOKS);
             }

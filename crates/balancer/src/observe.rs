@@ -22,10 +22,10 @@ pub struct Use {
     pub is_large: bool,
     /// Thread, by the number that policies use; 0 if it has ended since.
     pub thread: u32,
-    /// Index of the node on which the thread ran.
-    pub from: u8,
-    /// Index of the page's home node at that time.
-    pub home: u8,
+    /// Node on which the thread ran.
+    pub from: NodeIndex,
+    /// The page's home node at that time.
+    pub home: NodeIndex,
     /// Whether the processor sampled it; otherwise it is a fault, or the kernel reported a use of a file page.
     pub is_sampled: bool,
     /// Whether it is a file page that the processes can only read.
@@ -47,8 +47,8 @@ impl Use {
             page: self.key(),
             small_page: self.page,
             thread: self.thread,
-            from: NodeIndex(usize::from(self.from)),
-            home: NodeIndex(usize::from(self.home)),
+            from: self.from,
+            home: self.home,
             // Faults do not distinguish loads from stores, so the page counts as written unless it cannot be.
             is_write: !self.is_read_only,
             latency_ns: None,
@@ -63,7 +63,7 @@ pub fn samples(uses: &[Use], remembers: bool, known: impl Fn(&Use) -> Option<Kno
     if remembers {
         return samples;
     }
-    let mut fresh: BTreeMap<PageKey, (BTreeSet<u8>, Use)> = BTreeMap::new();
+    let mut fresh: BTreeMap<PageKey, (BTreeSet<NodeIndex>, Use)> = BTreeMap::new();
     for used in uses {
         fresh.entry(used.key()).or_insert_with(|| (BTreeSet::new(), *used)).0.insert(used.from);
     }
@@ -80,15 +80,17 @@ mod tests {
 
     use super::*;
 
-    fn used(page: u64, from: u8) -> Use {
-        let page = PageNumber(page);
-        Use { process: 1, page, is_large: false, thread: 1, from, home: 0, is_sampled: false, is_read_only: false }
+    fn used(page: u64, from: usize) -> Use {
+        let (page, from, home) = (PageNumber(page), NodeIndex(from), NodeIndex(0));
+        Use { process: 1, page, is_large: false, thread: 1, from, home, is_sampled: false, is_read_only: false }
     }
 
     #[test]
     fn a_policy_without_memory_is_shown_the_other_users_of_what_is_used_now() {
-        let known =
-            |used: &Use| (used.page.0 == 7).then(|| Known { users: vec![(2, 3), (1, 1)], home: Some(0), bounces: 0 });
+        let known = |used: &Use| {
+            let users = vec![(NodeIndex(2), 3), (NodeIndex(1), 1)];
+            (used.page.0 == 7).then_some(Known { users, home: Some(NodeIndex(0)), bounces: 0 })
+        };
         let uses = [used(7, 1), used(8, 3)];
         let seen = samples(&uses, false, known);
         let pairs: Vec<(u64, usize)> = seen.iter().map(|sample| (sample.page.page.0, sample.from.0)).collect();

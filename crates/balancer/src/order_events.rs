@@ -34,7 +34,7 @@ pub fn batches(
     let mut out: Vec<Batch> = Vec::new();
     for (order, page) in sorted {
         let known = known(&page);
-        let home = known.as_ref().and_then(|known| known.home).map(|home| ids[usize::from(home)]);
+        let home = known.as_ref().and_then(|known| known.home).map(|home| ids[home]);
         let ordered = match order {
             Order::Migrate { to, .. } => PageDecision::Move { from: home, to: ids[*to] },
             Order::Replicate { nodes, .. } => {
@@ -68,10 +68,7 @@ pub fn batches(
 
 fn seen_from(known: Option<&Known>, ids: &[NodeId]) -> Vec<SeenFrom> {
     let users = known.map_or(&[][..], |known| &known.users);
-    users
-        .iter()
-        .map(|(node, count)| SeenFrom { node: ids[usize::from(*node)], reads: f64::from(*count), writes: 0.0 })
-        .collect()
+    users.iter().map(|(node, count)| SeenFrom { node: ids[*node], reads: f64::from(*count), writes: 0.0 }).collect()
 }
 
 fn add(sums: &mut Vec<SeenFrom>, more: &[SeenFrom]) {
@@ -134,8 +131,9 @@ mod tests {
         let ids = [NodeId(0), NodeId(2)];
         let orders: Vec<Order> =
             [12, 10, 11, 20].map(|number| Order::Migrate { page: page(number), to: NodeIndex(1) }).into();
-        let known =
-            |page: &PageKey| Some(Known { users: vec![(1, 3)], home: (page.page.0 < 20).then_some(0), bounces: 0 });
+        let known = |page: &PageKey| {
+            Some(Known { users: vec![(NodeIndex(1), 3)], home: (page.page.0 < 20).then_some(NodeIndex(0)), bounces: 0 })
+        };
         let told = batches(&orders, &ids, |_| Pid(77), known);
         assert_eq!(told.len(), 2);
         assert_eq!((told[0].pid, told[0].first, told[0].pages), (Pid(77), 10 * 4096, 3));

@@ -15,7 +15,7 @@ macro_rules! reasons {
 
         impl Reason {
             /// Every reason, in the order of `c/remap_reasons.h`.
-            pub const ALL: &[Reason] = &[$(Reason::$name),*];
+            pub const ALL: &'static [Reason] = &[$(Reason::$name),*];
 
             /// Its word in the log.
             #[must_use]

@@ -6,7 +6,7 @@ use foldhash::HashMap;
 use numapilot_host::PageNumber;
 use numapilot_machine::NodeId;
 
-use super::shared::PageKey;
+use super::shared::MappedPage;
 
 /// The home of each page whose first touch was seen.
 #[derive(Debug, Default)]
@@ -19,18 +19,18 @@ pub(crate) struct FirstTouches {
 
 impl FirstTouches {
     /// Home of a page, if its first touch was seen.
-    pub fn get(&self, key: PageKey) -> Option<NodeId> {
+    pub fn get(&self, key: MappedPage) -> Option<NodeId> {
         match key {
-            PageKey::Own(image, page) => self.own.get(&image)?.get(&page).copied(),
-            PageKey::Shared(memory, page) => self.shared.get(&(memory, page)).copied(),
+            MappedPage::Own(image, page) => self.own.get(&image)?.get(&page).copied(),
+            MappedPage::Shared(memory, page) => self.shared.get(&(memory, page)).copied(),
         }
     }
 
     /// A touch of a page. Returns whether it is the first.
-    pub fn touch(&mut self, key: PageKey, home: NodeId) -> bool {
+    pub fn touch(&mut self, key: MappedPage, home: NodeId) -> bool {
         match key {
-            PageKey::Own(image, page) => is_put(self.own.entry(image).or_default().entry(page), home),
-            PageKey::Shared(memory, page) => is_put(self.shared.entry((memory, page)), home),
+            MappedPage::Own(image, page) => is_put(self.own.entry(image).or_default().entry(page), home),
+            MappedPage::Shared(memory, page) => is_put(self.shared.entry((memory, page)), home),
         }
     }
 
@@ -66,8 +66,8 @@ mod tests {
     fn a_page_is_touched_first_once_until_it_is_new_or_its_process_has_ended() {
         let [first, second] = [NodeId(0), NodeId(1)];
         let mut touches = FirstTouches::default();
-        let own = |image, page| PageKey::Own(image, PageNumber(page));
-        for key in [own(3, 7), own(4, 7), PageKey::Shared(3, 7)] {
+        let own = |image, page| MappedPage::Own(image, PageNumber(page));
+        for key in [own(3, 7), own(4, 7), MappedPage::Shared(3, 7)] {
             assert!(touches.touch(key, first) && !touches.touch(key, second));
             assert_eq!(touches.get(key), Some(first));
         }
@@ -77,6 +77,6 @@ mod tests {
         assert_eq!([7, 9].map(|page| touches.get(own(3, page))), [None, Some(first)]);
         touches.forget(4);
         assert_eq!((touches.get(own(4, 7)), touches.own.len()), (None, 1));
-        assert_eq!(touches.get(PageKey::Shared(3, 7)), Some(first));
+        assert_eq!(touches.get(MappedPage::Shared(3, 7)), Some(first));
     }
 }

@@ -18,7 +18,7 @@ use super::first_touches::FirstTouches;
 use super::order::AuxAccess;
 use super::output::Output;
 use super::running::RunningTasks;
-use super::shared::{PageKey, Sighting};
+use super::shared::{MappedPage, Sighting};
 use super::tasks::{Announcement, Tasks};
 use numapilot_perf_events::page_sizes::Sizes;
 use numapilot_perf_events::places::Answers;
@@ -474,7 +474,7 @@ impl Samples {
     }
 
     /// Home node by the page's first touch, if that was seen.
-    fn by_first_touch(&mut self, page: PageKey) -> Option<NodeId> {
+    fn by_first_touch(&mut self, page: MappedPage) -> Option<NodeId> {
         let home = self.first_touches.get(page);
         self.counts.home_by_first_touch += u64::from(home.is_some());
         home

@@ -59,7 +59,7 @@ pub(crate) struct Segment {
 
 /// A page, whichever process looks at it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum PageKey {
+pub(crate) enum MappedPage {
     /// Of one process image.
     Own(usize, PageNumber),
     /// Of this shared memory: how many pages of 4 KiB are before it there.

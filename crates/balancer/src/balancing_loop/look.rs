@@ -273,13 +273,13 @@ impl Balancer {
                 passed_over += 1;
                 continue;
             }
-            if known != Some(fault.node.0 as u8) || fault.page.0 % ASKED_IF_LOCAL == turn {
+            if known != Some(fault.node) || fault.page.0 % ASKED_IF_LOCAL == turn {
                 ask.push((fault.pid, fault.page));
             }
             let Some(home) = known else {
                 // A first touch places the page on the thread's node; a sampled access may be remote.
                 if fault.access.is_none() {
-                    managed.homes.set(fault.page, fault.page + 1, fault.node.0 as u8);
+                    managed.homes.set(fault.page, fault.page + 1, fault.node);
                 }
                 continue;
             };
@@ -289,7 +289,7 @@ impl Balancer {
                 page: fault.page,
                 is_large,
                 thread,
-                from: fault.node.0 as u8,
+                from: fault.node,
                 home,
                 is_sampled: fault.access.is_some(),
                 is_read_only: false,
@@ -297,8 +297,8 @@ impl Balancer {
             let id = managed.page_id(used.key().page);
             self.table.saw(id, used.from, home);
             managed.samples.0 += 1;
-            managed.samples.1 += u64::from(usize::from(home) == fault.node.0);
-            managed.hot.saw(fault.page, usize::from(home) == fault.node.0);
+            managed.samples.1 += u64::from(home == fault.node);
+            managed.hot.saw(fault.page, home == fault.node);
             uses.push(used);
         }
         if self.copies.is_some() {
@@ -332,8 +332,8 @@ impl Balancer {
                     if managed.is_huge(page) { (page.large_start(), PageNumber::PER_LARGE) } else { (page, 1) };
                 match home {
                     Some(home) => {
-                        managed.homes.set(first, first + pages, home.0 as u8);
-                        self.table.is_at(managed.page_id(first), home.0 as u8);
+                        managed.homes.set(first, first + pages, home);
+                        self.table.is_at(managed.page_id(first), home);
                     }
                     None => managed.homes.clear(page, page + 1),
                 }

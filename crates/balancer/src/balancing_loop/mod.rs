@@ -145,7 +145,7 @@ pub struct Balancer {
     /// Outcomes of the last decision's orders, for the policy.
     outcomes: Vec<Outcome>,
     /// Pages of the batch that is being evaluated: process, page, and previous home node.
-    undo: Vec<(u32, PageNumber, u8)>,
+    undo: Vec<(u32, PageNumber, NodeIndex)>,
     judged: Vec<u64>,
     /// Threads of that batch, with their previous affinities.
     undo_threads: Vec<ThreadMove>,

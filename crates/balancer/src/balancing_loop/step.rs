@@ -171,7 +171,7 @@ impl Balancer {
     ) -> usize {
         self.gate.passed(elapsed);
         let nodes = self.machine.nodes().len();
-        uses.iter().for_each(|used| self.gate.saw(usize::from(used.from), usize::from(used.home), nodes));
+        uses.iter().for_each(|used| self.gate.saw(used.from.0, used.home.0, nodes));
         let room = PENDING_MAX - self.pending.len();
         self.run_stats.dropped_samples(uses.len().saturating_sub(room) as u64);
         self.pending.extend(uses.into_iter().take(room));
@@ -356,7 +356,7 @@ impl Balancer {
             let Order::Migrate { page, to } = &order else { return Some(order) };
             let Some(managed) = self.targets.by_number(page.process) else { return Some(order) };
             let why = match managed.homes.of(page.page) {
-                Some(home) if usize::from(home) == to.0 => Refusal::AlreadyThere,
+                Some(home) if home == *to => Refusal::AlreadyThere,
                 None if managed.homes.refused == 0 => Refusal::Gone,
                 _ => return Some(order),
             };
@@ -445,7 +445,7 @@ impl Balancer {
             if let Some(from) = from {
                 let first = if managed.is_huge(*page) { page.large_start() } else { *page };
                 if first == *page {
-                    self.table.moved(managed.page_id(first), *from, to.0 as u8);
+                    self.table.moved(managed.page_id(first), *from, *to);
                 }
                 if !is_undo && self.undo.len() < UNDO_MAX {
                     self.undo.push((*number, *page, *from));
@@ -508,9 +508,9 @@ impl Balancer {
             return;
         }
         self.take_copies_back(decisions.last().copied().unwrap_or(0), control_port);
-        let back = |(process, page, home): &(u32, PageNumber, u8)| Order::Migrate {
+        let back = |(process, page, home): &(u32, PageNumber, NodeIndex)| Order::Migrate {
             page: PageKey { process: *process, page: *page, size: PageSize::Small },
-            to: NodeIndex(usize::from(*home)),
+            to: *home,
         };
         let orders: Vec<Order> = first_homes(undo).iter().map(back).collect();
         // The program may have set policies, or its cpuset may have changed, since the batch.
@@ -553,7 +553,7 @@ impl Balancer {
 }
 
 /// Where the pages of a batch (process, page, home before the move, in the order of the moves) were before it: a page that moved several times goes back once.
-fn first_homes(mut moves: Vec<(u32, PageNumber, u8)>) -> Vec<(u32, PageNumber, u8)> {
+fn first_homes(mut moves: Vec<(u32, PageNumber, NodeIndex)>) -> Vec<(u32, PageNumber, NodeIndex)> {
     // Stable, so that the first move of a page stays its first.
     moves.sort_by_key(|(process, page, _)| (*process, *page));
     moves.dedup_by_key(|(process, page, _)| (*process, *page));
@@ -568,8 +568,9 @@ mod tests {
     #[test]
     fn a_page_that_moved_twice_goes_back_to_where_it_was_first() {
         let [ten, twenty] = [10, 20].map(PageNumber);
-        let moves = vec![(7, twenty, 3), (7, ten, 0), (8, ten, 2), (7, ten, 1), (7, twenty, 1), (7, ten, 2)];
-        assert_eq!(first_homes(moves), [(7, ten, 0), (7, twenty, 3), (8, ten, 2)]);
+        let moved = |(process, page, home)| (process, page, NodeIndex(home));
+        let moves = [(7, twenty, 3), (7, ten, 0), (8, ten, 2), (7, ten, 1), (7, twenty, 1), (7, ten, 2)].map(moved);
+        assert_eq!(first_homes(moves.into()), [(7, ten, 0), (7, twenty, 3), (8, ten, 2)].map(moved));
         assert!(first_homes(Vec::new()).is_empty());
     }
 }

@@ -245,7 +245,7 @@ impl Copies {
                 return;
             }
             for (at, (address, state)) in addresses.iter().zip(&states).enumerate() {
-                let home = state.node().and_then(|node| self.ids.iter().position(|id| *id == node));
+                let home = state.node().and_then(|node| self.ids.iter().position(|id| *id == node)).map(NodeIndex);
                 let (Some(home), Some((owner, page))) = (home, self.registry.page(pid, PageNumber::of(*address)))
                 else {
                     continue;
@@ -257,8 +257,8 @@ impl Copies {
                     page,
                     is_large: false,
                     thread: thread.number,
-                    from: thread.node.0 as u8,
-                    home: home as u8,
+                    from: thread.node,
+                    home,
                     is_sampled: false,
                     is_read_only: true,
                 });

@@ -10,6 +10,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering;
 
 use numapilot_host::PageNumber;
+use numapilot_machine::NodeIndex;
 use numapilot_ranges::RangeMap;
 
 /// What the tables of all processes hold together, and may hold.
@@ -42,10 +43,10 @@ impl AllHomes {
     }
 }
 
-/// Indices of home nodes, by runs of pages.
+/// Home nodes, by runs of pages.
 #[derive(Debug, Default)]
 pub struct Homes {
-    runs: RangeMap<PageNumber, u8>,
+    runs: RangeMap<PageNumber, NodeIndex>,
     /// Number of pages that were left out because the table, or all of them together, was full.
     pub refused: u64,
     all: Arc<AllHomes>,
@@ -67,14 +68,14 @@ impl Homes {
         Homes { runs: RangeMap::default(), refused: 0, all: Arc::clone(all) }
     }
 
-    /// Home node of a page, as an index; `None`: the page was not present at the last reading, or was left out.
+    /// Home node of a page; `None`: the page was not present at the last reading, or was left out.
     #[must_use]
-    pub fn of(&self, page: PageNumber) -> Option<u8> {
+    pub fn of(&self, page: PageNumber) -> Option<NodeIndex> {
         self.runs.get(page).map(|run| run.value)
     }
 
     /// Sets the home node of pages `first` to `end` (exclusive).
-    pub fn set(&mut self, first: PageNumber, end: PageNumber, home: u8) {
+    pub fn set(&mut self, first: PageNumber, end: PageNumber, home: NodeIndex) {
         if first < end {
             self.change(first, end, |runs| runs.join(first, end, home));
         }
@@ -103,7 +104,12 @@ impl Homes {
     }
 
     /// Makes a change of pages `first` to `end` that cuts at most the runs around them, and leaves out what becomes too much by it.
-    fn change(&mut self, first: PageNumber, end: PageNumber, change: impl FnOnce(&mut RangeMap<PageNumber, u8>)) {
+    fn change(
+        &mut self,
+        first: PageNumber,
+        end: PageNumber,
+        change: impl FnOnce(&mut RangeMap<PageNumber, NodeIndex>),
+    ) {
         self.counted(change);
         while self.is_over() {
             let before = first.0.checked_sub(1).map(PageNumber);
@@ -120,7 +126,7 @@ impl Homes {
     }
 
     /// Changes the runs, and counts them among those of all processes.
-    fn counted(&mut self, change: impl FnOnce(&mut RangeMap<PageNumber, u8>)) {
+    fn counted(&mut self, change: impl FnOnce(&mut RangeMap<PageNumber, NodeIndex>)) {
         let before = self.runs.len();
         change(&mut self.runs);
         let now = self.runs.len();
@@ -145,12 +151,12 @@ impl Homes {
         self.runs.len()
     }
 
-    /// Number of pages by node index, for `nodes` nodes.
+    /// Number of pages by node, for `nodes` nodes.
     #[must_use]
     pub fn by_node(&self, nodes: usize) -> Vec<u64> {
         let mut sums = vec![0; nodes];
         for run in self.runs.iter() {
-            if let Some(sum) = sums.get_mut(usize::from(run.value)) {
+            if let Some(sum) = sums.get_mut(run.value.0) {
                 *sum += run.end - run.start;
             }
         }
@@ -170,7 +176,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn runs_say_what_a_map_of_pages_says(steps in prop::collection::vec((0..100_u64, 0..20_u64, 0..4_u8), 1..80)) {
+        fn runs_say_what_a_map_of_pages_says(steps in prop::collection::vec((0..100_u64, 0..20_u64, 0..4_usize), 1..80)) {
             let mut homes = Homes::default();
             let mut pages = BTreeMap::new();
             for (first, length, kind) in steps {
@@ -179,13 +185,13 @@ mod tests {
                     homes.clear(from, to);
                     pages.retain(|page, _| !(first..first + length).contains(page));
                 } else {
-                    homes.set(from, to, kind);
-                    pages.extend((first..first + length).map(|page| (page, kind)));
+                    homes.set(from, to, NodeIndex(kind));
+                    pages.extend((first..first + length).map(|page| (page, NodeIndex(kind))));
                 }
                 for page in 0..130 {
                     prop_assert_eq!(homes.of(PageNumber(page)), pages.get(&page).copied(), "page {}", page);
                 }
-                let sums: Vec<u64> = (0..3_u8).map(|node| pages.values().filter(|home| **home == node).count() as u64).collect();
+                let sums: Vec<u64> = NodeIndex::all(3).map(|node| pages.values().filter(|home| **home == node).count() as u64).collect();
                 prop_assert_eq!(homes.by_node(3), sums);
             }
         }
@@ -194,20 +200,21 @@ mod tests {
     #[test]
     fn what_is_no_longer_mapped_is_forgotten() {
         let mut homes = Homes::default();
-        homes.set(PageNumber(10), PageNumber(100), 1);
+        homes.set(PageNumber(10), PageNumber(100), NodeIndex(1));
         homes.keep_within([(0, 20), (50, 60)].map(|(first, end)| (PageNumber(first), PageNumber(end))).into_iter());
-        assert_eq!([19, 20, 55, 60].map(|page| homes.of(PageNumber(page))), [Some(1), None, Some(1), None]);
+        let known = [19, 20, 55, 60].map(|page| homes.of(PageNumber(page)).map(|home| home.0));
+        assert_eq!(known, [Some(1), None, Some(1), None]);
         assert_eq!(homes.by_node(2), [0, 20]);
     }
 
     #[test]
     fn neighbours_on_one_node_are_one_run() {
         let mut homes = Homes::default();
-        PageNumber(0).run(1000).for_each(|page| homes.set(page, page + 1, 1));
+        PageNumber(0).run(1000).for_each(|page| homes.set(page, page + 1, NodeIndex(1)));
         assert_eq!(homes.runs(), 1);
-        homes.set(PageNumber(500), PageNumber(501), 2);
+        homes.set(PageNumber(500), PageNumber(501), NodeIndex(2));
         assert_eq!(homes.runs(), 3);
-        homes.set(PageNumber(500), PageNumber(501), 1);
+        homes.set(PageNumber(500), PageNumber(501), NodeIndex(1));
         assert_eq!(homes.runs(), 1);
     }
 
@@ -215,7 +222,7 @@ mod tests {
         /// A page of a run on another node was added beyond any bound, and each process had a table of its own, of which thousands are managed.
         #[test]
         fn the_tables_are_bounded_one_by_one_and_together_and_what_they_hold_is_true(
-            steps in prop::collection::vec((0..3_usize, 0..100_u64, 0..20_u64, 0..4_u8), 1..80),
+            steps in prop::collection::vec((0..3_usize, 0..100_u64, 0..20_u64, 0..4_usize), 1..80),
         ) {
             let all = Arc::new(AllHomes::within(8, 5));
             let mut homes = [0; 3].map(|_| Homes::among(&all));
@@ -226,8 +233,8 @@ mod tests {
                     homes[at].clear(from, to);
                     pages[at].retain(|page, _| !(first..first + length).contains(page));
                 } else {
-                    homes[at].set(from, to, kind);
-                    pages[at].extend((first..first + length).map(|page| (page, kind)));
+                    homes[at].set(from, to, NodeIndex(kind));
+                    pages[at].extend((first..first + length).map(|page| (page, NodeIndex(kind))));
                 }
                 let runs: usize = homes.iter().map(Homes::runs).sum();
                 prop_assert!(homes[at].runs() <= 5 && runs <= 8 && homes[at].held_by_all() == runs, "{:?}", homes);
@@ -245,25 +252,30 @@ mod tests {
     fn what_was_left_out_stays_counted_and_an_ended_process_gives_back_its_room() {
         let all = Arc::new(AllHomes::within(3, 3));
         let mut first = Homes::among(&all);
-        PageNumber(0).run(8).for_each(|page| first.set(page, page + 1, (page.0 % 2) as u8));
+        PageNumber(0).run(8).for_each(|page| first.set(page, page + 1, NodeIndex(page.0 as usize % 2)));
         assert_eq!((first.runs(), first.refused, all.refused()), (3, 5, 5));
         first.begin_anew();
         assert_eq!((first.runs(), first.refused, all.refused()), (0, 0, 5));
-        first.set(PageNumber(0), PageNumber(9), 1);
+        first.set(PageNumber(0), PageNumber(9), NodeIndex(1));
         drop(first);
         let mut second = Homes::among(&all);
-        [0, 2, 4].map(PageNumber).into_iter().for_each(|page| second.set(page, page + 1, 0));
+        [0, 2, 4].map(PageNumber).into_iter().for_each(|page| second.set(page, page + 1, NodeIndex(0)));
         assert_eq!((second.runs(), second.refused, all.refused()), (3, 0, 5));
     }
 
     #[test]
     fn of_a_run_that_is_cut_where_there_is_no_room_the_longest_part_stays() {
         let mut homes = Homes::among(&Arc::new(AllHomes::within(1, 1)));
-        homes.set(PageNumber(0), PageNumber(100), 0);
-        homes.set(PageNumber(30), PageNumber(31), 1);
-        assert_eq!([29, 30, 31, 99].map(|page| homes.of(PageNumber(page))), [None, None, Some(0), Some(0)]);
+        homes.set(PageNumber(0), PageNumber(100), NodeIndex(0));
+        homes.set(PageNumber(30), PageNumber(31), NodeIndex(1));
+        let known = [29, 30, 31, 99].map(|page| homes.of(PageNumber(page)).map(|home| home.0));
+        assert_eq!(known, [None, None, Some(0), Some(0)]);
         assert_eq!((homes.runs(), homes.refused), (1, 31));
-        homes.set(PageNumber(100), PageNumber(101), 0);
-        assert_eq!((homes.of(PageNumber(100)), homes.refused), (Some(0), 31), "what makes no more runs is kept");
+        homes.set(PageNumber(100), PageNumber(101), NodeIndex(0));
+        assert_eq!(
+            (homes.of(PageNumber(100)), homes.refused),
+            (Some(NodeIndex(0)), 31),
+            "what makes no more runs is kept"
+        );
     }
 }

@@ -4,6 +4,7 @@
 //! fifth replaces the least used one. Beside the pages the table holds the flow: evidence by accessing node and home node, aged likewise.
 
 use numapilot_host::PageNumber;
+use numapilot_machine::NodeIndex;
 
 /// Maximum number of bytes per page, once there are some thousand pages.
 pub const BYTES_PER_PAGE: usize = 32;
@@ -60,6 +61,7 @@ impl PageId {
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     key: u64,
+    /// Positions of nodes, in a byte each.
     nodes: [u8; USERS],
     counts: [u8; USERS],
     /// Tick up to which the counts are aged.
@@ -123,10 +125,10 @@ impl Entry {
 /// The evidence about a page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Known {
-    /// Index and aged count of each using node, the most frequent first.
-    pub users: Vec<(u8, u8)>,
-    /// Index of its home node, if known.
-    pub home: Option<u8>,
+    /// Each using node with its aged count, the most frequent first.
+    pub users: Vec<(NodeIndex, u8)>,
+    /// Its home node, if known.
+    pub home: Option<NodeIndex>,
     /// How often it moved back to its previous node.
     pub bounces: u8,
 }
@@ -224,9 +226,9 @@ impl PageTable {
     }
 
     /// Counts a use from node `from` of a page on node `home`. False: the table is full and does not hold the page.
-    pub fn saw(&mut self, id: PageId, from: u8, home: u8) -> bool {
+    pub fn saw(&mut self, id: PageId, from: NodeIndex, home: NodeIndex) -> bool {
         for flow in [&mut self.flow, &mut self.seen_flow, &mut self.observed_flow] {
-            if let Some(flow) = flow.get_mut(usize::from(from) * self.nodes + usize::from(home)) {
+            if let Some(flow) = flow.get_mut(from.0 * self.nodes + home.0) {
                 *flow += 1.0;
             }
         }
@@ -237,13 +239,14 @@ impl PageTable {
         };
         let entry = &mut self.entries[at];
         entry.age(tick);
-        entry.add(from);
-        entry.home = home;
+        entry.add(from.0 as u8);
+        entry.home = home.0 as u8;
         true
     }
 
     /// Sets the home node of a page and moves its share of the flow there. Does nothing if the page is not in the table.
-    pub fn is_at(&mut self, id: PageId, home: u8) {
+    pub fn is_at(&mut self, id: PageId, home: NodeIndex) {
+        let home = home.0 as u8;
         let Some(at) = self.find(id) else { return };
         let before = std::mem::replace(&mut self.entries[at].home, home);
         if before == home || before == NOWHERE {
@@ -262,8 +265,9 @@ impl PageTable {
     }
 
     /// Registers a move of a page from one node to another by this program.
-    pub fn moved(&mut self, id: PageId, from: u8, to: u8) {
+    pub fn moved(&mut self, id: PageId, from: NodeIndex, to: NodeIndex) {
         self.is_at(id, to);
+        let [from, to] = [from, to].map(|node| node.0 as u8);
         let tick = self.tick;
         let Some(at) = self.slot_for(id) else { return };
         let entry = &mut self.entries[at];
@@ -304,10 +308,11 @@ impl PageTable {
     pub fn known(&self, id: PageId) -> Option<Known> {
         let mut entry = self.entries[self.find(id)?];
         entry.age(self.tick);
-        let mut users: Vec<(u8, u8)> =
-            entry.nodes.into_iter().zip(entry.counts).filter(|(_, count)| *count > 0).collect();
+        let index = |node: u8| NodeIndex(usize::from(node));
+        let users = entry.nodes.into_iter().map(index).zip(entry.counts).filter(|(_, count)| *count > 0);
+        let mut users: Vec<(NodeIndex, u8)> = users.collect();
         users.sort_by_key(|(node, count)| (std::cmp::Reverse(*count), *node));
-        let home = (entry.home != NOWHERE).then_some(entry.home);
+        let home = (entry.home != NOWHERE).then_some(index(entry.home));
         Some(Known { users, home, bounces: entry.bounces & !MOVED })
     }
 
@@ -394,24 +399,27 @@ mod tests {
 
     use super::*;
 
+    const N0: NodeIndex = NodeIndex(0);
+    const N1: NodeIndex = NodeIndex(1);
+
     fn page(number: u64) -> PageId {
         PageId::new(1, 0, PageNumber(number))
     }
 
     proptest! {
         #[test]
-        fn the_table_counts_as_a_map_does(uses in prop::collection::vec((0..5000_u64, 0..4_u8), 1..3000)) {
+        fn the_table_counts_as_a_map_does(uses in prop::collection::vec((0..5000_u64, 0..4_usize), 1..3000)) {
             let mut table = PageTable::new(4, 1 << 20);
             let mut map: BTreeMap<u64, [u8; 4]> = BTreeMap::new();
             for (number, node) in &uses {
-                prop_assert!(table.saw(page(*number), *node, 0));
-                map.entry(*number).or_default()[usize::from(*node)] += 1;
+                prop_assert!(table.saw(page(*number), NodeIndex(*node), N0));
+                map.entry(*number).or_default()[*node] += 1;
             }
             prop_assert_eq!(table.len(), map.len());
             table.sweep(|_| true);
             prop_assert_eq!(table.len(), map.len());
             for (number, counts) in map {
-                let mut want: Vec<(u8, u8)> = (0..4_u8).zip(counts).filter(|(_, count)| *count > 0).collect();
+                let mut want: Vec<(NodeIndex, u8)> = NodeIndex::all(4).zip(counts).filter(|(_, count)| *count > 0).collect();
                 want.sort_by_key(|(node, count)| (std::cmp::Reverse(*count), *node));
                 prop_assert_eq!(table.known(page(number)).unwrap().users, want);
             }
@@ -423,7 +431,7 @@ mod tests {
         fn a_page_takes_32_bytes_at_most(pages in 4000..200_000_u64) {
             let mut table = PageTable::new(2, 1 << 20);
             for number in 0..pages {
-                table.saw(page(number.wrapping_mul(7919)), 1, 0);
+                table.saw(page(number.wrapping_mul(7919)), N1, N0);
                 let (bytes, len) = (table.bytes(), table.len());
                 prop_assert!(len < 2000 || bytes <= BYTES_PER_PAGE * len, "{} bytes for {} pages", bytes, len);
             }
@@ -433,12 +441,12 @@ mod tests {
     #[test]
     fn the_number_of_pages_is_bounded_and_what_is_left_out_is_counted() {
         let mut table = PageTable::new(2, 100);
-        let held = (0..150).filter(|number| table.saw(page(*number), 0, 0)).count();
+        let held = (0..150).filter(|number| table.saw(page(*number), N0, N0)).count();
         assert_eq!(held, 100);
         assert_eq!((table.len(), table.dropped), (100, 50));
         (0..10_000).for_each(|_| table.tick());
         table.sweep(|_| true);
-        assert!(table.is_empty() && table.saw(page(149), 0, 0));
+        assert!(table.is_empty() && table.saw(page(149), N0, N0));
     }
 
     /// A move relabels the flow, by which the next orders are planned. A gain that is computed from that would be there though nothing is accessed.
@@ -447,23 +455,23 @@ mod tests {
         let mut table = PageTable::new(2, 1 << 10);
         let probes = [[Some(100.0), Some(200.0)], [Some(200.0), Some(100.0)]].map(Vec::from);
         let measure = |table: &PageTable| crate::estimate::mean_latency_ns(table.seen_flow(), &probes);
-        (0..100).for_each(|number| assert!(table.saw(page(number), 1, 0)));
+        (0..100).for_each(|number| assert!(table.saw(page(number), N1, N0)));
         assert_eq!(measure(&table), Some(200.0));
-        (0..100).for_each(|number| table.moved(page(number), 0, 1));
+        (0..100).for_each(|number| table.moved(page(number), N0, N1));
         assert_eq!((table.flow(), table.observed_flow()), (&[0.0, 0.0, 0.0, 100.0][..], &[0.0, 0.0, 100.0, 0.0][..]));
         assert_eq!(measure(&table), Some(200.0), "they were seen before the move");
         table.tick();
         assert_eq!(measure(&table), None, "nobody has accessed anything since");
-        table.saw(page(3), 1, 1);
+        table.saw(page(3), N1, N1);
         assert_eq!(measure(&table), Some(100.0));
     }
 
     #[test]
     fn counts_halve_with_time_and_other_lives_are_other_pages() {
         let mut table = PageTable::new(2, 100);
-        assert!((0..8).all(|_| table.saw(page(1), 1, 0)));
+        assert!((0..8).all(|_| table.saw(page(1), N1, N0)));
         (0..HALF_LIFE).for_each(|_| table.tick());
-        assert_eq!(table.known(page(1)).unwrap().users, [(1, 4)]);
+        assert_eq!(table.known(page(1)).unwrap().users, [(N1, 4)]);
         assert_eq!(table.known(PageId::new(1, 1, PageNumber(1))), None);
         table.sweep(|id| id.generation() == 1);
         assert!(table.is_empty());
@@ -472,8 +480,8 @@ mod tests {
     #[test]
     fn the_flow_follows_the_page() {
         let mut table = PageTable::new(2, 100);
-        assert!((0..6).all(|_| table.saw(page(1), 1, 0)));
-        table.is_at(page(1), 1);
+        assert!((0..6).all(|_| table.saw(page(1), N1, N0)));
+        table.is_at(page(1), N1);
         assert_eq!(table.flow(), [0.0, 0.0, 0.0, 6.0]);
     }
 
@@ -481,7 +489,7 @@ mod tests {
     fn a_page_that_goes_to_and_fro_is_left_alone_for_longer_and_longer() {
         let mut table = PageTable::new(2, 100);
         let mut rests = Vec::new();
-        let (mut from, mut to) = (0, 1);
+        let (mut from, mut to) = (N0, N1);
         for _ in 0..8 {
             while let MovePermission::LeftAlone(_, rest) = table.permission(page(1)) {
                 rests.push(rest);
@@ -500,17 +508,17 @@ mod tests {
         let mut table = PageTable::new(4, 100);
         for _ in 0..=BOUNCES {
             assert_eq!(table.permission(page(1)), MovePermission::Granted);
-            table.moved(page(1), 0, 1);
+            table.moved(page(1), N0, N1);
             table.tick();
-            table.is_at(page(1), 0);
+            table.is_at(page(1), N0);
         }
         assert!(matches!(table.permission(page(1)), MovePermission::LeftAlone(BOUNCES, _)));
         // One that goes on from where it was moved to, or is moved again much later, does not go to and fro.
-        (0..3).for_each(|node| table.moved(page(2), node, node + 1));
+        (0..3).for_each(|node| table.moved(page(2), NodeIndex(node), NodeIndex(node + 1)));
         for _ in 0..3 {
-            table.moved(page(3), 0, 1);
+            table.moved(page(3), N0, N1);
             (0..=BOUNCE_TICKS).for_each(|_| table.tick());
-            table.is_at(page(3), 0);
+            table.is_at(page(3), N0);
         }
         assert_eq!([2, 3].map(|number| table.permission(page(number))), [MovePermission::Granted; 2]);
     }
@@ -530,7 +538,7 @@ mod tests {
         }
         assert_eq!(rests[..3], [20, 40, 80]);
         assert!(rests.iter().all(|rest| *rest <= 1280) && rests[9] == 1280, "{rests:?}");
-        table.moved(page(1), 0, 1);
+        table.moved(page(1), N0, N1);
         table.stayed(page(1));
         assert_eq!(table.permission(page(1)), MovePermission::Stayed(20), "it could be moved meanwhile");
     }

@@ -26,8 +26,8 @@ const RING_BYTES: usize = 512 << 10;
 /// Details of an access sampled by the processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// Index of the page's home node; `None`: not known.
-    pub home: Option<u8>,
+    /// The page's home node; `None`: not known.
+    pub home: Option<NodeIndex>,
     /// Memory accesses that the sample stands for.
     pub weight: u64,
 }

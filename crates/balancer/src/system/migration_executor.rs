@@ -36,8 +36,8 @@ use super::undo_log::UndoLog;
 pub struct Done {
     /// One outcome per order, in the same order.
     pub outcomes: Vec<Outcome>,
-    /// Pages of 4 KiB that were moved: process, page number, position of the previous node (if known), new node.
-    pub moved: Vec<(u32, PageNumber, Option<u8>, NodeIndex)>,
+    /// Pages of 4 KiB that were moved: process, page number, the previous node (if known), new node.
+    pub moved: Vec<(u32, PageNumber, Option<NodeIndex>, NodeIndex)>,
     /// Orders for pages that the kernel could not move: process, page number.
     pub stayed: Vec<(u32, PageNumber)>,
     /// Number of ordered pages by outcome.
@@ -180,11 +180,11 @@ impl MigrationExecutor {
             match outcome {
                 MoveOutcome::Moved => {
                     done.moved.push((managed.number(), page, managed.homes.of(page), to));
-                    managed.homes.set(page, page + 1, to.0 as u8);
+                    managed.homes.set(page, page + 1, to);
                     managed.moved_bytes += PageNumber::BYTES;
                     done.moved_bytes += PageNumber::BYTES;
                 }
-                MoveOutcome::AlreadyThere => managed.homes.set(page, page + 1, to.0 as u8),
+                MoveOutcome::AlreadyThere => managed.homes.set(page, page + 1, to),
                 MoveOutcome::Gone => managed.homes.clear(page, page + 1),
                 _ => {}
             }

@@ -103,7 +103,7 @@ impl Samples {
         let index = |node: Option<NodeId>| node.and_then(|node| machine.node_index(node));
         let accesses = found.iter().filter(|one| one.is_memory != Some(false)).filter_map(|one| {
             let (pid, tid) = one.task?;
-            let access = Access { home: index(one.home).map(|home| home.0 as u8), weight: one.weight };
+            let access = Access { home: index(one.home), weight: one.weight };
             Some(Fault {
                 time_ns,
                 pid,

@@ -601,7 +601,7 @@ fn take_census(
             for (part, state) in addresses.chunks(stride as usize).zip(&states) {
                 let Some(home) = state.node().and_then(|node| machine.node_index(node)) else { continue };
                 for page in part.iter().map(|address| PageNumber::of(*address)) {
-                    homes.set(page, page + 1, home.0 as u8);
+                    homes.set(page, page + 1, home);
                 }
             }
         };

@@ -16,7 +16,7 @@ use crate::binaries::{LoadedBinary, Placed};
 use crate::extents::Changes;
 use crate::files::MappedFile;
 use crate::output::Output;
-use crate::shared::{Owner, PageKey, Segment, Sighting, is_disk_file};
+use crate::shared::{MappedPage, Owner, Segment, Sighting, is_disk_file};
 
 /// Bits of a mapping's protection and flags, as mmap(2) has them.
 const PROT_WRITE: u32 = 2;
@@ -269,14 +269,14 @@ impl Tasks {
 
     /// What identifies the page at an address: the process and its number, or the shared memory and its number there. And whether the first fault on it is
     /// its first touch, which gives it its home under the default policy.
-    pub(crate) fn page(&self, image: usize, address: u64) -> (PageKey, bool) {
-        let own = PageKey::Own(image, PageNumber::of(address));
+    pub(crate) fn page(&self, image: usize, address: u64) -> (MappedPage, bool) {
+        let own = MappedPage::Own(image, PageNumber::of(address));
         match self.owner(image, address) {
             Some(Owner::File) => (own, false),
             Some(Owner::Process) => (own, true),
             Some(Owner::Shared(segment)) => {
                 let page = address.wrapping_sub(segment.base) / PageNumber::BYTES;
-                (PageKey::Shared(segment.number, page), segment.is_new)
+                (MappedPage::Shared(segment.number, page), segment.is_new)
             }
             None => (own, self.known.knows_all_mappings),
         }
