@@ -12,6 +12,7 @@ use std::process::Stdio;
 use std::time::Duration;
 use std::time::Instant;
 
+use crate::common::PATIENCE;
 use serde_json::Value;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_numapilot");
@@ -52,7 +53,7 @@ impl Daemon {
                 numapilot_not_run::not_run!(PageFaultEvents, "{error}");
                 return None;
             }
-            assert!(begun.elapsed() < Duration::from_secs(60));
+            assert!(begun.elapsed() < PATIENCE);
             std::thread::sleep(Duration::from_millis(50));
         }
         Some(started)
@@ -82,7 +83,7 @@ impl Daemon {
     fn until(&self, what: &str, is: impl Fn(&Value) -> bool) {
         let begun = Instant::now();
         while !is(&self.status()) {
-            assert!(begun.elapsed() < Duration::from_secs(30), "not {what}: {}", self.status());
+            assert!(begun.elapsed() < PATIENCE, "not {what}: {}", self.status());
             std::thread::sleep(Duration::from_millis(50));
         }
     }
@@ -195,7 +196,7 @@ fn a_killed_daemon_leaves_a_journal_that_reads_and_a_socket_that_the_next_replac
         .unwrap();
     let begun = Instant::now();
     while !daemon.ctl(&["status"]).status.success() {
-        assert!(begun.elapsed() < Duration::from_secs(60) && daemon.daemon.try_wait().unwrap().is_none());
+        assert!(begun.elapsed() < PATIENCE && daemon.daemon.try_wait().unwrap().is_none());
         std::thread::sleep(Duration::from_millis(50));
     }
     assert_eq!(daemon.says(&["stop"]), "stopping\n");

@@ -219,7 +219,7 @@ fn signals_and_suspension_leave_the_terminal_as_it_was() {
     session.signal(libc::SIGTSTP);
     session.wait("the screen given back", |screen| !screen.alternate_screen());
     // A stopped process writes nothing; its terminal is as it was. (The screen goes back a moment before its settings do.)
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + PATIENCE;
     while settings(&session.terminal) != session.before && Instant::now() < deadline {
         thread::sleep(Duration::from_millis(10));
     }

@@ -367,11 +367,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s");
         let (asked, was_asked) = std::sync::mpsc::channel();
+        let answered = Arc::new(AtomicBool::new(false));
+        let is_answered = Arc::clone(&answered);
         let slow = move |connection: &mut Connection| {
             connection.read_exact(&mut [0]).unwrap();
             asked.send(()).unwrap();
             thread::sleep(Duration::from_millis(200));
             connection.write_all(b"stopped").unwrap();
+            is_answered.store(true, Ordering::Release);
             assert!(connection.read(&mut [0]).is_err(), "no further request");
         };
         let server = Server::start(&Address::Unix(path.clone()), 0o600, Limits::default(), slow).unwrap();
@@ -380,7 +383,7 @@ mod tests {
         was_asked.recv().unwrap();
         let begun = Instant::now();
         drop(server);
-        assert!(begun.elapsed() >= Duration::from_millis(100), "it waited for its client");
+        assert!(answered.load(Ordering::Acquire) || begun.elapsed() >= LAST_ANSWERS, "it waited for its client");
         let mut answer = Vec::new();
         client.read_to_end(&mut answer).unwrap();
         assert_eq!(answer, b"stopped");
@@ -411,12 +414,12 @@ mod tests {
     fn too_many_are_let_go_and_the_silent_do_not_stay() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s");
-        let server = Server::start(&Address::Unix(path.clone()), 0o600, limits(2, 300), echo).unwrap();
+        let server = Server::start(&Address::Unix(path.clone()), 0o600, limits(2, 1000), echo).unwrap();
         let silent: Vec<UnixStream> = (0..2).map(|_| UnixStream::connect(&path).unwrap()).collect();
         let start = Instant::now();
         while server.connection_counts().accepted < 2 {
             thread::sleep(Duration::from_millis(1));
-            assert!(start.elapsed() < Duration::from_secs(10));
+            assert!(start.elapsed() < Duration::from_secs(60));
         }
         let mut third = UnixStream::connect(&path).unwrap();
         assert_eq!(third.read(&mut [0]).unwrap(), 0, "closed at once");
@@ -424,7 +427,7 @@ mod tests {
         for mut stream in silent {
             assert_eq!(stream.read(&mut [0]).unwrap(), 0, "closed at the deadline");
         }
-        assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+        assert!(start.elapsed() < Duration::from_secs(60), "{:?}", start.elapsed());
         let mut later = UnixStream::connect(&path).unwrap();
         later.write_all(b"y").unwrap();
         let mut answer = [0];

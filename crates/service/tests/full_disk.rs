@@ -47,7 +47,7 @@ fn a_full_disk_stops_the_journal_and_not_the_daemon() {
     let start = Instant::now();
     let mut entries: Vec<Entry> = Vec::new();
     while entries.len() <= kept {
-        assert!(start.elapsed() < Duration::from_secs(30));
+        assert!(start.elapsed() < Duration::from_secs(120));
         std::thread::sleep(Duration::from_millis(250));
         daemon.record(event(5000));
         daemon.end();

@@ -3,6 +3,7 @@
 //! Only lengths and types are looked at (a few nanoseconds per record); `numapilot_trace::wire` decodes.
 
 use numapilot_trace::wire::layout as wire;
+use numapilot_trace::wire::record_head;
 
 /// Contents of a piece of a ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,55 +20,18 @@ pub(crate) struct Walked {
     pub is_ended: bool,
 }
 
-/// Word `index` of a record.
-pub(crate) fn word(bytes: &[u8], index: usize) -> Option<u64> {
-    let slice = bytes.get(index * 8..index * 8 + 8)?;
-    Some(u64::from_le_bytes([slice[0], slice[1], slice[2], slice[3], slice[4], slice[5], slice[6], slice[7]]))
-}
-
-/// Length in bytes of the record that begins `bytes`; `None` where there is none.
-pub(crate) fn record_bytes(bytes: &[u8], first: u64) -> Option<u64> {
-    let kind = u32::from(first as u8);
-    let length = match (kind, (first >> 8) & 0xff) {
-        (wire::REC_PAD, _) => first >> 16,
-        (wire::REC_TIME..=wire::REC_LAST, 0) => long_record_bytes(bytes, kind, first >> 16)?,
-        (wire::REC_TIME..=wire::REC_LAST, words) => words * 8,
-        _ => return None,
-    };
-    (length >= 8 && length.is_multiple_of(8) && length <= bytes.len() as u64).then_some(length)
-}
-
-/// Records longer than 255 words say so by a length of 0: their own counts tell (wire.h).
-#[cold]
-fn long_record_bytes(bytes: &[u8], kind: u32, value: u64) -> Option<u64> {
-    let halves = |index: usize| word(bytes, index).map(|w| (w & 0xffff_ffff, w >> 32));
-    let padded = |count: u64| count.div_ceil(8) * 8;
-    Some(match kind {
-        wire::REC_STACK => 24 + halves(2)?.0 * 8,
-        wire::REC_THREAD_NAME | wire::REC_MARK => 16 + padded(value),
-        wire::REC_MAP => 48 + padded(halves(5)?.0),
-        wire::REC_PROCESS_START => 40 + padded(halves(3)?.0) + padded(halves(3)?.1),
-        wire::REC_MODULE => 48 + padded(halves(5)?.0) + padded(halves(5)?.1),
-        wire::REC_POOL => 24 + padded(halves(2)?.0),
-        wire::REC_CODE => 40 + padded(halves(2)?.0) + padded(halves(2)?.1) + padded(halves(3)?.0),
-        _ => return None,
-    })
-}
-
 /// Counts the records of `piece`.
 pub(crate) fn walk(piece: &[u8]) -> Walked {
     let mut walked = Walked::default();
-    while let Some(first) = word(&piece[walked.good_bytes..], 0) {
-        let Some(length) = record_bytes(&piece[walked.good_bytes..], first) else { break };
-        let kind = u32::from(first as u8);
-        walked.records += u64::from(kind != wire::REC_PAD);
-        walked.samples += u64::from(kind == wire::REC_ACCESS);
-        match kind {
-            wire::REC_THREAD_START => walked.thread = u32::try_from(first >> 16).ok(),
+    while let Some(head) = record_head(&piece[walked.good_bytes..]) {
+        walked.records += u64::from(head.kind != wire::REC_PAD);
+        walked.samples += u64::from(head.kind == wire::REC_ACCESS);
+        match head.kind {
+            wire::REC_THREAD_START => walked.thread = u32::try_from(head.value).ok(),
             wire::REC_THREAD_END => walked.is_ended = true,
             _ => {}
         }
-        walked.good_bytes += usize::try_from(length).unwrap_or(usize::MAX);
+        walked.good_bytes += head.bytes;
     }
     walked
 }
@@ -137,6 +101,11 @@ mod tests {
         pool.extend(3_001_u64.to_le_bytes());
         pool.resize(24 + 3_008, 0);
         assert_eq!(walk(&pool), Walked { records: 1, good_bytes: 3_032, ..Walked::default() });
+        let mut counters = (u64::from(wire::REC_COUNTERS)).to_le_bytes().to_vec();
+        counters.resize(72, 0);
+        counters.extend(300_u64.to_le_bytes());
+        counters.resize(80 + 300 * 8, 0);
+        assert_eq!(walk(&counters), Walked { records: 1, good_bytes: 2_480, ..Walked::default() });
     }
 
     proptest! {

@@ -223,14 +223,14 @@ fn background_jobs_are_waited_for_and_daemons_within_their_grace() {
     let lab = Lab::new();
     let begin = Instant::now();
     assert_eq!(lab.record(&["grace-ms=300"], &[busy(), "daemon"]).status.code(), Some(0));
-    assert!(begin.elapsed() < Duration::from_secs(20), "waited for the daemon");
+    assert!(begin.elapsed() < Duration::from_secs(40), "waited for the daemon");
     assert_eq!(lab.result()["stopped"], "MainEnded");
     assert!(lab.open().end().is_some());
 }
 
 #[test]
 fn limits_stop_the_recording_and_not_the_program() {
-    for (option, name) in [("limit-bytes=20000", "BytesLimit"), ("limit-ms=50", "TimeLimit")] {
+    for (option, name) in [("limit-bytes=20000", "BytesLimit"), ("limit-ms=250", "TimeLimit")] {
         let lab = Lab::new();
         let output = lab.record(&[option], &[busy(), "for", "600"]);
         assert_eq!(output.status.code(), Some(5));

@@ -4,7 +4,7 @@ use crate::common::{event, record, records, thread_ring};
 use numapilot_random::Xorshift;
 use numapilot_trace::ids::ThreadIndex;
 use numapilot_trace::record::{Event, Record};
-use numapilot_trace::wire::{Clock, Encoder, RingState, WireFault, decode, scan};
+use numapilot_trace::wire::{Clock, Encoder, RingState, WireFault, decode, record_head, scan};
 use proptest::prelude::*;
 
 const OPTERON: Clock = Clock { khz: 2_400_000, origin_cycles: 12_345 };
@@ -55,6 +55,19 @@ proptest! {
         prop_assert!(errors <= 1);
         prop_assert_eq!(state.offset, length);
         prop_assert!(results.len() <= bytes.len() / 8 + 1);
+    }
+
+    #[test]
+    fn heads_lead_from_record_to_record(records in records(1..40)) {
+        let bytes = encode_each(OPTERON, &records).concat();
+        let mut at = 0;
+        while let Some(head) = record_head(&bytes[at..]) {
+            let mut state = RingState::new(OPTERON);
+            prop_assert!(scan(&bytes[at..at + head.bytes], &mut state).is_ok(), "one record by itself");
+            prop_assert!(record_head(&bytes[at..at + head.bytes - 1]).is_none(), "a record that is cut off");
+            at += head.bytes;
+        }
+        prop_assert_eq!(at, bytes.len());
     }
 
     #[test]

@@ -34,7 +34,7 @@ __attribute__((constructor)) static void begin(void) {
 #else
 int main(int count, char **arguments) {
     if (count != 2) return 2;
-    alarm(20);
+    alarm(60);
     if (dlopen(arguments[1], RTLD_NOW) == NULL) return fprintf(stderr, "%s\n", dlerror()), 3;
     puts("loaded");
     return 0;

@@ -38,7 +38,7 @@ int main(int count, char **arguments) {
     folder_path = arguments[2];
     int file = open(arguments[1], O_RDONLY);
     if (file < 0 || fstat(file, &status) != 0) return 3;
-    alarm(20);
+    alarm(60);
     signal(SIGUSR1, on_signal);
     main_thread = pthread_self();
     pthread_t thread;

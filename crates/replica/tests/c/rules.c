@@ -160,7 +160,7 @@ static void two_that_would_wait_for_each_other(void) {
     pthread_t thread;
     MUST(pthread_create(&thread, NULL, write_and_wait, replica) == 0);
     while (!__atomic_load_n(&turn_is_taken, __ATOMIC_ACQUIRE)) usleep(100);
-    alarm(20);
+    alarm(60);
     MUST(numapilot_replica_publish(replica, fill(3)) == -EDEADLK);
     numapilot_replica_leave(replica);
     MUST(pthread_join(thread, NULL) == 0);
@@ -181,7 +181,7 @@ static void a_writer_that_ends(void) {
     numapilot_replica *replica = made(0, 0);
     pthread_t thread;
     MUST(pthread_create(&thread, NULL, end_while_writing, replica) == 0 && pthread_join(thread, NULL) == 0);
-    alarm(20);
+    alarm(60);
     MUST(numapilot_replica_publish(replica, fill(1)) == 0);
     alarm(0);
     MUST(info_of(replica).version == 1 && info_of(replica).pending_versions == 0);

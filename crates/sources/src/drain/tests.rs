@@ -284,7 +284,7 @@ fn a_closed_slot_is_its_threads_until_that_is_gone() {
         producer.put(2, 2);
         owner.kill().unwrap();
         owner.wait().unwrap();
-        let deadline = Instant::now() + Duration::from_secs(10);
+        let deadline = Instant::now() + Duration::from_secs(60);
         while producer.slot.state() != wire::SLOT_FREE && Instant::now() < deadline {
             std::thread::yield_now();
         }

@@ -16,11 +16,11 @@ use numapilot_sampled::Announcement;
 use numapilot_trace::chunk::RingId;
 use numapilot_trace::ids::ProcessIndex;
 use numapilot_trace::ids::ThreadIndex;
+use numapilot_trace::wire::RecordHead;
 use numapilot_trace::wire::layout as wire;
+use numapilot_trace::wire::record_head;
 
 use crate::clock::order_now;
-use crate::walk::record_bytes;
-use crate::walk::word;
 
 /// A description that goes on for longer than this has ended: the program just does nothing that the tracker records.
 const DESCRIPTION_TIME: Duration = Duration::from_millis(100);
@@ -54,10 +54,9 @@ impl News {
         let State { rings, ready } = &mut *state;
         let ring = rings.entry(id).or_default();
         let mut rest = piece;
-        while let Some(first) = word(rest, 0) {
-            let Some(bytes) = record_bytes(rest, first).and_then(|bytes| usize::try_from(bytes).ok()) else { break };
-            ring.record(&rest[..bytes], first, ready);
-            rest = &rest[bytes..];
+        while let Some(head) = record_head(rest) {
+            ring.record(&rest[..head.bytes], head, ready);
+            rest = &rest[head.bytes..];
         }
     }
 
@@ -87,13 +86,18 @@ fn seen_now(announcement: Announcement) -> Announcement {
     Announcement { seen: order_now(), ..announcement }
 }
 
+/// Word `index` of a record.
+fn word(bytes: &[u8], index: usize) -> Option<u64> {
+    let slice = bytes.get(index * 8..index * 8 + 8)?;
+    Some(u64::from_le_bytes([slice[0], slice[1], slice[2], slice[3], slice[4], slice[5], slice[6], slice[7]]))
+}
+
 impl Ring {
-    fn record(&mut self, record: &[u8], first: u64, ready: &mut Vec<Announcement>) {
+    fn record(&mut self, record: &[u8], head: RecordHead, ready: &mut Vec<Announcement>) {
         let at = |index| word(record, index).unwrap_or(0);
         let low = |value: u64| value as u32;
         let high = |value: u64| (value >> 32) as u32;
-        let kind = u32::from(first as u8);
-        match kind {
+        match head.kind {
             wire::REC_PAD => return,
             wire::REC_TIME => {
                 self.order = at(2);
@@ -101,11 +105,11 @@ impl Ring {
             }
             _ => self.order = self.order.wrapping_add(u64::from(low(at(1)))),
         }
-        if kind == wire::REC_THREAD_START {
+        if head.kind == wire::REC_THREAD_START {
             let announcement = Announcement {
                 pid: Pid(low(at(2))),
                 tid: Tid(high(at(2))),
-                thread: ThreadIndex(low(first >> 16)),
+                thread: ThreadIndex(low(head.value)),
                 process: ProcessIndex(high(at(3))),
                 ready: self.order,
                 seen: 0,
@@ -117,7 +121,7 @@ impl Ring {
             }
         }
         let Some((announcement, _)) = &mut self.waiting else { return };
-        let is_description = match kind {
+        let is_description = match head.kind {
             wire::REC_MAP => high(at(2)) & wire::MAP_INITIAL != 0,
             wire::REC_THREAD_START | wire::REC_THREAD_NAME | wire::REC_PROCESS_START => true,
             wire::REC_MODULE | wire::REC_STACK | wire::REC_CPU => true,

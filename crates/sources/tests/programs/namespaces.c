@@ -4,10 +4,18 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #define BLOCKS 200
+
+static int *there; /* how many have a namespace, or cannot get one; shared */
+
+static void wait_for_the_other(void) {
+    __atomic_add_fetch(there, 1, __ATOMIC_SEQ_CST);
+    while (__atomic_load_n(there, __ATOMIC_SEQ_CST) < 2) usleep(1000);
+}
 
 static void allocate(void) {
     for (int i = 0; i < BLOCKS / 2; i++) free(malloc(777));
@@ -20,10 +28,13 @@ static int status_of(pid_t child) {
 
 /* A namespace, and in it a process that becomes another program. */
 static int begin(char *self) {
-    if (unshare(CLONE_NEWPID) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWPID) != 0) return 77;
+    if (unshare(CLONE_NEWPID) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWPID) != 0) {
+        wait_for_the_other();
+        return 77;
+    }
     pid_t child = fork();
+    if (child <= 0) wait_for_the_other();
     if (child == 0) {
-        usleep(200000); /* the other one is there by now */
         execl(self, self, "inner", NULL);
         _exit(98);
     }
@@ -38,6 +49,8 @@ int main(int count, char **arguments) {
         allocate();
         return 0;
     }
+    there = mmap(NULL, sizeof *there, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (there == MAP_FAILED) return 96;
     pid_t helpers[2];
     for (int i = 0; i < 2; i++)
         if ((helpers[i] = fork()) == 0) _exit(begin(arguments[0]));

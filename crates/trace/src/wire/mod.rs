@@ -11,7 +11,7 @@ mod scan;
 
 pub use decode::{Decoder, decode};
 pub use encode::Encoder;
-pub use scan::scan;
+pub use scan::{RecordHead, record_head, scan};
 pub(crate) use scan::{peek_time, whole_records};
 
 use crate::ids::{Order, Pid, ThreadIndex, TimeNs};

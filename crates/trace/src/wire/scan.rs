@@ -68,6 +68,42 @@ fn variable_words(kind: u8, value: u64, record: &[u8]) -> u64 {
     }
 }
 
+/// Type, value and length of a record, by its first word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordHead {
+    /// Type: a `REC_` constant of [`super::layout`].
+    pub kind: u32,
+    /// What the first word holds beside type and length.
+    pub value: u64,
+    /// Length of the whole record in bytes; at most the bytes given.
+    pub bytes: usize,
+}
+
+/// The head of the record at the start of `bytes`; `None`: no whole record of a known type begins there. The length is the record's own: whether it holds what
+/// its counts say, decoding finds out. For those who only count or pass records on; a few nanoseconds each.
+#[inline]
+#[must_use]
+pub fn record_head(bytes: &[u8]) -> Option<RecordHead> {
+    let first = u64::from_le_bytes(*bytes.first_chunk()?);
+    let (kind, value) = (first as u8, first >> 16);
+    let length = match (u32::from(kind), (first >> 8) & 0xff) {
+        (REC_PAD, _) => value,
+        (REC_TIME..=REC_LAST, 0) => long_record_bytes(kind, value, bytes)?,
+        (REC_TIME..=REC_LAST, words) => words * 8,
+        _ => return None,
+    };
+    let is_whole = length >= 8 && length.is_multiple_of(8) && length <= bytes.len() as u64;
+    is_whole.then_some(RecordHead { kind: u32::from(kind), value, bytes: length as usize })
+}
+
+/// Records longer than 255 words say so by a length of 0: their own counts tell.
+#[cold]
+fn long_record_bytes(kind: u8, value: u64, bytes: &[u8]) -> Option<u64> {
+    let fixed = fixed_words(kind);
+    let has_counts = has_variable_part(kind) && fixed * 8 <= bytes.len() as u64;
+    has_counts.then(|| fixed.saturating_add(variable_words(kind, value, bytes)).saturating_mul(8))
+}
+
 /// Finds the bounds of the record at the start of `bytes`, which must not be empty.
 #[inline]
 pub(super) fn frame(bytes: &[u8]) -> Result<Frame, WireFault> {
