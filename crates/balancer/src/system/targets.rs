@@ -768,7 +768,7 @@ mod tests {
         targets.all.get_mut(&Pid::of_child(&child)).unwrap().numa = numa.into();
         std::io::Write::write_all(child.stdin.as_mut().unwrap(), b"\n").unwrap();
         let mut execs = Vec::new();
-        for _ in 0..500 {
+        for _ in 0..6000 {
             std::thread::sleep(Duration::from_millis(10));
             targets.looked_at = None;
             execs.extend(targets.look(&machine).0.execs);

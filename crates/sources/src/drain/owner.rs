@@ -136,7 +136,7 @@ mod tests {
         assert!(hidden.is_over(Owner::Hidden, start + PATIENCE), "nothing is known of it");
 
         let mut child = std::process::Command::new("true").spawn().unwrap();
-        let (pid, deadline) = (Pid::of_child(&child), Instant::now() + Duration::from_secs(10));
+        let (pid, deadline) = (Pid::of_child(&child), Instant::now() + Duration::from_secs(60));
         while task::stat(pid).is_ok_and(|stat| stat.state != b'Z') && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(5));
         }
