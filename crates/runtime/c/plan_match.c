@@ -131,7 +131,7 @@ static int gather(struct dl_phdr_info *info, size_t bytes, void *context) {
  * be had, what was known stays. */
 static NP_COLD struct view *look_again(void) {
     struct gathering to = {.view = np_pages_new(view_bytes()), .room = view_room()};
-    if (to.view == NULL) return view;
+    if (to.view == NULL) return __atomic_load_n(&view, __ATOMIC_SEQ_CST);
     dl_iterate_phdr(gather, &to);
     if (!np_plan_lock_soon(&view_lock)) {
         np_pages_free(to.view, view_bytes());
@@ -162,7 +162,7 @@ void np_match_fork(int phase) {
 }
 
 void np_match_modules_changed(void) {
-    if (np_plan == NULL || !frames_wanted) return;
+    if (!np_plan_is_there() || !np_load(frames_wanted)) return;
     look_again();
     drop_retired();
 }
@@ -266,6 +266,6 @@ int np_match(struct np_plan_thread *thread, size_t bytes, struct np_regs caller)
 }
 
 void np_match_init(void) {
-    frames_wanted = true;
+    np_store(frames_wanted, true);
     look_again();
 }
