@@ -48,9 +48,9 @@ fn sources(is_wanted: impl Fn(&str) -> bool) -> Vec<PathBuf> {
     files
 }
 
-/// The tracker's files but for C++'s operators.
+/// The tracker's files.
 fn is_of_tracker(name: &str) -> bool {
-    !["callouts", "plan_", "alloc_new"].iter().any(|prefix| name.starts_with(prefix))
+    !["callouts", "plan_"].iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// The planner's files, with those that it shares with the tracker (`PLANNER_SHARES` of `build.rs`).
