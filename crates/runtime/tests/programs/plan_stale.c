@@ -2,8 +2,8 @@
  *
  *   plan_stale LIBRARY
  *
- * LIBRARY is this file with -DLIBRARY. It is closed by the C library's own dlclose, past the planner's, as the C library closes its own plug-ins. The new code's calls of malloc have return
- * addresses where the library was; its table for unwinding is not mapped any more. */
+ * LIBRARY is this file with -DLIBRARY. It is closed by the C library's own dlclose, past the planner's, as the C library closes its own plug-ins. The new code
+ * calls malloc from addresses where the library was; its table for unwinding is not mapped any more. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdint.h>
