@@ -40,6 +40,7 @@ help:
 	@echo "             COMPARE=REV: against that revision, built beside this one; fails where something is slower by more than 5 %"
 	@echo "make experiments  published results beside simulated ones (an hour and a half; EXPERIMENTS=--quick: half an hour)"
 	@echo "make lint    formatting and clippy, warnings as errors"
+	@echo "make style   all of that but clippy: formatting, the types of web/, the rules of tidy"
 	@echo "make fuzz    every decoder's fuzz target, FUZZ_SECONDS=60 each"
 	@echo "make page    the HTML report's script, after a change in web/"
 	@echo "make docs    the documents as a searchable book (build/book/index.html), every link checked"

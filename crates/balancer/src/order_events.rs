@@ -15,10 +15,22 @@ use crate::event::ThreadOrder;
 use crate::evidence::table::Known;
 
 /// The page of an order; `None`: the order is not about a page.
-pub fn page_of(order: &Order) -> Option<PageKey> {
+fn page_of(order: &Order) -> Option<PageKey> {
     match order {
         Order::Migrate { page, .. } | Order::Replicate { page, .. } | Order::Split { page } => Some(*page),
-        _ => None,
+        Order::Allocate { .. } | Order::MoveThread { .. } | Order::Unmap { .. } => None,
+    }
+}
+
+/// What the journal calls an order about a page. `home`: the page's present home node.
+fn decision_of(order: &Order, home: Option<NodeId>, ids: &[NodeId]) -> Option<PageDecision> {
+    match order {
+        Order::Migrate { to, .. } => Some(PageDecision::Move { from: home, to: ids[*to] }),
+        Order::Replicate { nodes, .. } => {
+            Some(PageDecision::Copy { nodes: nodes.iter().map(|node| ids[*node]).collect() })
+        }
+        Order::Split { .. } => Some(PageDecision::Split),
+        Order::Allocate { .. } | Order::MoveThread { .. } | Order::Unmap { .. } => None,
     }
 }
 
@@ -35,13 +47,7 @@ pub fn batches(
     for (order, page) in sorted {
         let known = known(&page);
         let home = known.as_ref().and_then(|known| known.home).map(|home| ids[home]);
-        let ordered = match order {
-            Order::Migrate { to, .. } => PageDecision::Move { from: home, to: ids[*to] },
-            Order::Replicate { nodes, .. } => {
-                PageDecision::Copy { nodes: nodes.iter().map(|node| ids[*node]).collect() }
-            }
-            _ => PageDecision::Split,
-        };
+        let Some(ordered) = decision_of(order, home, ids) else { continue };
         let seen = seen_from(known.as_ref(), ids);
         let (pid, first, page_bytes) = (pid_of(page.process), page.page.address(), page.size.bytes());
         match out.last_mut() {
@@ -143,6 +149,21 @@ mod tests {
         let moves = [3, 4].map(|thread| Order::MoveThread { thread, to: NodeIndex(1) });
         let told = threads(&moves, &ids, |thread| (thread == 3).then_some((Pid(77), Tid(78))));
         assert_eq!((told.len(), told[0].tid, told[0].nodes.clone()), (1, Some(Tid(78)), vec![NodeId(2)]));
+    }
+
+    /// Whatever was neither a move nor a copy was recorded as split.
+    #[test]
+    fn each_order_about_a_page_is_recorded_as_what_it_is() {
+        let ids = [NodeId(0), NodeId(2)];
+        let orders = [
+            Order::Split { page: page(10) },
+            Order::Replicate { page: page(20), nodes: vec![NodeIndex(0), NodeIndex(1)] },
+            Order::MoveThread { thread: 3, to: NodeIndex(1) },
+            Order::Unmap { process: 5, first: PageNumber(30), pages: 2 },
+        ];
+        let told: Vec<PageDecision> =
+            batches(&orders, &ids, |_| Pid(77), |_| None).into_iter().map(|batch| batch.order).collect();
+        assert_eq!(told, [PageDecision::Split, PageDecision::Copy { nodes: vec![NodeId(0), NodeId(2)] }]);
     }
 
     #[test]

@@ -24,9 +24,9 @@ static bool borrows_memory(void) {
 }
 
 void np_confinement_begins(void) {
-    np_child_is_confined = borrows_memory();
-    if (!np_child_is_confined) note();
-    np_is_confined = true;
+    bool is_child = borrows_memory();
+    if (!is_child) note();
+    np_set_confined(true, is_child);
 }
 
 /* seccomp() by number, as libseccomp calls it. */

@@ -18,17 +18,17 @@ static inline bool np_seccomp_failed(long result, long flags) {
 }
 
 /* The filter that was about to be set is not there. */
-static inline void np_confinement_failed(void) { np_is_confined = np_child_is_confined = false; }
+static inline void np_confinement_failed(void) { np_set_confined(false, false); }
 
 /* A filter that a child sets which runs in its parent's memory (vfork) is the child's alone, but holds for all that runs there until the child is gone: to be
  * called where it executes another program or ends. (One that is killed is not seen to go.) Whether there was one, for a program that could not be executed. */
 static inline bool np_confined_child_leaves(void) {
     bool leaves = np_child_is_confined;
-    if (leaves) np_is_confined = np_child_is_confined = false;
+    if (leaves) np_set_confined(false, false);
     return leaves;
 }
 static inline void np_confined_child_stays(bool left) {
-    if (left) np_is_confined = np_child_is_confined = true;
+    if (left) np_set_confined(true, true);
 }
 
 #endif

@@ -41,7 +41,8 @@
 #endif
 
 static struct {
-    char name[64]; /* of its file, without folders; empty: not known */
+    bool is_known;
+    char name[64]; /* of its file, without folders */
     uint64_t device, inode;
     char version[24]; /* the latest of glibc that this library needs */
 } loader;
@@ -99,6 +100,7 @@ void np_exec_init(void) {
     loader.device = status.st_dev;
     loader.inode = status.st_ino;
     strcpy(loader.name, name_of(info.dli_fname));
+    __atomic_store_n(&loader.is_known, true, __ATOMIC_RELEASE); /* with the acquire in np_exec_fit_of: a constructor before ours may have begun threads */
 }
 
 /* -- the C library of another loader -- */
@@ -277,7 +279,7 @@ enum np_exec_fit np_exec_fit_of(const char *path) {
     } head;
     char next[sizeof head.line];
     if (np_is_confined) return NP_EXEC_CLOSED; /* not to be looked at; nor does the filter, which goes with it, list what we would call there */
-    if (loader.name[0] == 0) return NP_EXEC_FITS;
+    if (!__atomic_load_n(&loader.is_known, __ATOMIC_ACQUIRE)) return NP_EXEC_FITS;
     for (int scripts = 0; path != NULL && scripts < SCRIPTS_MAX; scripts++) {
         long fd = NP_SYS4(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
         if (fd < 0) return NP_EXEC_FITS;

@@ -46,6 +46,7 @@ NP_COLD bool np_hook_was_left(struct np_slot *slot) {
     slot->in_hook = 0;
     np_tls.in_alloc = np_tls.nested = 0;
     np_modules_jumped();
+    np_limit_jumped();
     np_lost_reentrant(slot, 1);
     return true;
 }

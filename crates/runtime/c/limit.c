@@ -46,6 +46,10 @@ static void tell(struct rlimit *limits) {
     np_unlock(&lock);
 }
 
+void np_limit_after_fork(void) { np_unlock(&lock); }
+
+void np_limit_jumped(void) { np_unlock_left(&lock); }
+
 static void remember(const struct rlimit *wanted, const struct rlimit *set) {
     if (!np_lock(&lock)) return;
     given = *wanted;
@@ -94,24 +98,29 @@ NP_EXPORT int getrlimit64(__rlimit_resource_t resource, struct rlimit64 *limits)
 
 /* -- exec: what is ours goes with the image -- */
 
+/* What this process has and what an image gets. False: no limit of the program's is in force, or another thread is at it. */
+static bool both(struct rlimit *own, struct rlimit *image) {
+    if (!np_lock(&lock)) return false;
+    *own = in_force;
+    *image = (struct rlimit){given.rlim_cur < own->rlim_max ? given.rlim_cur : own->rlim_max, own->rlim_max};
+    np_unlock(&lock);
+    return own->rlim_max != 0;
+}
+
 /* From one limit to another, if that is still the one in force. Also in a vfork child, which has its own limits in its parent's memory. */
 static void change(const struct rlimit *from, const struct rlimit *to) {
     struct rlimit now;
-    if (in_force.rlim_max == 0 || np_is_confined) return;
+    if (np_is_confined) return;
     if (NP_SYS2(SYS_getrlimit, RLIMIT_AS, &now) != 0 || now.rlim_cur != from->rlim_cur || now.rlim_max != from->rlim_max) return;
     NP_SYS2(SYS_setrlimit, RLIMIT_AS, to);
 }
 
-static struct rlimit for_image(void) {
-    return (struct rlimit){given.rlim_cur < in_force.rlim_max ? given.rlim_cur : in_force.rlim_max, in_force.rlim_max};
-}
-
 void np_limit_before_exec(void) {
-    struct rlimit image = for_image();
-    change(&in_force, &image);
+    struct rlimit own, image;
+    if (both(&own, &image)) change(&own, &image);
 }
 
 void np_limit_exec_failed(void) {
-    struct rlimit image = for_image();
-    change(&image, &in_force);
+    struct rlimit own, image;
+    if (both(&own, &image)) change(&image, &own);
 }

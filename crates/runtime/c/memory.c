@@ -11,7 +11,7 @@
 #define OUR_FLAGS (MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_DENYWRITE)
 
 #ifndef NP_PLUGIN
-bool np_is_confined, np_child_is_confined;
+bool np_confined, np_child_confined;
 #endif
 
 #ifndef NP_PLUGIN

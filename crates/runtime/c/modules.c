@@ -17,15 +17,7 @@
 #define MAX_MODULES 2048u
 #define BUILD_ID_MAX 64u
 
-/* As glibc 2.35 declares it for x86-64 and aarch64; looked up at run time, older ones do without. */
-struct found_object {
-    unsigned long long flags;
-    void *map_start, *map_end;
-    struct link_map *link_map;
-    void *eh_frame;
-    unsigned long long reserved[7];
-};
-static int (*find_object)(void *pc, struct found_object *result);
+static np_find_object_function find_object; /* NULL: this C library has none */
 
 static struct np_module modules[MAX_MODULES];
 static uint64_t identities[MAX_MODULES]; /* of the same places; under the lock */
@@ -207,7 +199,7 @@ static int visit(struct dl_phdr_info *info, size_t size, void *context) {
 
 /* Whether a module begins here now, in whatever namespace: the loader's list is that of ours alone (dlmopen makes others). */
 static bool is_loaded(uintptr_t lo) {
-    struct found_object found;
+    struct np_found_object found;
     return find_object != NULL && find_object((void *)lo, &found) == 0 && (uintptr_t)found.map_start == lo;
 }
 
@@ -241,7 +233,7 @@ void np_modules_scan(struct np_slot *slot) {
 }
 
 void np_modules_init(struct np_slot *slot) {
-    find_object = (int (*)(void *, struct found_object *))np_real("_dl_find_object");
+    find_object = (np_find_object_function)np_real("_dl_find_object");
     np_modules_scan(slot);
     np_python_find(NULL);
 }
@@ -253,7 +245,7 @@ struct np_modules np_modules(void) {
 }
 
 const void *np_module_eh_frame(struct np_slot *slot, uintptr_t pc) {
-    struct found_object found;
+    struct np_found_object found;
     if (find_object == NULL) return np_known_eh_frame(np_modules(), pc);
     if (find_object((void *)pc, &found) != 0) return NULL;
     uint32_t used = __atomic_load_n(&modules_used, __ATOMIC_ACQUIRE);

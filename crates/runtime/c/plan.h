@@ -31,6 +31,9 @@
 extern struct np_plan *np_plan; /* NULL: no plan, everything passes through */
 extern struct np_plan_numbered *np_plan_numbered; /* NP_PLAN_NUMBERED of them; NULL: the plan's file has none */
 extern char np_plan_command[NP_PLAN_NAME]; /* the file name of this process's program */
+/* With the release in np_plan_attach: after this the plan and what was found with it can be read plainly. For what a thread may reach before its first block by
+ * a rule; that gate (plan_alloc.c, plan_map.c) comes after the plan's. */
+static inline bool np_plan_is_there(void) { return __atomic_load_n(&np_plan, __ATOMIC_ACQUIRE) != NULL; }
 static inline struct np_plan_rule *np_plan_rules(void) { return (void *)((char *)np_plan + np_plan->rules); }
 static inline struct np_plan_place *np_plan_threads(void) { return (void *)((char *)np_plan + np_plan->threads); }
 static inline struct np_plan_place *np_plan_processes(void) { return (void *)((char *)np_plan + np_plan->processes); }
@@ -109,13 +112,16 @@ static inline void np_plan_unlock(struct np_plan_lock *lock) {
 enum np_span_kind { NP_SPAN_FREE, NP_SPAN_SMALL, NP_SPAN_LARGE, NP_SPAN_CACHED, NP_SPAN_WINDOW, NP_SPAN_TWIN };
 struct np_plan_arena;
 struct np_span {
+    /* Read of a neighbour, whose arena may be another or none by then: atomic, relaxed. A span goes to and from FREE under the region's lock alone. */
+    struct np_plan_arena *arena;
+    uint32_t kind;
+    /* Of whoever has the span: the region, an arena, or the block's owner. */
+    uint32_t size_class;
     uintptr_t base;
     uint64_t granules;
-    struct np_plan_arena *arena;
     struct np_span *next, *previous;         /* in the region's free list, or a size class's list of spans with room, or the cached ones */
     struct np_span *arena_next, *arena_previous; /* all spans of an arena */
     void *free;                              /* SMALL: blocks given back */
-    uint32_t kind, size_class;
     uint32_t block_bytes, used, bumped, capacity; /* SMALL; bumped: blocks ever handed out */
     uintptr_t twin;                          /* WINDOW, TWIN: which address of the program's allocator `base` stands for */
     bool zeroed;                             /* it was not written since it came from the kernel */
@@ -126,7 +132,8 @@ struct np_span {
     uint32_t mappings;                       /* that its placement took (plan_place.c) */
 };
 extern uintptr_t np_region, np_region_bytes;
-static inline bool np_is_ours(const void *block) { return (uintptr_t)block - np_region < np_region_bytes; }
+/* Relaxed: a block of ours came from a hook, which had found the region, and its owner has it from there. Addresses that go later served no block. */
+static inline bool np_is_ours(const void *block) { return (uintptr_t)block - np_load(np_region) < np_load(np_region_bytes); }
 /* Without a plan: only what serves the loader. False: there are no addresses for a plan's blocks. */
 bool np_region_make(const struct np_plan *plan);
 /* The process has a limit on its addresses, or on memory that may be written. */

@@ -14,6 +14,10 @@
 
 /* Sizes from `least` to `least + span` may be taken by a rule. At first none: least + span is the greatest number, which no program requests. */
 static struct { size_t least, span; } sizes = {SIZE_MAX, 0};
+/* Relaxed, as every allocation asks; place_as and replace look again, with what was set up before. Of a pair that is half new, rules take what they take. */
+static inline bool may_match(size_t bytes) { return np_unlikely(bytes - np_load(sizes.least) <= np_load(sizes.span)); }
+/* With the release in np_plan_alloc_start, whose store may_match saw, but where it saw `span` alone: then no rule holds yet. */
+static bool may_place(void) { return __atomic_load_n(&sizes.least, __ATOMIC_ACQUIRE) != SIZE_MAX; }
 
 static void *find_malloc(size_t bytes);
 static void *find_calloc(size_t count, size_t each);
@@ -33,10 +37,14 @@ static struct {
     __typeof__(&posix_memalign) posix_memalign;
     __typeof__(&malloc_usable_size) malloc_usable_size;
 } real = {find_malloc, find_calloc, find_realloc, find_free, find_aligned, find_aligned, find_posix, find_size};
+/* Relaxed: every function that may stand there serves, and what the limited ones need they look up again. */
+#define REAL(name) np_load(real.name)
 
 /* -- under a limit on addresses or memory: what fails is tried again once the planner has given back what it does not use -- */
 
 static __typeof__(real) unlimited;
+/* With the release in LIMIT: who is in a limited function has seen its store. */
+#define UNLIMITED(name) ((void)__atomic_load_n(&real.name, __ATOMIC_ACQUIRE), unlimited.name)
 
 #define AGAIN(type, is_failed, call)                                         \
     ({                                                                       \
@@ -48,13 +56,13 @@ static __typeof__(real) unlimited;
         }                                                                    \
         result;                                                              \
     })
-static void *limited_malloc(size_t bytes) { return AGAIN(void *, result == NULL, unlimited.malloc(bytes)); }
-static void *limited_calloc(size_t count, size_t each) { return AGAIN(void *, result == NULL, unlimited.calloc(count, each)); }
-static void *limited_realloc(void *old, size_t bytes) { return AGAIN(void *, result == NULL && bytes != 0, unlimited.realloc(old, bytes)); }
-static void *limited_memalign(size_t alignment, size_t bytes) { return AGAIN(void *, result == NULL, unlimited.memalign(alignment, bytes)); }
-static void *limited_aligned(size_t alignment, size_t bytes) { return AGAIN(void *, result == NULL, unlimited.aligned_alloc(alignment, bytes)); }
+static void *limited_malloc(size_t bytes) { return AGAIN(void *, result == NULL, UNLIMITED(malloc)(bytes)); }
+static void *limited_calloc(size_t count, size_t each) { return AGAIN(void *, result == NULL, UNLIMITED(calloc)(count, each)); }
+static void *limited_realloc(void *old, size_t bytes) { return AGAIN(void *, result == NULL && bytes != 0, UNLIMITED(realloc)(old, bytes)); }
+static void *limited_memalign(size_t alignment, size_t bytes) { return AGAIN(void *, result == NULL, UNLIMITED(memalign)(alignment, bytes)); }
+static void *limited_aligned(size_t alignment, size_t bytes) { return AGAIN(void *, result == NULL, UNLIMITED(aligned_alloc)(alignment, bytes)); }
 static int limited_posix(void **block, size_t alignment, size_t bytes) {
-    return AGAIN(int, result == ENOMEM, unlimited.posix_memalign(block, alignment, bytes));
+    return AGAIN(int, result == ENOMEM, UNLIMITED(posix_memalign)(block, alignment, bytes));
 }
 
 static void limit(void) {
@@ -82,7 +90,7 @@ static NP_COLD bool find(void) {
         FIND(malloc); FIND(calloc); FIND(realloc); FIND(free); FIND(memalign); FIND(aligned_alloc); FIND(posix_memalign); FIND(malloc_usable_size);
 #define SET(name) if (name##_ != NULL) __atomic_store_n(&real.name, name##_, __ATOMIC_RELEASE)
         SET(calloc); SET(realloc); SET(free); SET(memalign); SET(aligned_alloc); SET(posix_memalign); SET(malloc_usable_size); SET(malloc);
-        if (np_region_is_limited) limit();
+        if (np_load(np_region_is_limited)) limit();
     } else {
         while (__atomic_load_n(&real.malloc, __ATOMIC_ACQUIRE) == find_malloc) np_pause();
     }
@@ -90,49 +98,48 @@ static NP_COLD bool find(void) {
     return true;
 }
 
-static NP_COLD void *find_malloc(size_t bytes) { return find() ? real.malloc(bytes) : np_region_bootstrap(bytes); }
-static NP_COLD void *find_calloc(size_t count, size_t each) { return find() ? real.calloc(count, each) : np_region_bootstrap(count * each); }
-static NP_COLD void find_free(void *block) { if (find()) real.free(block); }
+static NP_COLD void *find_malloc(size_t bytes) { return find() ? REAL(malloc)(bytes) : np_region_bootstrap(bytes); }
+static NP_COLD void *find_calloc(size_t count, size_t each) { return find() ? REAL(calloc)(count, each) : np_region_bootstrap(count * each); }
+static NP_COLD void find_free(void *block) { if (find()) REAL(free)(block); }
 static NP_COLD void *find_realloc(void *old, size_t bytes) {
-    if (find()) return real.realloc(old, bytes);
+    if (find()) return REAL(realloc)(old, bytes);
     return old == NULL ? np_region_bootstrap(bytes) : NULL;
 }
 static NP_COLD void *find_aligned(size_t alignment, size_t bytes) {
-    if (find()) return real.memalign(alignment, bytes);
+    if (find()) return REAL(memalign)(alignment, bytes);
     return alignment <= 64 ? np_region_bootstrap(bytes) : NULL;
 }
 static NP_COLD int find_posix(void **block, size_t alignment, size_t bytes) {
-    if (find()) return real.posix_memalign(block, alignment, bytes);
+    if (find()) return REAL(posix_memalign)(block, alignment, bytes);
     return (*block = alignment <= 64 ? np_region_bootstrap(bytes) : NULL) != NULL ? 0 : ENOMEM;
 }
-static NP_COLD size_t find_size(void *block) { return find() ? real.malloc_usable_size(block) : 0; }
+static NP_COLD size_t find_size(void *block) { return find() ? REAL(malloc_usable_size)(block) : 0; }
 
 /* From the constructor on rules hold. */
 void np_plan_alloc_start(uint64_t least, uint64_t most) {
-    if (real.malloc == find_malloc) find();
+    /* With the release in find, perhaps another thread's. */
+    if (__atomic_load_n(&real.malloc, __ATOMIC_ACQUIRE) == find_malloc) find();
     if (least > most) return;
-    sizes.span = most - least;
+    np_store(sizes.span, most - least);
     __atomic_store_n(&sizes.least, least, __ATOMIC_RELEASE);
 }
 
 /* -- placing -- */
 
-static inline bool may_match(size_t bytes) { return np_unlikely(bytes - sizes.least <= sizes.span); }
-
 /* A block beside one of the program's own allocator: see plan_twin.c. */
 static void *place_beside(struct np_plan_thread *thread, uint32_t rule, size_t bytes, size_t alignment, bool zero) {
     /* The calls that the program made, as far as its allocator can distinguish them. */
-    void *twin = zero ? real.calloc(1, bytes) : alignment > 16 ? real.memalign(alignment, bytes) : real.malloc(bytes);
+    void *twin = zero ? REAL(calloc)(1, bytes) : alignment > 16 ? REAL(memalign)(alignment, bytes) : REAL(malloc)(bytes);
     if (twin == NULL) return NULL;
-    size_t usable = real.malloc_usable_size(twin);
+    size_t usable = REAL(malloc_usable_size)(twin);
     void *block = np_twin_alloc(thread, rule, bytes, zero, twin, usable > bytes ? usable : bytes);
-    if (block == NULL) real.free(twin);
+    if (block == NULL) REAL(free)(twin);
     return block;
 }
 
 /* A block of a rule's arena, or NULL: no rule takes it, or there is no memory for it in the region. */
 static __attribute__((noinline)) void *place_as(size_t bytes, size_t alignment, bool zero, bool grows, struct np_regs caller) {
-    if (np_plan_tls.busy) return NULL;
+    if (np_plan_tls.busy || !may_place()) return NULL;
     int saved = errno;
     np_plan_tls.busy = 1;
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
@@ -156,7 +163,7 @@ static inline void *place(size_t bytes, size_t alignment, bool zero, struct np_r
 
 /* What realloc makes of a block in an arena, if a rule takes its new size and this call's stack. NULL: none, or no memory. */
 static NP_COLD void *replace(void *old, size_t bytes, struct np_regs caller) {
-    if (np_plan_tls.busy) return NULL;
+    if (np_plan_tls.busy || !may_place()) return NULL;
     int saved = errno;
     np_plan_tls.busy = 1;
     struct np_plan_thread *thread = np_plan_thread_here();
@@ -174,7 +181,7 @@ static void give_now(void *block) {
         np_arena_free(np_plan_tls.thread, block);
     } else {
         np_twin_free(block);
-        real.free(twin);
+        REAL(free)(twin);
     }
 }
 
@@ -211,7 +218,7 @@ static void give(void *block) {
 
 static size_t size_of_ours(const void *block) {
     void *twin = np_twin_of(block);
-    if (twin != NULL) return real.malloc_usable_size(twin);
+    if (twin != NULL) return REAL(malloc_usable_size)(twin);
     size_t bytes = np_arena_size(block);
     return bytes != 0 ? bytes : NP_GRANULE - ((uintptr_t)block & (NP_GRANULE - 1)); /* bootstrap memory */
 }
@@ -223,7 +230,7 @@ NP_EXPORT void *malloc(size_t bytes) {
         void *block = place(bytes, 16, false, NP_CALLER_REGS());
         if (block != NULL) return block;
     }
-    return real.malloc(bytes);
+    return REAL(malloc)(bytes);
 }
 
 NP_EXPORT void *calloc(size_t count, size_t each) {
@@ -232,12 +239,12 @@ NP_EXPORT void *calloc(size_t count, size_t each) {
         void *block = place(bytes, 16, true, NP_CALLER_REGS());
         if (block != NULL) return block;
     }
-    return real.calloc(count, each);
+    return REAL(calloc)(count, each);
 }
 
 NP_EXPORT void free(void *block) {
     if (np_unlikely(np_is_ours(block))) give(block);
-    else real.free(block);
+    else REAL(free)(block);
 }
 
 NP_EXPORT void cfree(void *block) {
@@ -260,7 +267,7 @@ static NP_COLD void *regrow(void *old, size_t bytes, struct np_regs caller) {
         if (block != NULL) return block;
     }
     void *block = may_match(bytes) && (!in_arena || np_plan_has_twins()) ? place(bytes, 16, false, caller) : NULL;
-    if (block == NULL) block = real.malloc(bytes);
+    if (block == NULL) block = REAL(malloc)(bytes);
     if (block == NULL) return NULL;
     np_arena_copy(block, old, bytes < had ? bytes : had);
     give(old);
@@ -270,16 +277,16 @@ static NP_COLD void *regrow(void *old, size_t bytes, struct np_regs caller) {
 static void *reallocate(void *old, size_t bytes, struct np_regs caller) {
     if (np_unlikely(np_is_ours(old))) return regrow(old, bytes, caller);
     if (bytes != 0 && may_match(bytes)) {
-        size_t had = old != NULL ? real.malloc_usable_size(old) : 0;
+        size_t had = old != NULL ? REAL(malloc_usable_size)(old) : 0;
         void *block = place_as(bytes, 16, false, had > NP_SMALL_MAX && bytes > had, caller);
         if (block != NULL) {
             if (old == NULL) return block;
             memcpy(block, old, bytes < had ? bytes : had);
-            real.free(old);
+            REAL(free)(old);
             return block;
         }
     }
-    return real.realloc(old, bytes);
+    return REAL(realloc)(old, bytes);
 }
 
 NP_EXPORT void *realloc(void *old, size_t bytes) {
@@ -302,7 +309,7 @@ NP_EXPORT void *memalign(size_t alignment, size_t bytes) {
         void *block = place(bytes, alignment, false, NP_CALLER_REGS());
         if (block != NULL) return block;
     }
-    return real.memalign(alignment, bytes);
+    return REAL(memalign)(alignment, bytes);
 }
 
 NP_EXPORT void *aligned_alloc(size_t alignment, size_t bytes) {
@@ -310,7 +317,7 @@ NP_EXPORT void *aligned_alloc(size_t alignment, size_t bytes) {
         void *block = place(bytes, alignment, false, NP_CALLER_REGS());
         if (block != NULL) return block;
     }
-    return real.aligned_alloc(alignment, bytes);
+    return REAL(aligned_alloc)(alignment, bytes);
 }
 
 NP_EXPORT int posix_memalign(void **result, size_t alignment, size_t bytes) {
@@ -321,7 +328,7 @@ NP_EXPORT int posix_memalign(void **result, size_t alignment, size_t bytes) {
             return 0;
         }
     }
-    return real.posix_memalign(result, alignment, bytes);
+    return REAL(posix_memalign)(result, alignment, bytes);
 }
 
 NP_EXPORT void *valloc(size_t bytes) {
@@ -329,7 +336,7 @@ NP_EXPORT void *valloc(size_t bytes) {
         void *block = place(bytes, np_page_bytes(), false, NP_CALLER_REGS());
         if (block != NULL) return block;
     }
-    return real.memalign(np_page_bytes(), bytes);
+    return REAL(memalign)(np_page_bytes(), bytes);
 }
 
 NP_EXPORT void *pvalloc(size_t bytes) {
@@ -338,12 +345,12 @@ NP_EXPORT void *pvalloc(size_t bytes) {
         void *block = place(whole, page, false, NP_CALLER_REGS());
         if (block != NULL) return block;
     }
-    return real.memalign(page, whole >= bytes ? whole : bytes);
+    return REAL(memalign)(page, whole >= bytes ? whole : bytes);
 }
 
 NP_EXPORT size_t malloc_usable_size(void *block) {
     if (block == NULL) return 0;
-    return np_unlikely(np_is_ours(block)) ? size_of_ours(block) : real.malloc_usable_size(block);
+    return np_unlikely(np_is_ours(block)) ? size_of_ours(block) : REAL(malloc_usable_size)(block);
 }
 
 /* -- C++ -- */
@@ -358,7 +365,7 @@ static NP_COLD void *find_operator(const char *name) {
 }
 
 static NP_COLD void *without_operator(size_t bytes, size_t alignment, bool throws) {
-    void *block = alignment != 0 ? real.memalign(alignment, bytes) : real.malloc(bytes != 0 ? bytes : 1);
+    void *block = alignment != 0 ? REAL(memalign)(alignment, bytes) : REAL(malloc)(bytes != 0 ? bytes : 1);
     if (block == NULL && throws) abort(); /* no C++ library could throw bad_alloc */
     return block;
 }
@@ -377,8 +384,8 @@ static NP_COLD bool find_plain(void) {
 
 static inline bool is_plain(void) {
     static uint32_t known; /* 0 unknown, 1 no, 2 yes */
-    if (np_unlikely(known == 0)) known = find_plain() ? 2 : 1;
-    return known == 2;
+    if (np_unlikely(np_load(known) == 0)) np_store(known, find_plain() ? 2 : 1); /* whoever races finds the same */
+    return np_load(known) == 2;
 }
 
 /* A call of the next operator comes last, so that an exception finds nothing of ours on its way. */
@@ -391,7 +398,7 @@ static inline bool is_plain(void) {
             void *block = place(bytes, align != 0 ? align : 16, false, NP_CALLER_REGS());           \
             if (block != NULL) return block;                                                        \
             if (is_plain()) {                                                                       \
-                block = align != 0 ? real.memalign(align, bytes) : real.malloc(bytes + (bytes == 0)); \
+                block = align != 0 ? REAL(memalign)(align, bytes) : REAL(malloc)(bytes + (bytes == 0)); \
                 if (block != NULL) return block;                                                    \
             }                                                                                       \
         }                                                                                           \
@@ -412,7 +419,7 @@ static inline bool is_plain(void) {
             return;                                                          \
         }                                                                    \
         void (*call) parameters = NP_KEPT(next, find_operator(#name));       \
-        if (np_unlikely(call == NULL)) real.free(block);                     \
+        if (np_unlikely(call == NULL)) REAL(free)(block);                     \
         else call arguments;                                                 \
     }
 

@@ -50,7 +50,8 @@ static NP_COLD struct np_plan_arena *make_arena(uint32_t rule, uint32_t node) {
         arena->id = arena_count;
         arena->rule = rule;
         arena->node = node;
-        arenas[arena_count++] = arena;
+        arenas[arena_count] = arena;
+        __atomic_store_n(&arena_count, arena_count + 1, __ATOMIC_RELEASE);
         __atomic_store_n(&by_rule[rule][node], arena, __ATOMIC_RELEASE);
     }
     np_plan_unlock(&arenas_lock);
@@ -60,10 +61,9 @@ static NP_COLD struct np_plan_arena *make_arena(uint32_t rule, uint32_t node) {
 struct np_plan_arena *np_arena_of(struct np_plan_thread *thread, uint32_t rule) {
     uint32_t node = NP_ANY_NODE;
     if (np_plan_rules()[rule].policy == NP_PLAN_LOCAL) {
-        if (thread->node_left-- == 0) {
-            thread->node = np_place_node();
-            thread->node_left = 63;
-        }
+        uint32_t left = np_load(thread->node_left); /* another thread that renames this one sets it to 0 */
+        if (left == 0) thread->node = np_place_node();
+        np_store(thread->node_left, left == 0 ? 63 : left - 1);
         node = thread->node;
     }
     struct np_plan_arena *arena = __atomic_load_n(&by_rule[rule][node], __ATOMIC_ACQUIRE);
@@ -71,7 +71,7 @@ struct np_plan_arena *np_arena_of(struct np_plan_thread *thread, uint32_t rule) 
 }
 
 void np_arena_link(struct np_plan_arena *arena, struct np_span *span) {
-    span->arena = arena;
+    np_store(span->arena, arena);
     span->arena_previous = NULL;
     span->arena_next = arena->spans;
     if (arena->spans != NULL) arena->spans->arena_previous = span;
@@ -88,7 +88,7 @@ void np_arena_unlink(struct np_plan_arena *arena, struct np_span *span) {
 static bool joins(const struct np_plan_arena *arena, const struct np_span *span) {
     if (span->base - np_region <= NP_GRANULE) return false;
     const struct np_span *before = np_span_of((const void *)(span->base - 1));
-    return before != NULL && before->arena == arena && before->kind != NP_SPAN_FREE;
+    return before != NULL && np_load(before->arena) == arena && np_load(before->kind) != NP_SPAN_FREE;
 }
 
 void np_arena_place(struct np_plan_arena *arena, struct np_span *span, struct np_place place, uintptr_t first, uint64_t bytes) {
@@ -155,7 +155,7 @@ static void *take_small(struct np_plan_arena *arena, uint32_t class) {
     if (span == NULL) {
         span = new_small(arena);
         if (span == NULL) return NULL;
-        span->kind = NP_SPAN_SMALL;
+        np_store(span->kind, NP_SPAN_SMALL);
         span->size_class = class;
         span->block_bytes = class_bytes(class);
         span->capacity = NP_GRANULE / span->block_bytes;
@@ -218,7 +218,7 @@ static inline struct np_bin *bin_of(struct np_plan_thread *thread, struct np_pla
 }
 
 void np_arena_flush(struct np_plan_thread *thread) {
-    for (uint32_t id = 0; id < NP_CACHED_ARENAS && id < __atomic_load_n(&arena_count, __ATOMIC_ACQUIRE); id++)
+    for (uint32_t id = 0; id < NP_CACHED_ARENAS && id < __atomic_load_n(&arena_count, __ATOMIC_ACQUIRE); id++) /* with the release in make_arena */
         for (uint32_t class = 0; class < NP_CLASSES; class++)
             if (thread->bins[id][class].count != 0) shrink(arenas[id], &thread->bins[id][class], 0);
 }
@@ -247,14 +247,14 @@ static struct np_span *take_kept(struct np_plan_arena *arena, uint64_t granules,
 
 static void *take_large(struct np_plan_arena *arena, size_t bytes, size_t alignment, bool zero) {
     struct np_plan_rule *rule = &np_plan_rules()[arena->rule];
-    if (bytes > np_region_bytes) return NULL;
+    if (bytes > np_load(np_region_bytes)) return NULL;
     uint64_t granules = (bytes + (bytes == 0) + NP_GRANULE - 1) >> NP_GRANULE_SHIFT;
     if ((rule->flags & NP_PLAN_HUGE) && bytes >= 2ul << 20 && alignment < 2ul << 20) alignment = 2ul << 20;
     np_plan_lock(&arena->lock);
     struct np_span *span = take_kept(arena, granules, alignment);
     if (span == NULL) span = new_large(arena, granules, alignment);
     if (span != NULL) {
-        span->kind = NP_SPAN_LARGE;
+        np_store(span->kind, NP_SPAN_LARGE);
         span->used = 1;
     }
     np_plan_unlock(&arena->lock);
@@ -268,7 +268,7 @@ static void give_large(struct np_plan_arena *arena, struct np_span *span) {
     np_plan_lock(&arena->lock);
     bool keep = can_be_kept(&np_plan_rules()[arena->rule]) && arena->kept_bytes + bytes <= KEPT_BYTES;
     if (keep) {
-        span->kind = NP_SPAN_CACHED;
+        np_store(span->kind, NP_SPAN_CACHED);
         span->previous = NULL;
         span->next = arena->kept;
         if (arena->kept != NULL) arena->kept->previous = span;
@@ -343,7 +343,8 @@ void np_arena_free(struct np_plan_thread *thread, void *block) {
 
 /* In place. Parts of equal size on each node would be others then. */
 static bool grow(struct np_plan_arena *arena, struct np_span *span, size_t bytes) {
-    if (span->kind != NP_SPAN_LARGE || span->arena != arena || np_plan_rules()[arena->rule].policy == NP_PLAN_SPLIT || bytes > np_region_bytes) return false;
+    if (span->kind != NP_SPAN_LARGE || span->arena != arena || np_plan_rules()[arena->rule].policy == NP_PLAN_SPLIT) return false;
+    if (bytes > np_load(np_region_bytes)) return false;
     uint64_t had = span->granules, wanted = (bytes + NP_GRANULE - 1) >> NP_GRANULE_SHIFT;
     /* Each part is cut into stripes of its own, and those take mappings: few parts. */
     if ((np_plan_rules()[arena->rule].flags & NP_PLAN_OWN_WEIGHTS) && wanted > had && wanted < had + had / 2) wanted = had + had / 2;
@@ -369,7 +370,7 @@ void np_arena_copy(void *to, void *old, size_t bytes) {
 
 void *np_arena_alloc_growing(struct np_plan_thread *thread, uint32_t rule, size_t bytes) {
     struct np_plan_arena *arena = np_arena_of(thread, rule);
-    if (arena == NULL || bytes > np_region_bytes) return NULL;
+    if (arena == NULL || bytes > np_load(np_region_bytes)) return NULL;
     void *block = take_large(arena, bytes + bytes / 2, NP_GRANULE, false);
     if (block == NULL) return NULL;
     np_plan_block_counted(thread, rule, bytes, np_span_of(block)->refused);

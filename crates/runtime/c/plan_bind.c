@@ -23,7 +23,8 @@ enum { SLOT = R_X86_64_JUMP_SLOT, ENTRY = R_X86_64_GLOB_DAT, WORD = R_X86_64_64 
 enum { SLOT = R_AARCH64_JUMP_SLOT, ENTRY = R_AARCH64_GLOB_DAT, WORD = R_AARCH64_ABS64 };
 #endif
 
-/* `real`: the definition behind ours. Without cfree, with which nothing has been linked for years: a lookup that fails leaves a message in the heap. */
+/* `real`: the definition behind ours; the first one's says that all are there. Without cfree, with which nothing has been linked for years: a lookup that
+ * fails leaves a message in the heap. */
 static struct { const char *name; uintptr_t ours, real; } takers[] = {
     {"free", 0, 0}, {"realloc", 0, 0}, {"reallocarray", 0, 0}, {"malloc_usable_size", 0, 0},
 };
@@ -196,9 +197,9 @@ void np_bind_init(void) {
     uintptr_t ours[TAKERS] = {(uintptr_t)free, (uintptr_t)realloc, (uintptr_t)reallocarray, (uintptr_t)malloc_usable_size};
     if (numapilot_tracker_callouts != NULL) dl_iterate_phdr(find_tracker, NULL);
     if (!leads_to_us(ours[0])) return; /* the program has an allocator of its own: none of its blocks is ours */
-    for (unsigned i = 0; i < TAKERS; i++) {
+    for (unsigned i = TAKERS; i-- > 0;) {
         takers[i].ours = ours[i];
-        takers[i].real = (uintptr_t)np_real(takers[i].name);
+        __atomic_store_n(&takers[i].real, (uintptr_t)np_real(takers[i].name), __ATOMIC_RELEASE); /* with the acquire in dlopen */
     }
 }
 
@@ -216,13 +217,14 @@ static NP_COLD void look(void) {
 }
 
 void np_bind_loaded(void) {
-    if (np_unlikely(__atomic_load_n(&is_deep, __ATOMIC_RELAXED))) look();
+    /* With the release in dlopen: the takers, which that thread saw. */
+    if (np_unlikely(__atomic_load_n(&is_deep, __ATOMIC_ACQUIRE))) look();
 }
 
 NP_EXPORT JUMPS void *dlopen(const char *path, int mode) {
     np_plan_before_threads();
     __typeof__(&dlopen) real = NP_REAL(dlopen);
-    if (np_unlikely(mode & RTLD_DEEPBIND) && takers[0].real != 0) __atomic_store_n(&is_deep, true, __ATOMIC_RELAXED);
+    if (np_unlikely(mode & RTLD_DEEPBIND) && __atomic_load_n(&takers[0].real, __ATOMIC_ACQUIRE) != 0) __atomic_store_n(&is_deep, true, __ATOMIC_RELEASE);
     np_bind_loaded();
     return real(path, mode);
 }

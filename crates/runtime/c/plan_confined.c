@@ -37,9 +37,9 @@ static bool borrows_memory(void) {
 }
 
 static NP_COLD void begin(void) {
-    np_child_is_confined = borrows_memory();
-    if (!np_child_is_confined) np_bind_loaded();
-    np_is_confined = true;
+    bool is_child = borrows_memory();
+    if (!is_child) np_bind_loaded();
+    np_set_confined(true, is_child);
 }
 
 NP_EXPORT __attribute__((noreturn)) void _exit(int status) {

@@ -19,7 +19,7 @@
         np_exec_strip((given), list_, preload_);                             \
         kept = list_;                                                        \
     }                                                                        \
-    if (fit_ != NP_EXEC_FITS && np_plan != NULL) np_plan_count(&np_plan->unplaced_programs, 1)
+    if (fit_ != NP_EXEC_FITS && np_plan_is_there()) np_plan_count(&np_plan->unplaced_programs, 1)
 
 /* Whether a confined child left its parent's memory. */
 static bool leaves(void) {

@@ -54,10 +54,21 @@ static void place_file(int fd, uintptr_t address, uint64_t bytes, bool copies) {
     }
 }
 
+/* Read by every call of mmap, so relaxed; `mapped` looks again, with what was set up before. */
+static bool has_files;
+static uint64_t least = UINT64_MAX, most;
+
+static inline bool is_wanted(size_t bytes, int flags) {
+    return flags & MAP_ANONYMOUS ? bytes >= np_load(least) && bytes <= np_load(most) : np_load(has_files);
+}
+
 static NP_COLD void mapped(void *address, size_t bytes, int protection, int flags, int fd, struct np_regs caller) {
     if (address == MAP_FAILED || np_plan_tls.busy || np_is_confined) return;
     int saved = errno;
     np_plan_tls.busy = 1;
+    /* With the releases in np_plan_maps_init: is_wanted saw one of the two, and so does this. */
+    (void)__atomic_load_n(&least, __ATOMIC_ACQUIRE);
+    (void)__atomic_load_n(&has_files, __ATOMIC_ACQUIRE);
     if (flags & MAP_ANONYMOUS) {
         struct np_plan_thread *thread = np_plan_thread_here();
         int rule = thread != NULL ? np_match(thread, bytes, caller) : -1;
@@ -67,13 +78,6 @@ static NP_COLD void mapped(void *address, size_t bytes, int protection, int flag
     }
     np_plan_tls.busy = 0;
     errno = saved;
-}
-
-static bool has_files;
-static uint64_t least = UINT64_MAX, most;
-
-static inline bool is_wanted(size_t bytes, int flags) {
-    return flags & MAP_ANONYMOUS ? bytes >= least && bytes <= most : has_files;
 }
 
 void np_plan_mapped(void *address, size_t bytes, int protection, int flags, int fd, struct np_regs caller) {
@@ -139,8 +143,10 @@ static int place_module(struct dl_phdr_info *info, size_t bytes, void *context) 
 
 void np_plan_maps_init(void) {
     const struct np_plan_rule *rules = np_plan_rules();
-    for (uint32_t i = 0; i < np_plan->rule_count; i++) has_files |= rules[i].kind == NP_PLAN_FILE;
+    bool has_some = false;
+    for (uint32_t i = 0; i < np_plan->rule_count; i++) has_some |= rules[i].kind == NP_PLAN_FILE;
     if (np_plan->static_count != 0) dl_iterate_phdr(place_module, NULL);
-    most = np_plan->max_size;
-    least = np_plan->min_size;
+    np_store(most, np_plan->max_size);
+    __atomic_store_n(&least, np_plan->min_size, __ATOMIC_RELEASE);
+    __atomic_store_n(&has_files, has_some, __ATOMIC_RELEASE);
 }

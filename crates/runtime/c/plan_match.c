@@ -8,6 +8,7 @@
 #include "plan.h"
 
 #include <fcntl.h>
+#include <gnu/libc-version.h>
 #include <link.h>
 #include <sys/stat.h>
 
@@ -29,6 +30,7 @@ static uint32_t readers;      /* threads that have a view in hand */
 static struct np_plan_lock view_lock;
 static uint64_t view_adds, view_subs;
 static bool frames_wanted;
+static np_find_object_function find_object; /* NULL: this C library has none */
 
 /* -- the loaded modules -- */
 
@@ -131,7 +133,7 @@ static int gather(struct dl_phdr_info *info, size_t bytes, void *context) {
  * be had, what was known stays. */
 static NP_COLD struct view *look_again(void) {
     struct gathering to = {.view = np_pages_new(view_bytes()), .room = view_room()};
-    if (to.view == NULL) return view;
+    if (to.view == NULL) return __atomic_load_n(&view, __ATOMIC_SEQ_CST);
     dl_iterate_phdr(gather, &to);
     if (!np_plan_lock_soon(&view_lock)) {
         np_pages_free(to.view, view_bytes());
@@ -162,7 +164,7 @@ void np_match_fork(int phase) {
 }
 
 void np_match_modules_changed(void) {
-    if (np_plan == NULL || !frames_wanted) return;
+    if (!np_plan_is_there() || !np_load(frames_wanted)) return;
     look_again();
     drop_retired();
 }
@@ -173,12 +175,21 @@ static const struct module *module_at(const struct view *in, uintptr_t address) 
     return NULL;
 }
 
+/* The C library unloads its own plug-ins unseen, and what is mapped in their place next may be code, too: just-in-time compilers take what is free. Tables of
+ * such a module are not there any more. */
+static bool is_gone(const struct module *module, uintptr_t pc) {
+    np_find_object_function find = np_load(find_object);
+    struct np_found_object found;
+    return find != NULL && (find((void *)pc, &found) != 0 || found.eh_frame != module->eh_frame);
+}
+
 /* For the unwinder. */
 const void *np_module_eh_frame(struct np_slot *slot, uintptr_t pc) {
     (void)slot;
     const struct module *module = module_at(begin_reading(), pc);
-    bool is_known = module != NULL;
+    bool is_known = module != NULL && !is_gone(module, pc);
     if (!is_known) module = module_at(look_again(), pc);
+    if (!is_known && module != NULL && is_gone(module, pc)) module = NULL;
     const void *eh_frame = module != NULL ? module->eh_frame : NULL;
     end_reading();
     if (!is_known) drop_retired(); /* the C library unloads its own plug-ins unseen: this may be all that ever looks */
@@ -265,7 +276,17 @@ int np_match(struct np_plan_thread *thread, size_t bytes, struct np_regs caller)
     return -1;
 }
 
+/* A lookup that fails leaves a message in the program's heap, and its blocks would lie elsewhere. */
+static bool has_find_object(void) {
+    unsigned minor = 0;
+    const char *at = gnu_get_libc_version();
+    if (at[0] != '2' || at[1] != '.') return false;
+    for (at += 2; *at >= '0' && *at <= '9'; at++) minor = minor * 10 + (unsigned)(*at - '0');
+    return minor >= 35;
+}
+
 void np_match_init(void) {
-    frames_wanted = true;
+    if (has_find_object()) np_store(find_object, (np_find_object_function)np_real("_dl_find_object"));
+    np_store(frames_wanted, true);
     look_again();
 }

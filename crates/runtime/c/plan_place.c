@@ -15,7 +15,7 @@ enum { MODE_DEFAULT, MODE_PREFERRED, MODE_BIND, MODE_INTERLEAVE, MODE_LOCAL, MOD
 
 /* Weak, not looked up: a lookup that fails leaves a message in the program's heap, and its blocks would lie elsewhere. */
 extern long mbind(void *, unsigned long, int, const unsigned long *, unsigned long, unsigned) __attribute__((weak));
-static uint16_t node_of_cpu[NP_PLAN_CPU_WORDS * 64]; /* node + 1; 0: none */
+static uint16_t node_of_cpu[NP_PLAN_CPU_WORDS * 64]; /* node + 1; 0: none. Other libraries' threads may be there before the constructor fills it */
 
 static void count_mappings(void);
 
@@ -23,12 +23,12 @@ void np_place_init(void) {
     count_mappings();
     for (uint32_t node = 0; node < NP_PLAN_NODES; node++)
         for (uint32_t cpu = 0; cpu < NP_PLAN_CPU_WORDS * 64; cpu++)
-            if (np_plan->node_cpus[node][cpu / 64] >> (cpu % 64) & 1) node_of_cpu[cpu] = (uint16_t)(node + 1);
+            if (np_plan->node_cpus[node][cpu / 64] >> (cpu % 64) & 1) np_store(node_of_cpu[cpu], (uint16_t)(node + 1));
 }
 
 uint32_t np_place_node_of(int cpu) {
-    if (cpu < 0 || cpu >= (int)(NP_PLAN_CPU_WORDS * 64) || node_of_cpu[cpu] == 0) return 0;
-    return node_of_cpu[cpu] - 1u;
+    uint32_t known = cpu >= 0 && cpu < (int)(NP_PLAN_CPU_WORDS * 64) ? np_load(node_of_cpu[cpu]) : 0;
+    return known != 0 ? known - 1 : 0;
 }
 
 uint32_t np_place_node(void) { return np_place_node_of(sched_getcpu()); }
@@ -68,7 +68,7 @@ static int64_t mappings_left;
 
 static void count_mappings(void) {
     uint64_t most = np_number_in("/proc/sys/vm/max_map_count");
-    mappings_left = (int64_t)(most != 0 ? most : MAPPINGS_UNKNOWN) / 4;
+    np_store(mappings_left, (int64_t)(most != 0 ? most : MAPPINGS_UNKNOWN) / 4);
 }
 
 static bool charge(uint32_t mappings) {

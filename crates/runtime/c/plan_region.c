@@ -50,7 +50,7 @@ static uint64_t most_bytes(bool is_emulated) {
     if (is_emulated) return EMULATED_BYTES;
     if (NP_SYS2(SYS_getrlimit, RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return MOST_BYTES;
     uint64_t used = np_bytes_mapped(), share = limit.rlim_cur > used ? (limit.rlim_cur - used) / LIMITED_SHARE & ~(NP_GRANULE - 1) : 0;
-    has_address_limit = true;
+    np_store(has_address_limit, true);
     return share < MOST_BYTES ? share : MOST_BYTES;
 }
 
@@ -94,8 +94,8 @@ static bool reserve(uint64_t bytes) {
     next_granule = 1;
     usable_end = base + NP_GRANULE;
     if (bytes > NP_GRANULE) unused_range = np_own_range_add(usable_end, base + bytes);
-    np_region_bytes = bytes;
-    __atomic_store_n(&np_region, base, __ATOMIC_RELEASE);
+    np_store(np_region_bytes, bytes);
+    __atomic_store_n(&np_region, base, __ATOMIC_RELEASE); /* with the acquires in has_region: all of the above */
     return true;
 }
 
@@ -103,7 +103,7 @@ bool np_region_make(const struct np_plan *plan) {
     if (plan == NULL) return reserve(NP_GRANULE);
     uint64_t most = most_bytes((plan->flags & NP_PLAN_EMULATED) != 0);
     is_charged = charges_access();
-    np_region_is_limited = has_address_limit || is_charged;
+    np_store(np_region_is_limited, np_load(has_address_limit) || is_charged);
     for (uint64_t bytes = most; bytes >= LEAST_BYTES; bytes = bytes / 4 & ~(NP_GRANULE - 1))
         if (reserve(bytes)) return true;
     reserve(NP_GRANULE);
@@ -171,17 +171,20 @@ static void unlock(void) {
     np_plan_unlock(&lock);
 }
 
+/* Whether there is anything of ours; with the release in reserve. */
+static bool has_region(void) { return __atomic_load_n(&np_region, __ATOMIC_ACQUIRE) != 0; }
+
 /* From a hook of mmap, so perhaps from a signal handler. Where the interrupted code has the lock, it gives way as soon as it goes on: too late for this call
  * alone. True also where there was nothing left: of several threads that were refused at once the first one here takes it all, after the others' calls. */
 bool np_region_shrink(void) {
-    if (np_region == 0 || np_is_confined) return false;
+    if (!has_region() || np_is_confined) return false;
     np_store(is_wanted, true);
     if (np_plan_lock_soon(&lock)) unlock();
     return true;
 }
 
 void np_region_limit(void) {
-    if (np_region == 0 || np_is_confined) return;
+    if (!has_region() || np_is_confined) return;
     np_store(has_address_limit, true);
     np_store(np_region_is_limited, true);
     np_region_shrink();
@@ -190,7 +193,7 @@ void np_region_limit(void) {
 void *np_region_bootstrap(size_t bytes) {
     uint64_t whole = (bytes + 79) & ~63ull;
     uint64_t at = __atomic_fetch_add(&bootstrap_used, whole, __ATOMIC_RELAXED);
-    return np_region != 0 && bytes < NP_GRANULE && at + whole <= NP_GRANULE ? (void *)(np_region + at) : NULL;
+    return has_region() && bytes < NP_GRANULE && at + whole <= NP_GRANULE ? (void *)(np_region + at) : NULL;
 }
 
 struct np_span *np_span_of(const void *block) {
@@ -209,7 +212,9 @@ static struct np_span *new_span(void) {
         }
         span = fresh++;
     }
-    __builtin_memset(span, 0, sizeof *span);
+    np_store(span->arena, NULL);
+    np_store(span->kind, NP_SPAN_FREE);
+    __builtin_memset(&span->size_class, 0, sizeof *span - offsetof(struct np_span, size_class));
     return span;
 }
 
@@ -232,13 +237,15 @@ static void unlink_free(struct np_span *span) {
 
 /* A free span is found by its first and last granule. */
 static void link_free(struct np_span *span) {
-    span->kind = NP_SPAN_FREE;
+    np_store(span->kind, NP_SPAN_FREE);
     struct np_span **list = &free_spans[list_of(span->granules)];
     span->previous = NULL;
     span->next = *list;
     if (*list != NULL) (*list)->previous = span;
     *list = span;
-    table[index_of(span->base)] = table[index_of(span->base) + span->granules - 1] = span;
+    /* With the acquire in np_span_of: the descriptor is whole. */
+    __atomic_store_n(&table[index_of(span->base)], span, __ATOMIC_RELEASE);
+    __atomic_store_n(&table[index_of(span->base) + span->granules - 1], span, __ATOMIC_RELEASE);
 }
 
 static bool give_access(uintptr_t end) {
@@ -323,9 +330,9 @@ static struct np_span *take_fresh(uint64_t granules, uint64_t alignment) {
 bool np_region_extend(struct np_span *span, uint64_t more) {
     np_plan_lock(&lock);
     uint64_t end = index_of(span->base) + span->granules, left = (np_region_bytes >> NP_GRANULE_SHIFT) - end;
-    struct np_span *behind = end < next_granule ? table[end] : NULL;
+    struct np_span *behind = end < next_granule ? np_load(table[end]) : NULL;
     bool done = false;
-    if (behind != NULL && behind->kind == NP_SPAN_FREE && behind->granules >= more) {
+    if (behind != NULL && np_load(behind->kind) == NP_SPAN_FREE && behind->granules >= more) {
         unlink_free(behind);
         done = trim(behind, behind->base, more) && open_span(behind);
         if (done) drop_span(behind);
@@ -344,7 +351,7 @@ bool np_region_extend(struct np_span *span, uint64_t more) {
 
 struct np_span *np_region_take(uint64_t granules, uint64_t alignment) {
     if (alignment < NP_GRANULE) alignment = NP_GRANULE;
-    if (granules == 0 || granules > np_region_bytes >> NP_GRANULE_SHIFT || alignment > np_region_bytes) return NULL;
+    if (granules == 0 || granules > np_load(np_region_bytes) >> NP_GRANULE_SHIFT || alignment > np_load(np_region_bytes)) return NULL;
     np_plan_lock(&lock);
     struct np_span *span = take_free(granules, alignment, MOST_STEPS);
     if (span == NULL) span = take_fresh(granules, alignment);
@@ -352,7 +359,7 @@ struct np_span *np_region_take(uint64_t granules, uint64_t alignment) {
     if (span != NULL) {
         uint64_t first = index_of(span->base);
         for (uint64_t i = 0; i < granules; i++) __atomic_store_n(&table[first + i], span, __ATOMIC_RELEASE);
-        span->kind = NP_SPAN_LARGE;
+        np_store(span->kind, NP_SPAN_LARGE);
         span->zeroed = true;
         span->mappings = 0;
         span->refused = span->listed = span->advised = span->has_closed = false;
@@ -374,7 +381,7 @@ struct np_span *np_region_split(struct np_span *span) {
         if (last == NULL) break;
         last->granules = 1;
         last->base = span->base + (--span->granules << NP_GRANULE_SHIFT);
-        last->kind = span->kind;
+        np_store(last->kind, np_load(span->kind));
         last->zeroed = true;
         last->refused = span->refused;
         last->advised = span->advised;
@@ -426,16 +433,16 @@ void np_region_give(struct np_span *span) {
     errno = saved;
     span->mappings = 0;
     if (!empty(span)) {
-        span->arena = NULL;
+        np_store(span->arena, NULL);
         return;
     }
     np_plan_lock(&lock);
     uint64_t first = index_of(span->base);
-    struct np_span *before = first > 1 ? table[first - 1] : NULL;
-    struct np_span *behind = first + span->granules < next_granule ? table[first + span->granules] : NULL;
-    span->arena = NULL;
-    if (before != NULL && before->kind == NP_SPAN_FREE) join(span, before);
-    if (behind != NULL && behind->kind == NP_SPAN_FREE) join(span, behind);
+    struct np_span *before = first > 1 ? np_load(table[first - 1]) : NULL;
+    struct np_span *behind = first + span->granules < next_granule ? np_load(table[first + span->granules]) : NULL;
+    np_store(span->arena, NULL);
+    if (before != NULL && np_load(before->kind) == NP_SPAN_FREE) join(span, before);
+    if (behind != NULL && np_load(behind->kind) == NP_SPAN_FREE) join(span, behind);
     link_free(span);
     unlock();
 }

@@ -185,7 +185,7 @@ __attribute__((constructor(102))) static void construct(void) {
     int saved = errno;
     np_plan_alloc_start(1, 0);
     np_exec_init();
-    if (np_plan != NULL) {
+    if (np_plan_is_there()) {
         np_plan_tls.busy = 1;
         np_place_init();
         if (rules_ask_for_frames()) np_match_init();

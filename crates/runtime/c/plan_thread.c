@@ -56,16 +56,16 @@ static void told_by_parent(struct np_plan_thread *thread) {
     }
 }
 
-static uint32_t own_pid; /* of the process as of its last fork with handlers */
+static uint32_t own_pid; /* of the process as of its last fork with handlers; 0: the constructor has not come so far */
 
 /* A child that passed no handler of ours tells nothing: either it runs in its parent's memory (vfork), and what is counted there is the parent's, or it has a
  * copy (a bare system call), and does not know where its own begins. */
 static bool is_own_process(void) {
-    return np_is_confined ? !np_child_is_confined : own_pid == (uint32_t)NP_SYS0(SYS_getpid);
+    return np_is_confined ? !np_child_is_confined : np_load(own_pid) == (uint32_t)NP_SYS0(SYS_getpid);
 }
 
 void np_plan_all_counted(void) {
-    if (np_plan == NULL || own_pid == 0 || !is_own_process()) return;
+    if (!np_plan_is_there() || np_load(own_pid) == 0 || !is_own_process()) return;
     bool has_lock = np_plan_lock_soon(&threads_lock);
     for (struct np_plan_thread *at = has_lock ? threads : NULL; at != NULL; at = at->next) np_plan_thread_counted(at);
     if (has_lock) np_plan_unlock(&threads_lock);
@@ -73,7 +73,7 @@ void np_plan_all_counted(void) {
 }
 
 static NP_COLD struct np_plan_thread *make_thread(void) {
-    if (np_plan == NULL || np_plan_tls.ended || np_is_confined) return NULL;
+    if (!np_plan_is_there() || np_plan_tls.ended || np_is_confined) return NULL;
     struct np_plan_thread *thread = np_pages_new(sizeof *thread);
     if (thread == NULL) return NULL;
     thread->walker.pid = (uint32_t)NP_SYS0(SYS_getpid);
@@ -88,7 +88,8 @@ static NP_COLD struct np_plan_thread *make_thread(void) {
     threads = thread;
     np_plan_unlock(&threads_lock);
     np_plan_tls.thread = thread;
-    if (has_end_key) pthread_setspecific(end_key, thread);
+    /* With the release in np_plan_threads_init, which other libraries' threads may come before. */
+    if (__atomic_load_n(&has_end_key, __ATOMIC_ACQUIRE)) pthread_setspecific(end_key, thread);
     return thread;
 }
 
@@ -144,8 +145,12 @@ static void choose_cpus(const struct np_plan_place *rule, uint64_t number, uint6
 }
 
 /* Affinities are inherited from the creating thread. What a rule gave that one is not meant for threads and processes without a rule: they run where the
- * process might before the plan, or where a rule put it as a whole. */
+ * process might before the plan, or where a rule put it as a whole. Written by the constructor, and in a forked child. */
 static uint64_t process_cpus[NP_PLAN_CPU_WORDS];
+
+static void set_process_cpus(const uint64_t *set) {
+    for (uint32_t i = 0; i < NP_PLAN_CPU_WORDS; i++) np_store(process_cpus[i], set[i]);
+}
 
 static bool is_same(const uint64_t *set, const uint64_t *other) { return memcmp(set, other, sizeof process_cpus) == 0; }
 
@@ -160,10 +165,11 @@ static bool cpus_here(uint64_t *set) {
 
 /* The calling thread goes where its process may run, if it is still where it was pinned. */
 static void release(const uint64_t *pinned) {
-    uint64_t now[NP_PLAN_CPU_WORDS];
+    uint64_t now[NP_PLAN_CPU_WORDS], all[NP_PLAN_CPU_WORDS];
     if (!cpus_here(now) || !is_same(now, pinned)) return;
+    for (uint32_t i = 0; i < NP_PLAN_CPU_WORDS; i++) all[i] = np_load(process_cpus[i]);
     int saved = errno;
-    sched_setaffinity(0, sizeof process_cpus, (const cpu_set_t *)(const void *)process_cpus);
+    sched_setaffinity(0, sizeof all, (const cpu_set_t *)(const void *)all);
     errno = saved;
 }
 
@@ -203,15 +209,22 @@ static uint32_t rule_of(const struct np_plan_thread *thread, const char *name) {
     return 0;
 }
 
+/* The lock of all threads is held: others look for one that was pinned where they are, and may rename this one. */
 static void place_thread(struct np_plan_thread *thread, const char *name, bool is_other) {
     uint32_t rule = rule_of(thread, name);
     if (rule == 0 || rule == thread->rule) return;
-    thread->node_left = 0;
-    thread->rule = rule;
+    np_store(thread->node_left, 0);
+    np_store(thread->rule, rule);
     struct np_plan_place *place = &np_plan_threads()[rule - 1];
     uint64_t number = __atomic_fetch_add(&place->taken, 1, __ATOMIC_RELAXED);
     if (pin(place, number, is_other ? &thread->self : NULL, thread->pinned)) np_plan_count(&place->placed, 1);
     else memset(thread->pinned, 0, sizeof thread->pinned);
+}
+
+static void place_own(struct np_plan_thread *thread, const char *name) {
+    if (!np_plan_lock_soon(&threads_lock)) return; /* prctl in a signal handler */
+    place_thread(thread, name, false);
+    np_plan_unlock(&threads_lock);
 }
 
 /* By the thread that began at `start`, has this name and runs on this node. */
@@ -230,7 +243,7 @@ static void meet(struct np_plan_thread *thread) {
     char name[16] = {0};
     if (np_is_confined) return;
     NP_SYS2(SYS_prctl, PR_GET_NAME, name);
-    place_thread(thread, name, false);
+    place_own(thread, name);
     take_over(thread->start, name, np_place_node());
 }
 
@@ -245,17 +258,19 @@ static bool is_of_another(const uint64_t *set) {
 
 /* The calling thread begins. `inherited`: where a rule pinned its creator; NULL: the creator is unknown. */
 static void began(uintptr_t start, const uint64_t *inherited) {
-    if (np_plan == NULL || np_plan_tls.busy) return;
+    if (np_plan_tls.busy || !np_plan_is_there()) return;
     int saved = errno;
     np_plan_tls.busy = 1;
     struct np_plan_thread *thread = np_plan_thread_here();
     if (thread != NULL && start != 0) {
+        np_plan_lock(&threads_lock);
         thread->start = start;
         /* Without a number: made by a call that no hook sees, or for which there was no memory. */
         thread->order = np_plan_tls.order != 0 ? np_plan_tls.order : __atomic_add_fetch(&threads_made, 1, __ATOMIC_RELAXED);
+        np_plan_unlock(&threads_lock);
         meet(thread);
         uint64_t now[NP_PLAN_CPU_WORDS];
-        if (thread->rule == 0 && np_plan->thread_count != 0 && !np_is_confined) {
+        if (np_load(thread->rule) == 0 && np_plan->thread_count != 0 && !np_is_confined) {
             if (inherited != NULL) release(inherited);
             else if (cpus_here(now) && is_of_another(now)) release(now);
         }
@@ -320,12 +335,15 @@ static TRAMPOLINE int begin_c11(void *given) {
 }
 
 static struct start *new_start(void) {
-    struct start *start = np_plan != NULL ? take_start() : NULL;
+    struct start *start = np_plan_is_there() ? take_start() : NULL;
     if (start == NULL) return NULL;
     memset(start->cpus, 0, sizeof start->cpus);
     start->order = __atomic_add_fetch(&threads_made, 1, __ATOMIC_RELAXED);
     const struct np_plan_thread *creator = np_plan_tls.thread;
-    if (creator != NULL && creator->rule != 0) memcpy(start->cpus, creator->pinned, sizeof start->cpus);
+    if (creator == NULL || np_load(creator->rule) == 0) return start;
+    if (!np_plan_lock_soon(&threads_lock)) return start; /* another thread may rename this one */
+    memcpy(start->cpus, creator->pinned, sizeof start->cpus);
+    np_plan_unlock(&threads_lock);
     return start;
 }
 
@@ -395,7 +413,7 @@ static int cpu_of(uint32_t tid) {
 }
 
 static void renamed(const pthread_t *thread, const char *given) {
-    if (np_plan == NULL || np_plan_tls.busy || np_is_confined || given == NULL) return;
+    if (np_plan_tls.busy || np_is_confined || given == NULL || !np_plan_is_there()) return;
     char name[16] = {0}; /* as much of it as the kernel keeps, and recordings show */
     memcpy(name, given, strnlen(given, sizeof name - 1));
     int saved = errno;
@@ -403,7 +421,7 @@ static void renamed(const pthread_t *thread, const char *given) {
     bool is_self = thread == NULL || pthread_equal(*thread, pthread_self());
     struct np_plan_thread *state = is_self ? np_plan_thread_here() : NULL;
     if (is_self && state != NULL) {
-        place_thread(state, name, false);
+        place_own(state, name);
         take_over(state->start, name, np_place_node());
     } else if (!is_self) {
         uintptr_t start = 0;
@@ -474,7 +492,9 @@ static bool place_process(void) {
         if (!np_plan_in_ranges(rules[i].order, rules[i].range_count, entry->order)) continue;
         bool is_new = entry->number == 0;
         if (is_new) entry->number = __atomic_add_fetch(&rules[i].taken, 1, __ATOMIC_RELAXED);
-        if (!pin(&rules[i], entry->number - 1, NULL, process_cpus)) return false;
+        uint64_t given[NP_PLAN_CPU_WORDS] = {0};
+        if (!pin(&rules[i], entry->number - 1, NULL, given)) return false;
+        set_process_cpus(given);
         if (is_new) np_plan_count(&rules[i].placed, 1);
         return true;
     }
@@ -484,9 +504,11 @@ static bool place_process(void) {
 static bool has_begun; /* else the fork is another library's constructor's, and ours runs in the child, too */
 
 void np_plan_process_began(void) {
-    cpus_here(process_cpus);
+    uint64_t given[NP_PLAN_CPU_WORDS];
+    cpus_here(given);
+    set_process_cpus(given);
     place_process();
-    has_begun = true;
+    np_store(has_begun, true);
 }
 
 /* All locks, each after those under which it is taken. */
@@ -523,12 +545,12 @@ static void in_parent(void) {
 /* Only this thread is left. Blocks in the others' bins are lost to the child, as they are in other allocators. */
 static void in_child(void) {
     in_parent();
-    if (!has_begun) return;
+    if (!np_load(has_begun)) return;
     struct np_plan_thread *thread = np_plan_tls.thread;
     uint32_t busy = np_plan_tls.busy, had = 0;
     if (busy == 0 && np_plan_tls.forks == 0) np_plan_tls.tag = 0; /* the parent's number may be that of a thread here once the parent is gone */
     np_plan_tls.busy = 1;
-    if (!np_is_confined) own_pid = (uint32_t)NP_SYS0(SYS_getpid);
+    if (!np_is_confined) np_store(own_pid, (uint32_t)NP_SYS0(SYS_getpid));
     np_match_forked();
     threads = thread;
     threads_made = 0;
@@ -570,9 +592,9 @@ NP_EXPORT int __register_atfork(void (*before)(void), void (*parent)(void), void
 }
 
 void np_plan_threads_init(void) {
-    has_end_key = pthread_key_create(&end_key, on_thread_exit) == 0;
+    __atomic_store_n(&has_end_key, pthread_key_create(&end_key, on_thread_exit) == 0, __ATOMIC_RELEASE);
     register_handlers();
-    own_pid = (uint32_t)NP_SYS0(SYS_getpid);
+    np_store(own_pid, (uint32_t)NP_SYS0(SYS_getpid));
     atexit(np_plan_all_counted);
     at_quick_exit(np_plan_all_counted);
     struct np_plan_thread *thread = np_plan_thread_here();

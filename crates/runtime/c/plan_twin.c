@@ -30,7 +30,7 @@ static struct np_span *window_of(struct np_plan_arena *arena, uintptr_t window) 
     if (span == NULL) return NULL;
     np_arena_place(arena, span, (struct np_place){.is_run = true}, span->base, WINDOW);
     np_arena_link(arena, span);
-    span->kind = NP_SPAN_WINDOW;
+    np_store(span->kind, NP_SPAN_WINDOW);
     span->twin = window;
     span->next = *list;
     *list = span;
@@ -43,7 +43,7 @@ static struct np_span *own_span(struct np_plan_arena *arena, uintptr_t twin, siz
     struct np_span *span = np_region_take((low + usable + NP_GRANULE - 1) >> NP_GRANULE_SHIFT, alignment);
     if (span == NULL) return NULL;
     span->twin = twin - low;
-    span->kind = NP_SPAN_TWIN;
+    np_store(span->kind, NP_SPAN_TWIN);
     uintptr_t page = np_page_bytes(), first = (span->base + low) & -page, end = (span->base + low + usable + page - 1) & -page;
     np_arena_place(arena, span, (struct np_place){0}, first, end - first);
     np_arena_link(arena, span);
@@ -53,7 +53,7 @@ static struct np_span *own_span(struct np_plan_arena *arena, uintptr_t twin, siz
 void *np_twin_alloc(struct np_plan_thread *thread, uint32_t rule, size_t bytes, bool zero, const void *twin, size_t usable) {
     struct np_plan_arena *arena = np_arena_of(thread, rule);
     uintptr_t at = (uintptr_t)twin, window = at & ~(WINDOW - 1);
-    if (np_unlikely(arena == NULL) || usable > np_region_bytes) return NULL;
+    if (np_unlikely(arena == NULL) || usable > np_load(np_region_bytes)) return NULL;
     np_plan_lock(&arena->lock);
     struct np_span *span = NULL;
     if (usable <= NP_SMALL_MAX && at + usable <= window + WINDOW) span = window_of(arena, window);

@@ -185,9 +185,10 @@ void np_process_after_fork(void) {
     tls->slot = NULL;
     memcpy(birth.name, tls->name, sizeof birth.name); /* a child has its parent's */
     memset(tls->name, 0, sizeof tls->name);
-    tls->has_new_name = false;
+    np_store(tls->has_new_name, false);
     np_thread_after_fork();
     np_modules_after_fork();
+    np_limit_after_fork();
     np_process_index = __atomic_fetch_add(&np_arena->next_process_index, 1, __ATOMIC_RELAXED);
     struct np_slot *slot = np_thread_begin(&birth);
     if (slot != NULL && slot->stack_hi == 0 && parent != NULL) { /* the mappings were not to be looked at */

@@ -12,9 +12,16 @@
 #define np_is_confined false /* an emulator's own calls are none of its guest's */
 #else
 #pragma GCC visibility push(hidden)
-extern bool np_is_confined;
-extern bool np_child_is_confined; /* by a filter of a child that runs in this memory (vfork), see confined.h */
+extern bool np_confined, np_child_confined; /* through the following alone */
 #pragma GCC visibility pop
+/* Relaxed: the thread that sets a filter sees its own store, and a thread that is in a call of ours meanwhile is as far as any thread of the program. */
+#define np_is_confined (__atomic_load_n(&np_confined, __ATOMIC_RELAXED))
+/* By a filter of a child that runs in this memory (vfork), see confined.h. */
+#define np_child_is_confined (__atomic_load_n(&np_child_confined, __ATOMIC_RELAXED))
+static inline void np_set_confined(bool is_confined, bool child_is) {
+    __atomic_store_n(&np_child_confined, child_is, __ATOMIC_RELAXED);
+    __atomic_store_n(&np_confined, is_confined, __ATOMIC_RELAXED);
+}
 #endif
 
 /* A negative result is -errno. */

@@ -156,8 +156,9 @@ static void put_first_name(struct np_slot *slot, const struct np_birth *birth, u
 static void put_new_name(struct np_slot *slot) {
     struct np_tls *tls = &np_tls;
     if (!__atomic_load_n(&tls->has_new_name, __ATOMIC_ACQUIRE)) return;
-    note_name(slot, tls->new_name, np_order());
-    tls->has_new_name = false;
+    uint64_t name[2] = {np_load(tls->new_name[0]), np_load(tls->new_name[1])};
+    note_name(slot, (const char *)name, np_order());
+    np_store(tls->has_new_name, false);
 }
 
 /* The kernel's number of the calling thread. Where it may not be asked: the C library writes what it knows into a mutex that is locked. */
@@ -175,7 +176,7 @@ static uint32_t own_pid; /* as the last thread of this process found it */
 static struct np_slot *prepare_slot(const struct np_birth *birth) {
     struct np_slot *slot = np_slot_claim();
     if (slot == NULL) return NULL;
-    if (!np_is_confined || own_pid == 0) np_store(own_pid, (uint32_t)NP_SYS0(SYS_getpid));
+    if (!np_is_confined || np_load(own_pid) == 0) np_store(own_pid, (uint32_t)NP_SYS0(SYS_getpid));
     np_store(slot->pid_namespace, np_pid_namespace);
     np_store(slot->pid, np_load(own_pid));
     np_store(slot->tid, np_own_tid());
@@ -445,13 +446,15 @@ static void named(const pthread_t *other, const char *name) {
     struct np_slot *slot = name != NULL ? np_slot_here() : NULL;
     if (slot == NULL || !np_enter(slot)) return;
     if (other == NULL) {
-        np_tls.has_new_name = false;
+        np_store(np_tls.has_new_name, false);
         note_name(slot, name, np_order());
     } else if (!np_load(np_tls_is_shared)) {
         struct np_tls *tls = state_of(*other);
-        memset(tls->new_name, 0, sizeof tls->new_name);
-        memcpy(tls->new_name, name, strnlen(name, sizeof tls->new_name - 1));
-        __atomic_store_n(&tls->has_new_name, true, __ATOMIC_RELEASE);
+        uint64_t words[2] = {0, 0};
+        memcpy(words, name, strnlen(name, sizeof words - 1));
+        np_store(tls->new_name[0], words[0]);
+        np_store(tls->new_name[1], words[1]);
+        __atomic_store_n(&tls->has_new_name, true, __ATOMIC_RELEASE); /* with the acquire in put_new_name */
     }
     np_leave(slot);
 }

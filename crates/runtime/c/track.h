@@ -38,7 +38,7 @@ struct np_tls {
     struct np_slot *ended_slot; /* the slot that the thread closed, and its generation */
     uint64_t ended_generation;
     char name[16];         /* as last written to the ring */
-    char new_name[16];     /* given by another thread; written when this one ends */
+    uint64_t new_name[2];  /* given by another thread, by words; written when this one ends */
     bool has_new_name;
 };
 #define NP_STACK_CACHE_BYTES 118784u
@@ -178,6 +178,8 @@ void np_process_after_fork(void);
 /* -- limit.c: the program is about to become another; and did not -- */
 void np_limit_before_exec(void);
 void np_limit_exec_failed(void);
+void np_limit_after_fork(void);
+void np_limit_jumped(void);
 
 /* -- modules.c, map.c -- */
 struct np_module {
@@ -383,6 +385,16 @@ void np_find_ourselves(void);
 /* The real function behind the hooks of dlsym, which np_real itself goes through. */
 typedef void *(*np_dlsym_function)(void *handle, const char *name);
 np_dlsym_function np_real_dlsym(void);
+/* What _dl_find_object tells of the module around an address: as glibc 2.35 declares it for x86-64 and aarch64; older ones do without. No lock, safe in signal
+ * handlers. */
+struct np_found_object {
+    unsigned long long flags;
+    void *map_start, *map_end;
+    struct link_map *link_map;
+    void *eh_frame;
+    unsigned long long reserved[7];
+};
+typedef int (*np_find_object_function)(void *pc, struct np_found_object *found);
 /* Finds all listed functions that are not found yet (NP_REAL_LISTED). False: one is in no library. */
 bool np_reals_find(void);
 /* -- memory.c: anonymous zeroed memory of our own, never recorded. NULL when there is none. -- */

@@ -249,7 +249,7 @@ struct np_slot {
     uint64_t memory_streamed;             /* of memory_accesses, continued a stream that the hardware prefetches; counted like l2_lookups */
     uint64_t ask_page;                    /* page whose last fault this thread asks for */
     uint32_t ask_state;                   /* enum np_ask_state; the thread sleeps here */
-    uint32_t answer_tid;                  /* thread that faulted, as the kernel numbers it; 0: no such fault is known */
+    uint32_t answer_tid;                  /* thread that faulted, as the kernel numbers it; 0: no such fault is known; UINT32_MAX: any of several */
     uint32_t answer_pages;                /* so many pages from ask_page on were faulted last by that thread */
     uint32_t ask_failures;                /* questions that were not answered in time */
     uint64_t memory_dependent;            /* of memory_accesses, continued no stream, and another's address came from their line; an estimate (overlap.c) */

@@ -718,6 +718,18 @@ fn libraries_that_come_and_go_leave_no_memory_behind() {
     assert!(grown < 1024, "{grown} KiB");
 }
 
+/// Make sure that a call stack is not followed by the tables of a library that went unseen, where other code has its addresses by now: they are not there any
+/// more, and the program ended.
+#[test]
+fn code_in_the_place_of_a_library_that_went_unseen_may_allocate() {
+    let program = compile("plan_stale.c", "plan_stale", &["-O1", "-fno-builtin"]);
+    let library = compile("plan_stale.c", "plan_stale.so", &["-shared", "-fPIC", "-O1", "-DLIBRARY"]);
+    let image = image_of("stale.plan", &[1000, 1 << 20, 1, 0, 1]);
+    let output = under(&image, Command::new(&program).arg(&library));
+    assert!(output.status.success(), "{} {}", output.status, String::from_utf8_lossy(&output.stdout));
+    assert_eq!(output.stdout, b"stale ok\n");
+}
+
 #[test]
 fn cpp_operators_and_their_exceptions_are_served() {
     let program = compile("alloc_new.cpp", "plan_new", &["-O1", "-std=c++20", "-fno-builtin"]);

@@ -1,13 +1,14 @@
 //! The runtime under a thread sanitizer: its C files compiled with `-fsanitize=thread`, driven from many threads while a recorder drains.
 //!
-//! The call-outs stay out: they define the sanitizer's own entry points. The runtime's hooks are renamed (`hook_malloc`), so that the sanitizer's interceptors
-//! keep their place before the C library.
+//! The tracker and the planner are built apart, as they are for users: both have hooks of the same functions. The call-outs stay out: they define the
+//! sanitizer's own entry points. The hooks are renamed (`hook_malloc`), so that the sanitizer's interceptors keep their place before the C library.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::path::PathBuf;
 use std::process::Command;
+use std::process::Output;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -34,25 +35,48 @@ fn run(command: &mut Command) -> String {
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
-/// The runtime's files but for call-outs, planner and C++ operators.
-fn sources() -> Vec<PathBuf> {
+/// The C files whose names this takes.
+fn sources(is_wanted: impl Fn(&str) -> bool) -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("c");
     let mut files: Vec<PathBuf> =
         fs::read_dir(folder).expect("sources").map(|entry| entry.expect("entry").path()).collect();
     files.retain(|file| {
         let name = file.file_name().expect("a name").to_string_lossy();
-        name.ends_with(".c") && !["callouts", "plan_", "alloc_new"].iter().any(|prefix| name.starts_with(prefix))
+        name.ends_with(".c") && is_wanted(&name)
     });
     files.sort();
     files
 }
 
-fn build() -> PathBuf {
+/// The tracker's files.
+fn is_of_tracker(name: &str) -> bool {
+    !["callouts", "plan_"].iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// The planner's files, with those that it shares with the tracker (`PLANNER_SHARES` of `build.rs`).
+fn is_of_planner(name: &str) -> bool {
+    const SHARED: &[&str] = &[
+        "exec_list.c",
+        "exec_target.c",
+        "lock_all.c",
+        "maps_file.c",
+        "memory.c",
+        "startup.c",
+        "unwind.c",
+        "unwind_cfi.c",
+    ];
+    name.starts_with("plan_") || SHARED.contains(&name)
+}
+
+/// Compiles `sources` and a harness of `tests/race` to one program.
+fn build(name: &str, sources: &[PathBuf], harness: &str) -> PathBuf {
     let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("c");
-    let objects: Vec<PathBuf> = sources()
+    let folder = scratch().join(name);
+    fs::create_dir_all(&folder).expect("a folder for objects");
+    let objects: Vec<PathBuf> = sources
         .iter()
         .map(|source| {
-            let object = scratch().join(source.file_name().expect("a name")).with_extension("o");
+            let object = folder.join(source.file_name().expect("a name")).with_extension("o");
             run(Command::new("gcc")
                 .args(FLAGS)
                 .arg("-fvisibility=hidden")
@@ -75,13 +99,13 @@ fn build() -> PathBuf {
         }
     }
     assert!(hooks.contains("malloc") && hooks.contains("pthread_create"), "{hooks:?}");
-    let names = scratch().join("hooks");
+    let names = folder.join("hooks");
     fs::write(&names, hooks.iter().map(|name| format!("{name} hook_{name}\n")).collect::<String>()).expect("names");
     for object in &objects {
         run(Command::new("objcopy").arg(format!("--redefine-syms={}", names.display())).arg(object));
     }
-    let harness = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/race/harness.c");
-    let program = scratch().join("race");
+    let harness = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/race").join(harness);
+    let program = folder.join("race");
     run(Command::new("gcc")
         .args(FLAGS)
         .arg("-I")
@@ -93,10 +117,26 @@ fn build() -> PathBuf {
     program
 }
 
+/// Runs a harness.
+fn watched(command: &mut Command) -> Output {
+    command
+        .env("TSAN_OPTIONS", "exitcode=66 history_size=4 second_deadlock_stack=1 report_signal_unsafe=0")
+        .output()
+        .expect("the harness starts")
+}
+
+/// A harness must end well, and without a report of the sanitizer.
+fn check(output: &Output, what: &str) {
+    let text = String::from_utf8_lossy(&output.stderr);
+    let count = text.matches("WARNING: ThreadSanitizer").count();
+    assert!(output.status.success() && count == 0, "{what}: {} with {count} reports\n{text}", output.status);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "done\n");
+}
+
 /// Make sure that no two threads of a recorded program meet in the runtime without an atomic access on both sides.
 #[test]
 fn the_runtime_has_no_data_races() {
-    let program = build();
+    let program = build("race-tracker", &sources(is_of_tracker), "harness.c");
     for mode in [layout::MODE_INSTRUMENT, layout::MODE_TRACK] {
         let arena = Arena::simulating(24, 1 << 16, mode);
         let done = AtomicBool::new(false);
@@ -108,22 +148,21 @@ fn the_runtime_has_no_data_races() {
                     }
                 }
             });
-            let output = Command::new(&program)
-                .arg("40")
-                .env("NUMAPILOT_ARENA", arena.path())
-                .env("TSAN_OPTIONS", "exitcode=66 history_size=4 second_deadlock_stack=1 report_signal_unsafe=0")
-                .output()
-                .expect("the harness starts");
+            let output = watched(Command::new(&program).arg("40").env("NUMAPILOT_ARENA", arena.path()));
             done.store(true, Ordering::Release);
-            let text = String::from_utf8_lossy(&output.stderr);
-            let count = text.matches("WARNING: ThreadSanitizer").count();
-            assert!(
-                output.status.success() && count == 0,
-                "mode {mode}: {} with {count} reports\n{text}",
-                output.status
-            );
-            assert_eq!(String::from_utf8_lossy(&output.stdout), "done\n");
+            check(&output, &format!("mode {mode}"));
         });
         assert!(arena.slots_used() > 8, "the threads were recorded");
+    }
+}
+
+/// The same of a program under a plan. Threads of other libraries are there before the planner's constructor sets the words that every hook reads.
+#[test]
+fn the_planner_has_no_data_races() {
+    let program = build("race-planner", &sources(is_of_planner), "plan_harness.c");
+    let image = scratch().join("race-plan");
+    // Few addresses (`NP_PLAN_EMULATED`): the sanitizer has shadows for some. Without and with blocks beside the program's own (`NP_PLAN_TWINS`).
+    for flags in ["2", "3"] {
+        check(&watched(Command::new(&program).arg(&image).args(["40", flags])), &format!("flags {flags}"));
     }
 }

@@ -455,7 +455,8 @@ macro_rules! words {
 }
 
 impl Slot<'_> {
-    /// Answers the thread's question, and wakes it: who faulted the page last (0: unknown), and how many pages from there on.
+    /// Answers the thread's question, and wakes it: who faulted the page last (0: nobody that is known; `u32::MAX`: any of several threads), and how many pages
+    /// from there on.
     pub fn answer(&self, tid: u32, pages: u32) {
         // SAFETY: fields of a slot inside the mapping, naturally aligned.
         let state = unsafe {

@@ -3,6 +3,12 @@
 //!
 //! The kernel writes a fault's event before the fault returns, so it has been written when a thread requests it. Faults that the kernel takes on a
 //! program's behalf (`read(2)` into fresh memory) need the right to see kernel events; without it only user faults are known.
+//!
+//! What a fault's event tells is the thread, the address and the time (`perf_sw_event` in the architecture's `fault.c`, before the fault is handled). It does
+//! not tell whether the page was there, nor whether the fault was a read. Of several threads' faults on a page the last one made the page that is there now
+//! where the page went in between (`munmap`, `MADV_DONTNEED`), where the first was a read (of the zero page), and after a fork (the copy). A NUMA hinting fault
+//! makes no page. So the last fault counts where the kernel makes no hinting faults, and with them a page that several threads have faulted has no known first
+//! toucher. A write after `mprotect` took the right to write is taken for a first touch: nothing distinguishes it from a copy.
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
@@ -13,6 +19,7 @@ use numapilot_host::PageNumber;
 use numapilot_host::Pid;
 use numapilot_host::Tid;
 use numapilot_kernel::actuator::page_bytes;
+use numapilot_kernel::sysctl;
 use numapilot_perf::Header;
 use numapilot_perf::Record;
 use numapilot_perf::SideBand;
@@ -36,11 +43,25 @@ const LOOK: Duration = Duration::from_millis(10);
 /// Set (to anything) in the recorder's environment, no page-fault events are opened: as on a system that refuses them.
 const REFUSE: &str = "NUMAPILOT_NO_FAULT_EVENTS";
 
-/// Which thread faulted each page of each process last, in runs of neighbouring pages.
+/// The answer for a page that several threads have faulted, of which any may be its first toucher: no thread has this number.
+const SEVERAL: u32 = u32::MAX;
+
+/// Who faulted a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Faulter {
+    /// This thread, last or alone.
+    One(Tid),
+    /// Several threads, where the last one need not have made the page.
+    Several,
+}
+
+/// Which thread faulted each page of each process, in runs of neighbouring pages.
 #[derive(Debug, Default)]
 struct Faults {
-    /// By process id and page: thread ids.
-    runs: RangeMap<(Pid, PageNumber), Tid>,
+    /// By process id and page.
+    runs: RangeMap<(Pid, PageNumber), Faulter>,
+    /// Whether the kernel makes NUMA hinting faults: one of another thread is no first touch.
+    are_hinted: bool,
     /// Pages of 4 KiB in one of the kernel's, which a fault maps together; 0 for 1.
     each: u64,
 }
@@ -50,7 +71,10 @@ impl Faults {
     fn fault(&mut self, pid: Pid, tid: Tid, page: PageNumber) {
         let each = self.each.max(1);
         let first = PageNumber(page.0 / each * each);
-        self.runs.join((pid, first), (pid, first + each), tid);
+        let before = self.runs.get((pid, first)).map(|run| run.value);
+        let is_others = self.are_hinted && before.is_some_and(|before| before != Faulter::One(tid));
+        let faulter = if is_others { Faulter::Several } else { Faulter::One(tid) };
+        self.runs.join((pid, first), (pid, first + each), faulter);
     }
 
     /// The process has ended, or has new memory: what has its number from now on has not faulted yet.
@@ -58,8 +82,8 @@ impl Faults {
         self.runs.remove((pid, PageNumber(0)), (pid, PageNumber(u64::MAX)));
     }
 
-    /// The thread that faulted `page` last, and how many pages from there on it did.
-    fn last(&self, pid: Pid, page: PageNumber) -> Option<(Tid, u64)> {
+    /// Who faulted `page`, and how many pages from there on.
+    fn last(&self, pid: Pid, page: PageNumber) -> Option<(Faulter, u64)> {
         self.runs.get((pid, page)).map(|run| (run.value, run.end.1 - page))
     }
 }
@@ -161,7 +185,11 @@ fn answer(arena: &Arena, asked: &[Question], faults: &Faults) {
         }
         // The kernel's events have our numbers.
         let last = slot.is_of_our_namespace().then(|| faults.last(question.pid, question.page)).flatten();
-        let (tid, pages) = last.map_or((0, 0), |(tid, pages)| (tid.0, pages));
+        let (tid, pages) = match last {
+            Some((Faulter::One(tid), pages)) => (tid.0, pages),
+            Some((Faulter::Several, pages)) => (SEVERAL, pages),
+            None => (0, 0),
+        };
         slot.answer(tid, u32::try_from(pages).unwrap_or(u32::MAX));
     }
 }
@@ -211,7 +239,8 @@ impl FaultAnswers {
         let set = EventSet::open(&[request], &Scope::Children, RingSize { bytes: RING_BYTES })
             .map_err(|error| error.to_string())?;
         let scope = if user_only { wire::FAULTS_USER } else { wire::FAULTS_ALL };
-        let faults = Faults { each: page_bytes() / PageNumber::BYTES, ..Faults::default() };
+        let are_hinted = sysctl::numa_balancing().is_some_and(|mode| mode != 0);
+        let faults = Faults { each: page_bytes() / PageNumber::BYTES, are_hinted, ..Faults::default() };
         let course = Course { faults, ..Course::default() };
         Ok(FaultAnswers { set, scope, course, bytes: Vec::new(), read_ns: raw_ns() })
     }
@@ -278,6 +307,10 @@ mod tests {
     use crate::clock::HostInstant;
     use crate::order::OrderSource;
 
+    fn by(tid: u32) -> Faulter {
+        Faulter::One(Tid(tid))
+    }
+
     proptest! {
         #[test]
         fn the_last_fault_of_a_page_is_the_one_that_counts(
@@ -291,10 +324,10 @@ mod tests {
             for pid in 1..3 {
                 for page in 0..24 {
                     let told = runs.last(Pid(pid), PageNumber(page));
-                    prop_assert_eq!(told.map(|(tid, _)| tid.0), table.get(&(pid, page)).copied());
-                    let Some((tid, pages)) = told else { continue };
+                    prop_assert_eq!(told.map(|(faulter, _)| faulter), table.get(&(pid, page)).map(|tid| by(*tid)));
+                    let Some((faulter, pages)) = told else { continue };
                     for later in page..page + pages {
-                        prop_assert_eq!(table.get(&(pid, later)), Some(&tid.0));
+                        prop_assert_eq!(table.get(&(pid, later)).map(|tid| by(*tid)), Some(faulter));
                     }
                 }
             }
@@ -305,20 +338,34 @@ mod tests {
             let mut runs = Faults::default();
             pages.iter().for_each(|page| runs.fault(Pid(7), Tid(9), PageNumber(*page)));
             prop_assert_eq!(runs.runs.len(), 1);
-            prop_assert_eq!(runs.last(Pid(7), PageNumber(10)), Some((Tid(9), 54)));
+            prop_assert_eq!(runs.last(Pid(7), PageNumber(10)), Some((by(9), 54)));
         }
     }
 
     /// A fault on a kernel with pages of 64 KiB (arm64) maps sixteen pages of 4 KiB: the first toucher of fifteen of them was unknown.
     #[test]
     fn a_fault_is_one_on_all_of_the_kernels_page() {
-        let (mut runs, pid, tid) = (Faults { each: 16, ..Faults::default() }, Pid(7), Tid(9));
-        runs.fault(pid, tid, PageNumber(37));
+        let (mut runs, pid) = (Faults { each: 16, ..Faults::default() }, Pid(7));
+        runs.fault(pid, Tid(9), PageNumber(37));
         assert_eq!(
             [32, 37, 47].map(|page| runs.last(pid, PageNumber(page))),
-            [Some((tid, 16)), Some((tid, 11)), Some((tid, 1))]
+            [Some((by(9), 16)), Some((by(9), 11)), Some((by(9), 1))]
         );
         assert_eq!([31, 48].map(|page| runs.last(pid, PageNumber(page))), [None; 2]);
+    }
+
+    /// A NUMA hinting fault of another thread made that thread the first toucher, and whatever code without call-outs had touched seemed to move about.
+    #[test]
+    fn where_there_are_hinting_faults_a_page_of_several_threads_has_no_first_toucher() {
+        let (mut faults, pid) = (Faults { are_hinted: true, ..Faults::default() }, Pid(7));
+        for (tid, page) in [(8, 1), (8, 2), (8, 3), (8, 2), (9, 3), (8, 3), (9, 4)] {
+            faults.fault(pid, Tid(tid), PageNumber(page));
+        }
+        let told = [1, 2, 3, 4, 5].map(|page| faults.last(pid, PageNumber(page)).map(|(faulter, _)| faulter));
+        assert_eq!(told, [Some(by(8)), Some(by(8)), Some(Faulter::Several), Some(by(9)), None]);
+        faults.forget(pid);
+        faults.fault(pid, Tid(9), PageNumber(3));
+        assert_eq!(faults.last(pid, PageNumber(3)), Some((by(9), 1)), "another program's page");
     }
 
     /// A fault at 5 goes to a ring that was read already, one at 7 to a ring that is read next.
@@ -330,7 +377,7 @@ mod tests {
         assert_eq!(course.faults.last(pid, page), None, "what came before it may not be known yet");
         course.found((5, pid, Step::Fault { tid: Tid(10), page }));
         course.read_at(8);
-        assert_eq!(course.faults.last(pid, page), Some((Tid(20), 1)), "the later one is the page's last");
+        assert_eq!(course.faults.last(pid, page), Some((by(20), 1)), "the later one is the page's last");
         assert!(course.waiting.is_empty());
     }
 
@@ -343,13 +390,13 @@ mod tests {
         let mut told = |steps: &[Timed], pid| {
             steps.iter().for_each(|step| course.found(*step));
             course.read_at(u64::MAX);
-            (course.faults.last(pid, page).map(|(tid, _)| tid.0), course.faults.runs.len())
+            (course.faults.last(pid, page).map(|(faulter, _)| faulter), course.faults.runs.len())
         };
-        assert_eq!(told(&[(1, one, Step::Executed), (2, one, fault), (2, other, fault)], one), (Some(20), 2));
+        assert_eq!(told(&[(1, one, Step::Executed), (2, one, fault), (2, other, fault)], one), (Some(by(20)), 2));
         let one_of_two = [(3, one, Step::ThreadStarted), (4, one, Step::ThreadEnded)];
-        assert_eq!(told(&one_of_two, one), (Some(20), 2), "a thread is left");
+        assert_eq!(told(&one_of_two, one), (Some(by(20)), 2), "a thread is left");
         assert_eq!(told(&[(5, one, Step::ThreadEnded)], one), (None, 1), "the last thread has ended");
-        assert_eq!(told(&[(6, one, Step::Forked), (7, one, fault)], one), (Some(20), 2));
+        assert_eq!(told(&[(6, one, Step::Forked), (7, one, fault)], one), (Some(by(20)), 2));
         assert_eq!(told(&[(8, one, Step::Executed)], one), (None, 1));
         assert_eq!(
             told(&[(9, other, Step::Forked)], other),

@@ -101,8 +101,8 @@ pub fn prepare(output: &Path, existing: Existing) -> Result<Room, OutputError> {
     make_room(output, existing)
 }
 
+/// [`check`] has let it pass.
 fn make_room(output: &Path, existing: Existing) -> Result<Room, OutputError> {
-    check(output, existing)?;
     let mut room = Room { output: output.to_owned(), is_made: false, moved: Vec::new() };
     if fs::symlink_metadata(output).is_ok() && !is_empty_folder(output) {
         match existing {
@@ -310,6 +310,7 @@ impl Pending {
     /// Something that is no trace is in the way by now, or the file system refuses. The older trace stays then, and the new one goes.
     pub fn complete(mut self) -> Result<(), OutputError> {
         if self.folder != self.output {
+            check(&self.output, self.existing)?;
             let room = make_room(&self.output, self.existing)?;
             fs::rename(&self.folder, &self.output).map_err(refused(&self.output))?;
             room.keep();

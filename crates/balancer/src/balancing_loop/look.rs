@@ -72,17 +72,17 @@ impl Balancer {
     pub(super) fn close_events(&mut self) {
         let all = &self.targets.all;
         let start_of = |pid: Pid| all.get(&pid).map(|managed| managed.target.start_ticks);
-        self.fault_sampler.close_ended(start_of);
+        self.fault_sampler.sets.close_ended(start_of);
         if let Some(samples) = &mut self.samples {
-            samples.close_ended(start_of);
+            samples.sets.close_ended(start_of);
         }
     }
 
     /// A process has inherited the events of the one that started it.
     pub(super) fn inherits(&mut self, heir: Heir) {
-        self.fault_sampler.inherits(heir.pid, heir.parent, heir.start_ticks);
+        self.fault_sampler.sets.inherits(heir.pid, heir.parent, heir.start_ticks);
         if let Some(samples) = &mut self.samples {
-            samples.inherits(heir.pid, heir.parent, heir.start_ticks);
+            samples.sets.inherits(heir.pid, heir.parent, heir.start_ticks);
         }
     }
 
@@ -98,9 +98,9 @@ impl Balancer {
             Some(managed) => Some(managed.target.start_ticks),
             None => listed.binary_search(&pid).ok().and_then(|_| task::start_ticks_of(pid)),
         };
-        self.fault_sampler.prune(start_of);
+        self.fault_sampler.sets.prune(start_of);
         if let Some(samples) = &mut self.samples {
-            samples.prune(start_of);
+            samples.sets.prune(start_of);
         }
     }
 

@@ -19,6 +19,7 @@ use numapilot_perf_events::open::Scope;
 use numapilot_perf_events::ring::Records;
 
 use super::family::Family;
+use super::watched::WatchedSets;
 
 /// Size of a CPU's ring in bytes: some ten thousand faults between two observations.
 const RING_BYTES: usize = 512 << 10;
@@ -82,18 +83,10 @@ pub struct Seen {
 /// Samples page faults by events of the kernel.
 #[derive(Debug)]
 pub struct FaultSampler {
-    sets: Vec<Watched>,
-    /// Losses according to a set's own counts.
-    lost: u64,
+    /// Events with their processes.
+    pub(crate) sets: WatchedSets<EventSet>,
     buffer: Vec<u8>,
     node_of_cpu: Vec<Option<NodeIndex>>,
-}
-
-/// A set of events with its processes.
-#[derive(Debug)]
-struct Watched {
-    set: EventSet,
-    family: Family,
 }
 
 impl FaultSampler {
@@ -103,7 +96,7 @@ impl FaultSampler {
         let most = machine.cpus().iter().map(|cpu| cpu.id.0 as usize + 1).max().unwrap_or(1);
         let node = |cpu: usize| machine.node_of_cpu(CpuId(cpu as u32)).and_then(|node| machine.node_index(node));
         let node_of_cpu = (0..most).map(node).collect();
-        FaultSampler { sets: Vec::new(), lost: 0, buffer: Vec::new(), node_of_cpu }
+        FaultSampler { sets: WatchedSets::new(EventSet::lost), buffer: Vec::new(), node_of_cpu }
     }
 
     /// Opens events for processes and their descendants, or for the whole system. Returns the processes among them that this user may not observe.
@@ -113,46 +106,26 @@ impl FaultSampler {
     pub fn open(&mut self, scope: &Scope) -> Result<Vec<Pid>, EventsError> {
         let mut request = EventRequest::page_faults(true, 1);
         request.attr.sample_type &= !sample::CALLCHAIN;
-        let so_far = self.sets.iter().map(|watched| watched.set.count()).sum();
+        let so_far = self.sets.events().map(EventSet::count).sum();
         let set = EventSet::open_beside(so_far, &[request], scope, RingSize { bytes: RING_BYTES })?;
         if *scope != Scope::Children {
             set.enable();
         }
         let refused = set.refused.clone();
-        self.sets.push(Watched { set, family: Family::of(scope, task::start_ticks_of) });
+        self.sets.add(set, Family::of(scope, task::start_ticks_of));
         Ok(refused)
     }
 
     /// Whether a process's faults are sampled. `start_ticks`: when it started, in clock ticks since boot; `None`: not known.
     #[must_use]
     pub fn sees(&self, pid: Pid, start_ticks: Option<u64>) -> bool {
-        self.sets.iter().any(|watched| watched.family.has(pid, start_ticks))
-    }
-
-    /// Adds a process that was started by a sampled one (or, without a parent, by this thread) and inherited its events. `start_ticks` as in
-    /// [`FaultSampler::sees`].
-    pub fn inherits(&mut self, pid: Pid, parent: Option<Pid>, start_ticks: Option<u64>) {
-        self.sets.iter_mut().for_each(|watched| watched.family.inherits(pid, parent, start_ticks));
-    }
-
-    /// Forgets processes that have ended, by two readings of all that run. `start_of`: when one of them started.
-    pub fn prune(&mut self, start_of: impl Fn(Pid) -> Option<u64>) {
-        self.sets.iter_mut().for_each(|watched| watched.family.prune(&start_of));
-    }
-
-    /// Closes the events of processes that are all managed no longer. `start_of`: when a managed one started.
-    pub fn close_ended(&mut self, start_of: impl Fn(Pid) -> Option<u64>) {
-        let before = self.sets.len();
-        self.sets.retain(|watched| watched.family.runs(&start_of));
-        if self.sets.len() != before {
-            self.lost = self.sets.iter().map(|watched| watched.set.lost()).sum();
-        }
+        self.sets.has(pid, start_ticks)
     }
 
     /// Reads everything since the previous observation.
     pub fn look(&mut self) -> Seen {
         let mut seen = Seen::default();
-        for Watched { set, .. } in &mut self.sets {
+        for set in self.sets.events_mut() {
             for ring in &mut set.rings {
                 self.buffer.clear();
                 seen.bad += ring.ring.take(&mut self.buffer);
@@ -166,10 +139,8 @@ impl FaultSampler {
                 seen.bad += records.rest() as u64;
             }
         }
-        let lost: u64 = self.sets.iter().map(|watched| watched.set.lost()).sum();
         // Kernels before 6.0 do not keep this count, but write records of losses.
-        seen.lost = seen.lost.max(lost.saturating_sub(self.lost));
-        self.lost = lost;
+        seen.lost = seen.lost.max(self.sets.take_lost());
         seen.faults.sort_by_key(|fault| fault.time_ns);
         seen.news.sort_by_key(|(time, _)| *time);
         seen

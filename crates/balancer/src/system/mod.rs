@@ -17,3 +17,4 @@ pub mod samples;
 pub mod settings;
 pub mod targets;
 pub mod undo_log;
+mod watched;

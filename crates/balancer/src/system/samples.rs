@@ -16,21 +16,16 @@ use super::family::Family;
 use super::fault_sampler::Access;
 use super::fault_sampler::Fault;
 use super::fault_sampler::Seen;
+use super::watched::WatchedSets;
 
 /// Samples memory accesses by events of the processor.
 pub struct Samples {
-    sets: Vec<Set>,
+    /// Events with their processes.
+    pub(crate) sets: WatchedSets<LiveSampler>,
     /// Whether one set covers all processes, so that no more are opened.
     is_shared: bool,
     /// What takes the samples, for messages.
     pub source: &'static str,
-    told_lost: u64,
-}
-
-/// A set of events with its processes.
-struct Set {
-    live_sampler: LiveSampler,
-    family: Family,
 }
 
 impl Samples {
@@ -58,8 +53,11 @@ impl Samples {
             return Err("this processor's samples do not contain the process (Arm SPE)".to_owned());
         }
         let source = if live_sampler.kind == Kind::Emulated { "an EMULATED PMU" } else { "the processor" };
-        let sets = if is_shared { vec![Set { live_sampler, family: Family::everybody() }] } else { Vec::new() };
-        Ok(Samples { sets, is_shared, source, told_lost: 0 })
+        let mut sets = WatchedSets::new(|live_sampler: &LiveSampler| live_sampler.lost);
+        if is_shared {
+            sets.add(live_sampler, Family::everybody());
+        }
+        Ok(Samples { sets, is_shared, source })
     }
 
     /// Opens events for these processes too.
@@ -71,34 +69,15 @@ impl Samples {
             return Ok(());
         }
         if let Some(live_sampler) = LiveSampler::of_accesses(scope, machine)? {
-            self.sets.push(Set { live_sampler, family: Family::of(scope, task::start_ticks_of) });
+            self.sets.add(live_sampler, Family::of(scope, task::start_ticks_of));
         }
         Ok(())
-    }
-
-    /// Adds a process that was started by a sampled one, or by this thread. `start_ticks`: when it started, in clock ticks since boot; `None`: not known.
-    pub fn inherits(&mut self, pid: Pid, parent: Option<Pid>, start_ticks: Option<u64>) {
-        self.sets.iter_mut().for_each(|set| set.family.inherits(pid, parent, start_ticks));
-    }
-
-    /// Forgets processes that have ended, by two readings of all that run. `start_of`: when one of them started.
-    pub fn prune(&mut self, start_of: impl Fn(Pid) -> Option<u64>) {
-        self.sets.iter_mut().for_each(|set| set.family.prune(&start_of));
-    }
-
-    /// Closes the events of processes that are all managed no longer. `start_of`: when a managed one started.
-    pub fn close_ended(&mut self, start_of: impl Fn(Pid) -> Option<u64>) {
-        let before = self.sets.len();
-        self.sets.retain(|set| set.family.runs(&start_of));
-        if self.sets.len() != before {
-            self.told_lost = self.sets.iter().map(|set| set.live_sampler.lost).sum();
-        }
     }
 
     /// Adds the samples since the previous observation. Accesses that a cache answered are ignored, because they do not show the page's node.
     pub fn look(&mut self, machine: &Machine, seen: &mut Seen) {
         let mut found = Vec::new();
-        self.sets.iter_mut().for_each(|set| set.live_sampler.look(&mut found));
+        self.sets.events_mut().for_each(|live_sampler| live_sampler.look(&mut found));
         let time_ns = clock::raw_ns();
         let index = |node: Option<NodeId>| node.and_then(|node| machine.node_index(node));
         let accesses = found.iter().filter(|one| one.is_memory != Some(false)).filter_map(|one| {
@@ -114,8 +93,6 @@ impl Samples {
             })
         });
         seen.faults.extend(accesses);
-        let lost: u64 = self.sets.iter().map(|set| set.live_sampler.lost).sum();
-        seen.lost += lost.saturating_sub(self.told_lost);
-        self.told_lost = lost;
+        seen.lost += self.sets.take_lost();
     }
 }

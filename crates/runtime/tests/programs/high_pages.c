@@ -9,7 +9,7 @@
 struct np_arena *np_arena;
 struct np_sim np_sim;
 _Thread_local struct np_tls np_tls __attribute__((tls_model("initial-exec")));
-bool np_is_confined;
+bool np_confined;
 uint32_t np_cycles_per_access_q8;
 static uint32_t canary = 1;
 uint32_t *np_fork_canary = &canary;

@@ -17,7 +17,7 @@
 
 static unsigned long page_bytes;
 struct np_sim np_sim;
-bool np_is_confined;
+bool np_confined;
 
 uintptr_t np_page_bytes(void) { return page_bytes; }
 

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #define THREADS 8
 #define LINES 4096
@@ -28,8 +29,12 @@ extern int hook_pthread_setname_np(pthread_t thread, const char *name);
 extern void *hook_malloc(size_t bytes);
 extern void hook_free(void *block);
 extern void *hook_realloc(void *block, size_t bytes);
+extern void *hook__Znwm(size_t bytes);
+extern void hook__ZdlPv(void *block);
 extern void *hook_mmap(void *address, size_t bytes, int protection, int flags, int fd, off_t offset);
 extern int hook_munmap(void *address, size_t bytes);
+extern int hook_getrlimit(int resource, struct rlimit *limits);
+extern int hook_setrlimit(int resource, const struct rlimit *wanted);
 extern int hook_madvise(void *address, size_t bytes, int advice);
 
 static pthread_mutex_t mutexes[4] = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER};
@@ -39,6 +44,7 @@ static pthread_cond_t condition = PTHREAD_COND_INITIALIZER;
 static pthread_barrier_t barrier;
 static sem_t semaphore;
 static void *mailboxes[THREADS];
+static pthread_t peers[THREADS]; /* of this life; written before its first barrier */
 static char *memory;
 static unsigned rounds, arrived[THREADS];
 
@@ -98,6 +104,7 @@ static void rendezvous(unsigned i) {
 static void blocks(unsigned index, unsigned i) {
     void *block = hook_realloc(hook_malloc(24 + i % 64), 100 + i % 200);
     hook_free(__atomic_exchange_n(&mailboxes[(index + i) % THREADS], block, __ATOMIC_ACQ_REL));
+    hook__ZdlPv(hook__Znwm(40 + i % 8));
     char *pages = hook_mmap(NULL, 1 << 16, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     struct np_slot *slot = np_self();
     if (slot != NULL) np_access_range(slot, (uintptr_t)pages, 1 << 14, NP_ACC_WRITE, here());
@@ -105,6 +112,10 @@ static void blocks(unsigned index, unsigned i) {
     hook_munmap(pages, 1 << 16);
     if (i % 16 == 1) hook_dlsym(NULL, "strlen");
     if (i % 16 == 2) hook_pthread_setname_np(pthread_self(), i % 32 == 2 ? "even" : "odd");
+    /* Its ring is its own: the name waits for it. Not in the last rounds, when it may have ended. */
+    if (i % 16 == 4 && i + 8 < rounds) hook_pthread_setname_np(peers[(index + 1) % THREADS], "given");
+    struct rlimit limit;
+    if (i % 16 == 3 && hook_getrlimit(RLIMIT_AS, &limit) == 0 && hook_setrlimit(RLIMIT_AS, &limit) == 0) np_limit_exec_failed();
     if (i % 16 == 0) hook_madvise(memory, 1 << 16, MADV_DONTNEED);
 }
 
@@ -119,6 +130,7 @@ static void atomics(unsigned index) {
 
 static void *work(void *argument) {
     unsigned index = (unsigned)(uintptr_t)argument;
+    peers[index] = pthread_self();
     for (unsigned i = 0; i < rounds; i++) {
         touch(i * 131 + index, 64);
         blocks(index, i);
