@@ -19,6 +19,7 @@ bool np_track_only;
 bool np_tls_is_shared;
 struct np_own np_own;
 uint8_t **np_leaves;
+struct np_marked *np_marked;
 _Thread_local struct np_tls np_tls __attribute__((tls_model("initial-exec")));
 _Thread_local struct np_guest np_guest __attribute__((tls_model("initial-exec")));
 uintptr_t np_slot_call;
@@ -61,6 +62,7 @@ static void meet(uint64_t address) {
     modules = hello.modules;
     emulated_sim = hello.sim;
     np_leaves = hello.leaves;
+    np_marked = hello.marked;
     np_heap = hello.heap;
     np_vtime_process = hello.vtime;
     np_unwind_generation = hello.unwind_generation;

@@ -550,6 +550,36 @@ static void common(const char *kind) {
     print_homes("parent", block, BIG);
 }
 
+struct filling { int file; struct range range; };
+
+static void *fill_from(void *argument) {
+    struct filling *filling = argument;
+    if (pread(filling->file, (void *)filling->range.from, filling->range.bytes, 0) != (ssize_t)filling->range.bytes) exit(7);
+    return NULL;
+}
+
+/* A private mapping of a file, as initialised data are, read by main: whoever writes a page first gets a copy. In order of the quarters: a thread that is seen,
+ * one that nobody sees, one by way of the kernel, nobody. A file's own pages, in another mapping, stay where they are. */
+static void copied(void) {
+    enum { QUARTER = BIG / 4 };
+    int file = memory_file();
+    char *block = mmap(NULL, BIG, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0), *shared = map_file(memory_file());
+    if (block == MAP_FAILED) exit(7);
+    long sum = sum_of(block, BIG) + sum_of(shared, BIG);
+    print_homes("read", block, BIG);
+    write_in_thread(block, QUARTER);
+    struct range unseen = {block + QUARTER, QUARTER};
+    run(unseen_fill, &unseen);
+    write_bytes(block + QUARTER, QUARTER);
+    struct filling filling = {file, {block + 2 * QUARTER, QUARTER}};
+    run(fill_from, &filling);
+    sum += sum_of(block, BIG);
+    write_in_thread(shared, BIG);
+    print_homes("homes", block, BIG);
+    print_homes("shared", shared, BIG);
+    printf("sum %ld\n", sum);
+}
+
 /* Memory that a file was given before it is mapped; by whom, the mapping does not say. */
 static void given(void) {
     int file = memory_file();
@@ -605,6 +635,7 @@ int main(int argc, char **argv) {
     else if (strcmp(name, "given") == 0) given();
     else if (strcmp(name, "partly") == 0) partly_given();
     else if (strcmp(name, "taken") == 0) taken();
+    else if (strcmp(name, "copied") == 0) copied();
     else return 2;
     return 0;
 }
