@@ -248,3 +248,13 @@ fn a_page_of_a_file_is_copied_for_who_writes_it_first() {
     );
     assert_eq!(homes(&outcome, "shared"), ([PAGES, 0, 0, 0], 0), "nothing is copied");
 }
+
+/// Through the C library's `syscall`, which was not followed: homes of the first life stayed.
+#[test]
+fn calls_by_number_end_homes_as_those_by_name() {
+    let outcome = Homes::new().run(&["numbered"]);
+    let quarter = PAGES / 4;
+    assert_eq!(homes(&outcome, "homes"), ([0, 0, quarter, 3 * quarter], 0));
+    assert_eq!(homes(&outcome, "moved"), ([0, 0, quarter, 3 * quarter], 0));
+    assert_eq!(homes(&outcome, "break"), ([2 * quarter, 2 * quarter, 0, 0], 0));
+}

@@ -550,6 +550,29 @@ static void common(const char *kind) {
     print_homes("parent", block, BIG);
 }
 
+static char *mapped_by_number(char *at) {
+    return (char *)syscall(SYS_mmap, at, BIG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+}
+
+/* What the C library's functions do, by syscall(): unmapped and mapped anew, emptied, moved, and the break down and up. */
+static void numbered(void) {
+    char *block = map_at(NULL), *top = (char *)syscall(SYS_brk, 0);
+    write_in_thread(block, BIG);
+    if (syscall(SYS_munmap, block, BIG) != 0 || mapped_by_number(block) != block) exit(4);
+    write_in_thread(block, BIG / 2);
+    if (syscall(SYS_madvise, block, BIG / 4, MADV_DONTNEED) != 0) exit(4);
+    write_in_thread(block, BIG);
+    print_homes("homes", block, BIG);
+    char *moved = (char *)syscall(SYS_mremap, block, BIG, BIG, MREMAP_MAYMOVE | MREMAP_FIXED, block + 8 * BIG);
+    if (moved != block + 8 * BIG) exit(4);
+    print_homes("moved", moved, BIG);
+    if ((char *)syscall(SYS_brk, top + BIG) != top + BIG) exit(4);
+    write_in_thread(top, BIG);
+    if ((char *)syscall(SYS_brk, top + BIG / 2) != top + BIG / 2 || (char *)syscall(SYS_brk, top + BIG) != top + BIG) exit(4);
+    write_in_thread(top, BIG);
+    print_homes("break", top, BIG);
+}
+
 struct filling { int file; struct range range; };
 
 static void *fill_from(void *argument) {
@@ -636,6 +659,7 @@ int main(int argc, char **argv) {
     else if (strcmp(name, "partly") == 0) partly_given();
     else if (strcmp(name, "taken") == 0) taken();
     else if (strcmp(name, "copied") == 0) copied();
+    else if (strcmp(name, "numbered") == 0) numbered();
     else return 2;
     return 0;
 }
