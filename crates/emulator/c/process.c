@@ -135,7 +135,7 @@ void np_on_system_call(qemu_plugin_id_t id, unsigned vcpu, int64_t number, uint6
     np_guest.own_call = false;
     if (np_likely(number != NP_SYSCALL_EMULATOR)) {
         if (replaces_mapping(number, a4)) np_allocators_unmapped(a1, a2);
-        if (np_guest.slot != NULL) np_kernel_asked(number, a2, a3);
+        if (np_guest.slot != NULL) np_kernel_asked(number, a1, a2, a3);
         if (np_arena != NULL) np_mapping_asked(is_own ? -1 : number, a1, a2, a3, a4, a5, a6);
         if (np_unlikely(makes_process(number))) before_process();
         if (shares_memory(number, a4)) np_store(np_sim.shares, 1);

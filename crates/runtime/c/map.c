@@ -268,13 +268,6 @@ static bool may_empty(int advice) {
     return advice == MADV_DONTNEED || advice == DONTNEED_LOCKED || advice == GUARD_INSTALL || advice == MADV_FREE || advice == MADV_REMOVE;
 }
 
-static void to_populate(uintptr_t address, uint64_t bytes) {
-    struct np_slot *slot = enter();
-    if (slot == NULL) return;
-    np_pages_to_fill(slot, address, bytes);
-    np_leave(slot);
-}
-
 /* Advice is not obeyed everywhere: shared pages stay, those given to MADV_FREE stay until memory is short. */
 static void record_advice(uintptr_t address, uint64_t bytes, int advice) {
     struct np_slot *slot = may_empty(advice) || advice == POPULATE_WRITE ? enter() : NULL;
@@ -285,7 +278,7 @@ static void record_advice(uintptr_t address, uint64_t bytes, int advice) {
 }
 
 NP_EXPORT int madvise(void *address, size_t bytes, int advice) {
-    if (np_arena != NULL && advice == POPULATE_WRITE) to_populate((uintptr_t)address, bytes);
+    if (np_arena != NULL && advice == POPULATE_WRITE) np_to_fill((uintptr_t)address, bytes);
     int result = (int)NP_SYS3(SYS_madvise, address, bytes, advice);
     if (result != 0) {
         errno = -result;

@@ -389,8 +389,6 @@ void np_pages_touched(struct np_slot *slot, uintptr_t address, size_t bytes) { t
 
 void np_pages_made(struct np_slot *slot, uintptr_t address, size_t bytes) { touched(slot, address, bytes, true); }
 
-#ifndef NP_PLUGIN
-
 /* What one call fills, at most: MAX_RW_COUNT of the kernel (include/linux/fs.h). */
 #define FILLED_MAX (1ull << 31)
 
@@ -417,14 +415,22 @@ static void settle_unseen(struct np_slot *slot, uint64_t page, uint32_t pages) {
     for (uint32_t i = 0; i < known; i++) {
         uint8_t *byte = backings[i] == NP_BACKING_PAGE ? byte_of(page + i, true) : NULL;
         uint8_t seen = byte != NULL ? __atomic_load_n(byte, __ATOMIC_RELAXED) : BYTE_UNKNOWN;
-        if (lacks_home(seen) && lose_mark(page + i, byte, &seen)) unseen(slot, page + i, byte, seen);
+        if (!lacks_home(seen)) continue;
+#ifdef NP_PLUGIN
+        /* Not every access to a stack is seen: a page of which nothing is known stays without a home, and becomes the caller's, whose stack it mostly is. */
+        struct np_toucher toucher;
+        if (np_toucher_of(slot, page + i, &toucher) && lose_mark(page + i, byte, &seen)) touched_unseen(slot, page + i, &toucher);
+#else
+        if (lose_mark(page + i, byte, &seen)) unseen(slot, page + i, byte, seen);
+#endif
     }
 }
 
+bool np_pages_are_contested(void) { return np_load(np_sim.ready) && (np_load(np_sim.concurrent) || np_load(np_sim.forked)); }
+
 void np_pages_to_fill(struct np_slot *slot, uintptr_t address, size_t bytes) {
     uint8_t resident[NP_BACKINGS_MAX];
-    bool is_alone = !np_load(np_sim.concurrent) && !np_load(np_sim.forked);
-    if (!np_sim.ready || bytes == 0 || is_alone) return;
+    if (bytes == 0 || !np_pages_are_contested()) return;
     uint64_t page = address >> NP_PAGE_SHIFT, end = ((address + (bytes < FILLED_MAX ? bytes : FILLED_MAX) - 1) >> NP_PAGE_SHIFT) + 1;
     while (page < end) {
         if (!page_lacks_home(page)) {
@@ -436,6 +442,14 @@ void np_pages_to_fill(struct np_slot *slot, uintptr_t address, size_t bytes) {
         if (memchr(resident, 1, pages) != NULL) settle_unseen(slot, page, pages);
         page += pages;
     }
+}
+
+#ifndef NP_PLUGIN
+void np_to_fill(uintptr_t address, size_t bytes) {
+    struct np_slot *slot = np_pages_are_contested() ? np_self_if_live() : NULL;
+    if (slot == NULL || !np_enter(slot)) return;
+    np_pages_to_fill(slot, address, bytes);
+    np_leave(slot);
 }
 
 struct alone { struct np_slot *slot; uint64_t left; };

@@ -17,7 +17,9 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -274,14 +276,14 @@ static void replaced(void) {
     printf("sum %ld\n", sum);
 }
 
-static void bind(char *block, int mode, unsigned long nodes) {
+static void bind_to(char *block, int mode, unsigned long nodes) {
     if (syscall(SYS_mbind, block, BIG, mode, &nodes, 65, 0) != 0) exit(3);
 }
 
 /* A policy is the mapping's: pages that are discarded come back by it, those of the next mapping do not. */
 static void policy(void) {
     char *block = map_at(NULL), *late = map_at(NULL);
-    bind(block, 3 /* MPOL_INTERLEAVE */, 15);
+    bind_to(block, 3 /* MPOL_INTERLEAVE */, 15);
     write_in_thread(block, BIG);
     print_homes("homes", block, BIG);
     madvise(block, BIG, MADV_DONTNEED);
@@ -297,7 +299,7 @@ static void policy(void) {
     write_in_thread(moved, BIG);
     print_homes("anew", moved, BIG);
     write_in_thread(late, BIG);
-    bind(late, 2 /* MPOL_BIND */, 8);
+    bind_to(late, 2 /* MPOL_BIND */, 8);
     print_homes("kept", late, BIG);
     madvise(late, BIG, MADV_DONTNEED);
     write_in_thread(late, BIG);
@@ -308,11 +310,11 @@ static void policy(void) {
 static void masks(void) {
     char *block = map_at(NULL);
     unsigned long beyond = 0xf0, none = 0, node = 2;
-    bind(block, 3, ~0ul);
+    bind_to(block, 3, ~0ul);
     write_in_thread(block, BIG);
     print_homes("homes", block, BIG);
     char *relative = map_at(NULL);
-    bind(relative, 2 | 1 << 14 /* MPOL_F_RELATIVE_NODES */, 1ul << 7);
+    bind_to(relative, 2 | 1 << 14 /* MPOL_F_RELATIVE_NODES */, 1ul << 7);
     write_in_thread(relative, BIG);
     print_homes("relative", relative, BIG);
     long of_beyond = syscall(SYS_mbind, block, BIG, 3, &beyond, 65, 0), of_none = syscall(SYS_mbind, block, BIG, 3, &none, 65, 0);
@@ -358,11 +360,22 @@ static char *half_touched(void) {
 
 static void filled(void) {
     FILE *file = tmpfile();
-    char *block = half_touched(), *populated = half_touched();
+    char *block = half_touched(), *populated = half_touched(), *parts = half_touched(), *sent = half_touched();
     if (file == NULL || ftruncate(fileno(file), BIG) != 0 || read(fileno(file), block, BIG) != (ssize_t)BIG) exit(7);
     print_homes("homes", block, BIG);
     if (madvise(populated, BIG, 23 /* MADV_POPULATE_WRITE */) != 0) exit(7);
     print_homes("populated", populated, BIG);
+    struct iovec each[2] = {{parts, BIG / 4}, {parts + BIG / 4, 3 * BIG / 4}};
+    if (lseek(fileno(file), 0, SEEK_SET) != 0 || readv(fileno(file), each, 2) != (ssize_t)BIG) exit(7);
+    print_homes("parts", parts, BIG);
+    int ends[2];
+    struct iovec middle = {sent + BIG / 2 - PAGE, 2 * PAGE};
+    struct msghdr message = {.msg_iov = &middle, .msg_iovlen = 1};
+    if (socketpair(AF_UNIX, SOCK_DGRAM, 0, ends) != 0 || write(ends[0], block, 2 * PAGE) != (ssize_t)(2 * PAGE)) exit(7);
+    if (recvmsg(ends[1], &message, 0) != (ssize_t)(2 * PAGE)) exit(7);
+    print_homes("message", middle.iov_base, 2 * PAGE);
+    struct iovec *nowhere = (struct iovec *)8; /* the kernel's error, not a fault of ours */
+    printf("bad parts %d message %d\n", readv(fileno(file), nowhere, 2) == -1, recvmsg(ends[1], (struct msghdr *)nowhere, MSG_DONTWAIT) == -1);
 }
 
 void __tsan_write8(void *);
