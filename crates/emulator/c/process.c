@@ -19,6 +19,7 @@ bool np_track_only;
 bool np_tls_is_shared;
 struct np_own np_own;
 uint8_t **np_leaves;
+struct np_marked *np_marked;
 _Thread_local struct np_tls np_tls __attribute__((tls_model("initial-exec")));
 _Thread_local struct np_guest np_guest __attribute__((tls_model("initial-exec")));
 uintptr_t np_slot_call;
@@ -61,6 +62,7 @@ static void meet(uint64_t address) {
     modules = hello.modules;
     emulated_sim = hello.sim;
     np_leaves = hello.leaves;
+    np_marked = hello.marked;
     np_heap = hello.heap;
     np_vtime_process = hello.vtime;
     np_unwind_generation = hello.unwind_generation;
@@ -133,7 +135,7 @@ void np_on_system_call(qemu_plugin_id_t id, unsigned vcpu, int64_t number, uint6
     np_guest.own_call = false;
     if (np_likely(number != NP_SYSCALL_EMULATOR)) {
         if (replaces_mapping(number, a4)) np_allocators_unmapped(a1, a2);
-        if (np_guest.slot != NULL) np_kernel_asked(number, a2, a3);
+        if (np_guest.slot != NULL) np_kernel_asked(number, a1, a2, a3);
         if (np_arena != NULL) np_mapping_asked(is_own ? -1 : number, a1, a2, a3, a4, a5, a6);
         if (np_unlikely(makes_process(number))) before_process();
         if (shares_memory(number, a4)) np_store(np_sim.shares, 1);

@@ -38,7 +38,7 @@ void np_on_slot_call(unsigned vcpu, void *data);
 bool np_read_guest(void *to, uint64_t address, size_t bytes);
 
 /* ---- filled.c: before and after each system call of a thread that is recorded ---- */
-void np_kernel_asked(int64_t number, uint64_t address, uint64_t count);
+void np_kernel_asked(int64_t number, uint64_t first, uint64_t second, uint64_t third);
 void np_kernel_filled(int64_t number, int64_t result);
 
 /* ---- mappings.c: before and after each system call of a process that is recorded; -1 for one of the tracker's own ---- */

@@ -245,12 +245,29 @@ static uint64_t pipe_key(int fd) {
     return NP_SHARED_PIPE | ((uint64_t)status.st_dev << 40 ^ (uint64_t)status.st_ino);
 }
 
-/* Data is to come in. The buffer is the program's own affair: the kernel is asked about its pages, and nothing of it is read here. */
-static void to_come_in(uintptr_t buffer, size_t bytes) {
-    struct np_slot *slot = np_vtime_self_live();
-    if (slot == NULL || !np_enter(slot)) return;
-    np_pages_to_fill(slot, buffer, bytes);
-    np_leave(slot);
+#define PARTS_AT_ONCE 16
+#define PARTS_MAX 1024 /* IOV_MAX */
+
+/* What the program points to, before the kernel has found it readable. */
+static bool copy_of(void *to, const void *from, size_t bytes) {
+    struct iovec target = {to, bytes}, source = {(void *)(uintptr_t)from, bytes};
+    return !np_is_confined && NP_SYS6(SYS_process_vm_readv, NP_SYS0(SYS_getpid), &target, 1, &source, 1, 0) == (long)bytes;
+}
+
+/* Data is to come in to all of these. */
+static void to_come_in(const struct iovec *parts, size_t count) {
+    struct iovec copies[PARTS_AT_ONCE];
+    if (!np_pages_are_contested() || count > PARTS_MAX) return;
+    for (size_t at = 0; at < count; at += PARTS_AT_ONCE) {
+        size_t some = count - at < PARTS_AT_ONCE ? count - at : PARTS_AT_ONCE;
+        if (!copy_of(copies, parts + at, some * sizeof *copies)) return;
+        for (size_t i = 0; i < some; i++) np_to_fill((uintptr_t)copies[i].iov_base, copies[i].iov_len);
+    }
+}
+
+static void message_to_come_in(const struct msghdr *message) {
+    struct msghdr copy;
+    if (np_pages_are_contested() && copy_of(&copy, message, sizeof copy)) to_come_in(copy.msg_iov, copy.msg_iovlen);
 }
 
 /* Data came in: from a pipe, it was written at the writer's clock; its bytes were put in place from this CPU. */
@@ -300,45 +317,47 @@ static ssize_t went_out(struct np_slot *slot, const struct iovec *parts, int cou
 
 NP_EXPORT ssize_t read(int fd, void *buffer, size_t bytes) {
     struct iovec part = {buffer, bytes};
-    to_come_in((uintptr_t)buffer, bytes);
+    np_to_fill((uintptr_t)buffer, bytes);
     ssize_t got = OUTSIDE(ssize_t, NP_REAL(read)(fd, buffer, bytes), 0);
     return came_in(np_vtime_self_live(), fd, &part, 1, got, NP_CALLER_REGS());
 }
 
 NP_EXPORT ssize_t pread(int fd, void *buffer, size_t bytes, off_t offset) {
     struct iovec part = {buffer, bytes};
-    to_come_in((uintptr_t)buffer, bytes);
+    np_to_fill((uintptr_t)buffer, bytes);
     ssize_t got = OUTSIDE(ssize_t, NP_REAL(pread)(fd, buffer, bytes, offset), 0);
     return came_in(np_vtime_self_live(), fd, &part, 1, got, NP_CALLER_REGS());
 }
 
 NP_EXPORT ssize_t pread64(int fd, void *buffer, size_t bytes, off64_t offset) {
     struct iovec part = {buffer, bytes};
-    to_come_in((uintptr_t)buffer, bytes);
+    np_to_fill((uintptr_t)buffer, bytes);
     ssize_t got = OUTSIDE(ssize_t, NP_REAL(pread64)(fd, buffer, bytes, offset), 0);
     return came_in(np_vtime_self_live(), fd, &part, 1, got, NP_CALLER_REGS());
 }
 
 NP_EXPORT ssize_t readv(int fd, const struct iovec *parts, int count) {
+    if (count > 0) to_come_in(parts, (size_t)count);
     ssize_t got = OUTSIDE(ssize_t, NP_REAL(readv)(fd, parts, count), 0);
     return came_in(np_vtime_self_live(), fd, parts, count, got, NP_CALLER_REGS());
 }
 
 NP_EXPORT ssize_t recv(int fd, void *buffer, size_t bytes, int flags) {
     struct iovec part = {buffer, bytes};
-    to_come_in((uintptr_t)buffer, bytes);
+    np_to_fill((uintptr_t)buffer, bytes);
     ssize_t got = OUTSIDE(ssize_t, NP_REAL(recv)(fd, buffer, bytes, flags), 0);
     return came_in(np_vtime_self_live(), fd, &part, 1, got, NP_CALLER_REGS());
 }
 
 NP_EXPORT ssize_t recvfrom(int fd, void *restrict buffer, size_t bytes, int flags, struct sockaddr *restrict from, socklen_t *restrict length) {
     struct iovec part = {buffer, bytes};
-    to_come_in((uintptr_t)buffer, bytes);
+    np_to_fill((uintptr_t)buffer, bytes);
     ssize_t got = OUTSIDE(ssize_t, NP_REAL(recvfrom)(fd, buffer, bytes, flags, from, length), 0);
     return came_in(np_vtime_self_live(), fd, &part, 1, got, NP_CALLER_REGS());
 }
 
 NP_EXPORT ssize_t recvmsg(int fd, struct msghdr *message, int flags) {
+    message_to_come_in(message);
     ssize_t got = OUTSIDE(ssize_t, NP_REAL(recvmsg)(fd, message, flags), 0);
     if (got <= 0) return got;
     return came_in(np_vtime_self_live(), fd, message->msg_iov, (int)message->msg_iovlen, got, NP_CALLER_REGS());

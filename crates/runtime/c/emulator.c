@@ -12,6 +12,7 @@ void np_emulator_meet(void) {
         .arena = np_arena,
         .sim = &np_sim,
         .leaves = np_leaves,
+        .marked = np_marked,
         .heap = np_heap,
         .vtime = np_vtime_process,
         .modules = np_modules(),

@@ -14,7 +14,7 @@
 
 #define NP_SYSCALL_EMULATOR 0x4e500001
 #define NP_EMULATOR_MAGIC 0x524f54414c554d45ull
-#define NP_EMULATOR_ABI 5u
+#define NP_EMULATOR_ABI 6u
 
 enum np_emulator_call {
     NP_EMULATOR_HELLO = 1, /* second argument: struct np_emulator_hello *, once per process image, before any slot */
@@ -30,6 +30,7 @@ struct np_emulator_hello {
     struct np_arena *arena;
     const struct np_sim *sim; /* its words change only when a thread begins */
     uint8_t **leaves;
+    struct np_marked *marked;
     struct np_heap *heap;
     struct np_vtime_process *vtime;
     struct np_modules modules;

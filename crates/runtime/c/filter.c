@@ -310,22 +310,21 @@ static inline void simulate(struct np_slot *slot, uintptr_t address, uint32_t bi
     np_add(slot->stall_cycles, stall);
 }
 
-/* A page that another process may have, too, is held for reading only, line by line: its first write must be seen. */
-static NP_COLD void after_read_of_forked(struct np_slot *slot, uintptr_t address) {
-    if (!np_page_is_inherited(address)) return;
+/* A page that another process may have, too, or a file, is held for reading only, line by line: its first write must be seen. */
+static NP_COLD void after_read_of_marked(struct np_slot *slot, uintptr_t address) {
+    if (!np_page_is_marked(address)) return;
     uint64_t key = np_key_of(address, slot->line_mask, slot->line_pick), *entry = np_stage_one(slot, key), seen = np_load(*entry);
     if (seen >> 1 == key) np_store(*entry, key << 1);
 }
 
 static inline void access_line(struct np_slot *slot, uintptr_t address, uint32_t bits, const struct np_regs *caller) {
     uint32_t write = bits & NP_ACC_WRITE;
-    bool forked = np_unlikely(np_load(np_sim.forked) != 0);
-    if (forked && write) {
+    if (write && np_unlikely(np_may_be_marked(address))) {
         unpoke(slot); /* first: it may move the thread, to another node */
         np_page_written(slot, address);
     }
     simulate(slot, address, bits, caller);
-    if (forked && !write) after_read_of_forked(slot, address);
+    if (!write && np_unlikely(np_may_be_marked(address))) after_read_of_marked(slot, address); /* asked anew: this access may be what it was marked for */
 }
 
 static inline void after_access(struct np_slot *slot) {

@@ -1,4 +1,5 @@
-/* map.c: mappings: mmap, munmap, mremap, brk, System V shared memory, advice that empties pages, and files in memory that get or lose pages.
+/* map.c: mappings: mmap, munmap, mremap, brk, System V shared memory, advice that empties pages, and files in memory that get or lose pages; by name, and as
+ * calls by number (syscall.c).
  *
  * What an allocator maps for itself is marked, so that only blocks are shown there. A mapping is stamped after it was made, its end before
  * the system call, so that two lives of one address never overlap; where a call replaces mappings in place, their end is stamped before it too.
@@ -6,6 +7,7 @@
 #define _GNU_SOURCE
 #include "exec_target.h"
 #include "memsim.h"
+#include "syscalls.h"
 #include "track.h"
 
 #include <fcntl.h>
@@ -240,12 +242,7 @@ static void record_mremap(uintptr_t old, uint64_t old_bytes, uintptr_t new, uint
     np_leave(slot);
 }
 
-NP_EXPORT void *mremap(void *old, size_t old_bytes, size_t new_bytes, int flags, ...) {
-    va_list rest;
-    va_start(rest, flags);
-    void *wanted = flags & MREMAP_FIXED ? va_arg(rest, void *) : NULL;
-    va_end(rest);
-    struct np_regs caller = NP_CALLER_REGS();
+static void *do_mremap(void *old, size_t old_bytes, size_t new_bytes, int flags, void *wanted, struct np_regs caller) {
     uint64_t before = np_order_kept();
     long result = np_sys(SYS_mremap, (long)old, (long)old_bytes, (long)new_bytes, flags, (long)wanted, 0);
     if (np_unlikely(result == -ENOMEM) && np_planner_gives_way())
@@ -259,15 +256,16 @@ NP_EXPORT void *mremap(void *old, size_t old_bytes, size_t new_bytes, int flags,
     return (void *)result;
 }
 
-static bool may_empty(int advice) {
-    return advice == MADV_DONTNEED || advice == DONTNEED_LOCKED || advice == GUARD_INSTALL || advice == MADV_FREE || advice == MADV_REMOVE;
+NP_EXPORT void *mremap(void *old, size_t old_bytes, size_t new_bytes, int flags, ...) {
+    va_list rest;
+    va_start(rest, flags);
+    void *wanted = flags & MREMAP_FIXED ? va_arg(rest, void *) : NULL;
+    va_end(rest);
+    return do_mremap(old, old_bytes, new_bytes, flags, wanted, NP_CALLER_REGS());
 }
 
-static void to_populate(uintptr_t address, uint64_t bytes) {
-    struct np_slot *slot = enter();
-    if (slot == NULL) return;
-    np_pages_to_fill(slot, address, bytes);
-    np_leave(slot);
+static bool may_empty(int advice) {
+    return advice == MADV_DONTNEED || advice == DONTNEED_LOCKED || advice == GUARD_INSTALL || advice == MADV_FREE || advice == MADV_REMOVE;
 }
 
 /* Advice is not obeyed everywhere: shared pages stay, those given to MADV_FREE stay until memory is short. */
@@ -280,7 +278,7 @@ static void record_advice(uintptr_t address, uint64_t bytes, int advice) {
 }
 
 NP_EXPORT int madvise(void *address, size_t bytes, int advice) {
-    if (np_arena != NULL && advice == POPULATE_WRITE) to_populate((uintptr_t)address, bytes);
+    if (np_arena != NULL && advice == POPULATE_WRITE) np_to_fill((uintptr_t)address, bytes);
     int result = (int)NP_SYS3(SYS_madvise, address, bytes, advice);
     if (result != 0) {
         errno = -result;
@@ -325,6 +323,14 @@ NP_EXPORT int brk(void *end) {
     return result;
 }
 
+/* As the system call: where the break is now. */
+static long break_by_number(uintptr_t end, struct np_regs caller) {
+    uint64_t before = np_order_kept();
+    long old = NP_SYS1(SYS_brk, 0), now = NP_SYS1(SYS_brk, end);
+    if (np_arena != NULL) record_break((uintptr_t)old, (uintptr_t)now, before, caller);
+    return now;
+}
+
 /* -- System V shared memory -- */
 
 static struct { uintptr_t address; uint64_t bytes; } attached[MAX_ATTACHED];
@@ -359,8 +365,7 @@ static uint32_t segment_name(char name[24], int id) {
     return bytes;
 }
 
-NP_EXPORT void *shmat(int id, const void *address, int flags) {
-    struct np_regs caller = NP_CALLER_REGS();
+static void *do_shmat(int id, const void *address, int flags, struct np_regs caller) {
     void *result = NP_REAL(shmat)(id, address, flags);
     struct np_slot *slot = result != (void *)-1 ? enter() : NULL;
     if (slot == NULL) return result;
@@ -382,6 +387,8 @@ NP_EXPORT void *shmat(int id, const void *address, int flags) {
     errno = saved;
     return result;
 }
+
+NP_EXPORT void *shmat(int id, const void *address, int flags) { return do_shmat(id, address, flags, NP_CALLER_REGS()); }
 
 NP_EXPORT int shmdt(const void *address) {
     uint64_t bytes = np_arena != NULL ? forget_attached((uintptr_t)address) : 0;
@@ -502,4 +509,30 @@ NP_EXPORT int posix_fallocate64(int fd, off64_t offset, off64_t bytes) {
     int result = NP_REAL(posix_fallocate64)(fd, offset, bytes);
     if (result == 0) record_allocated(fd, offset, bytes);
     return result;
+}
+
+/* -- calls by number -- */
+
+NP_OWN(munmap);
+NP_OWN(madvise);
+NP_OWN(shmdt);
+NP_OWN(ftruncate);
+NP_OWN(fallocate);
+
+NP_HIDDEN long np_syscall_memory(long number, long a, long b, long c, long d, long e, long f) {
+    struct np_regs caller = NP_CALLER_REGS();
+    switch (number) {
+    case SYS_mmap: {
+        struct mmap_call call = {(void *)a, (size_t)b, (int)c, (int)d, (int)e, (off_t)f};
+        return (long)do_mmap(&call, caller);
+    }
+    case SYS_mremap: return (long)do_mremap((void *)a, (size_t)b, (size_t)c, (int)d, (void *)e, caller);
+    case SYS_munmap: return np_own_munmap((void *)a, (size_t)b);
+    case SYS_madvise: return np_own_madvise((void *)a, (size_t)b, (int)c);
+    case SYS_brk: return break_by_number((uintptr_t)a, caller);
+    case SYS_shmat: return (long)do_shmat((int)a, (const void *)b, (int)c, caller);
+    case SYS_shmdt: return np_own_shmdt((const void *)a);
+    case SYS_ftruncate: return np_own_ftruncate((int)a, (off_t)b);
+    default: return np_own_fallocate((int)a, (int)b, (off_t)c, (off_t)d);
+    }
 }

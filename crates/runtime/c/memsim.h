@@ -245,11 +245,19 @@ void np_l3_drop(uint32_t l3_index, uintptr_t line);
 /* Code that is not recorded touched the page first: its home is unknown, and not guessed. */
 #define NP_HOME_UNKNOWN NP_NONE16
 #define NP_PAGE_POLICY 65
+/* Pages that this process's first write must be seen to, as it may get the writer a copy, lie in here: from `first` to before `end`. */
+struct np_marked { uint64_t first, end; };
 #ifdef NP_PLUGIN
 extern uint8_t **np_leaves; /* of the emulated process */
+extern struct np_marked *np_marked;
 #else
 extern uint8_t *np_leaves[NP_LEAVES];
+extern struct np_marked np_marked[1];
 #endif
+static inline bool np_may_be_marked(uintptr_t address) {
+    uint64_t page = address >> NP_PAGE_SHIFT;
+    return page >= np_load(np_marked->first) && page < np_load(np_marked->end);
+}
 uint32_t np_page_home_slow(struct np_slot *slot, uintptr_t address, uint32_t write);
 /* Home node of the page, given now if it has none. NP_HOME_NONE: only for reads (`write` 0). */
 static inline uint32_t np_page_home(struct np_slot *slot, uintptr_t address, uint32_t write) {
@@ -263,11 +271,11 @@ static inline uint32_t np_page_home(struct np_slot *slot, uintptr_t address, uin
 }
 /* The same without giving one: -1, none yet. */
 int np_page_query(uintptr_t address);
-/* In a process that has forked, or was, the thread is about to write to the page (under an emulator: has just written): if another process has it, too,
- * the kernel makes the writer a copy, which has a home of its own. */
+/* The thread is about to write to the page, which may be marked (under an emulator: has just written): if another process has it, too, or a file, the kernel
+ * makes the writer a copy, which has a home of its own. */
 void np_page_written(struct np_slot *slot, uintptr_t address);
-/* Whether another process may have the page, too, so that its first write must be seen. */
-bool np_page_is_inherited(uintptr_t address);
+/* Whether another process may have the page, too, or a file, so that its first write must be seen. */
+bool np_page_is_marked(uintptr_t address);
 /* Moves a page that has a home; returns false when it has none. Writes the NP_REC_PLACE. */
 bool np_page_move(struct np_slot *slot, uintptr_t address, uint32_t node);
 void np_place_flush(struct np_slot *slot);
@@ -286,16 +294,17 @@ long np_resident(uint64_t page, uint64_t pages, uint8_t *vector);
 enum np_backing np_backing(uint64_t page);
 /* What is mapped at up to NP_BACKINGS_MAX pages from `page` on; returns for how many it is known. */
 uint32_t np_backings(uint64_t page, uint32_t pages, enum np_backing *backings);
-/* What a write to a page of private memory does that was there when the process forked, or was forked. */
+/* What a write to a page of private memory does that was there when the process forked, or was forked, or that was a file's when it was read. */
 enum np_write_effect {
-    NP_WRITE_KEEPS,   /* no other process has the page any more: the writer goes on with it */
+    NP_WRITE_KEEPS,   /* neither another process nor a file has the page any more: the writer goes on with it */
     NP_WRITE_COPIES,  /* the writer gets another page */
     NP_WRITE_UNKNOWN, /* where /proc is not to be read */
 };
 /* Before the writes: of up to NP_BACKINGS_MAX pages from `page` on; returns for how many it is known. */
 uint32_t np_write_effects(uint64_t page, uint32_t pages, enum np_write_effect *effects);
 enum np_mapping_kind {
-    NP_KIND_OTHER,  /* private, of a file; or none is known */
+    NP_KIND_OTHER,  /* private, of a file, and not to be written; or none is known */
+    NP_KIND_COPIED, /* private, of a file: whoever writes a page of it first gets a copy */
     NP_KIND_FRESH,  /* private and anonymous: a read of a page with nothing behind it finds the zero page */
     NP_KIND_COMMON, /* shared, of a file or a segment: any process may have touched its pages */
     NP_KIND_FAMILY, /* shared and anonymous: this process may have, or those that it was forked from, or has forked */

@@ -204,6 +204,10 @@ void np_pages_remap(uintptr_t old, uintptr_t new, size_t bytes);
 /* This thread is about to touch the range by way of the kernel: pages that are there already and have no home were touched by code that nobody saw, and do not
  * become this thread's. */
 void np_pages_to_fill(struct np_slot *slot, uintptr_t address, size_t bytes);
+/* The same before a call of the program's, by its thread's slot, if it has one. The range is the program's own affair: nothing of it is read here. */
+void np_to_fill(uintptr_t address, size_t bytes);
+/* Whether others may touch this process's pages: else they are the calling thread's. */
+bool np_pages_are_contested(void);
 /* This thread has just touched the range by way of the kernel (a filled buffer, MAP_POPULATE): pages without a home get theirs. */
 void np_pages_touched(struct np_slot *slot, uintptr_t address, size_t bytes);
 /* The process is about to have its second thread: whatever is there now without a home, the first one has touched, seen or not. */

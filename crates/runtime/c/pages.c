@@ -8,7 +8,8 @@
  * knows what this process touched first. What it finds there is unknown here, and told so; flows, which have all processes' records, know it (crates/flows).
  *
  * A forked child inherits the table as it inherits memory. In parent and child, pages of private memory are marked then: the first write to one of them, in
- * either, has the kernel make a copy for the writer, unless the page is the writer's alone by now.
+ * either, has the kernel make a copy for the writer, unless the page is the writer's alone by now. So it is with pages of private mappings of files that may
+ * be written (initialised data): who reads one finds the file's page, who writes it first gets a copy of it. They are marked when they are read.
  *
  * The kernel knows better what begins and ends, and is asked (residency.c): at a page's first access, whether it is the first; where a block or a stack begins,
  * which pages have been taken back unseen, inside the C library.
@@ -34,6 +35,7 @@ enum { POLICY_DEFAULT, POLICY_PREFERRED, POLICY_BIND, POLICY_INTERLEAVE, POLICY_
 
 #ifndef NP_PLUGIN
 uint8_t *np_leaves[NP_LEAVES];
+struct np_marked np_marked[1] = {{UINT64_MAX, 0}};
 #endif
 
 /* Policies of ranges, as a page without a home has them in its byte: they are the mapping's, and outlive the homes of its pages. Leaves as above, for what
@@ -173,7 +175,7 @@ static bool must_populate(enum next next, bool depends_on_toucher) {
 
 /* Another thread's access came after the question and before `populate`: the page is its, and its fault is a plain one: the recorder has the kernel's event.
  * No other thread has populated the page, because only the thread that sets its home does. */
-static NP_COLD uint32_t overtaken(struct np_slot *slot, uint64_t page, uint8_t *byte, uint32_t node, uint8_t policy) {
+NP_COLD uint32_t np_page_overtaken(struct np_slot *slot, uint64_t page, uint8_t *byte, uint32_t node, uint8_t policy) {
     struct np_toucher toucher;
     uint32_t cause = NP_PLACED_UNKNOWN, now = NP_HOME_UNKNOWN;
     bool is_known = np_toucher_of(slot, page, &toucher);
@@ -206,7 +208,7 @@ static uint32_t touch(struct np_slot *slot, uint64_t page, uint8_t *byte, uint8_
     while (!__atomic_compare_exchange_n(byte, &seen, (uint8_t)(node + BYTE_HOME), false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
         if (has_home(seen)) return home_in(seen);
     bool depends_on_toucher = policy < BYTE_POLICY || policy == BYTE_LOCAL;
-    if (must_populate(next, depends_on_toucher) && !np_page_populate(page, next)) return overtaken(slot, page, byte, node, policy);
+    if (must_populate(next, depends_on_toucher) && !np_page_populate(page, next)) return np_page_overtaken(slot, page, byte, node, policy);
     np_page_placed(slot, page, node, cause);
     if (next != NEXT_NONE && np_page_bytes() > 1ul << NP_PAGE_SHIFT) touch_rest(slot, page);
     return node;
@@ -225,6 +227,18 @@ static uint32_t leave_unknown(struct np_slot *slot, uint64_t page, uint8_t *byte
         if (has_home(seen)) return home_in(seen);
     np_page_placed(slot, page, slot->node, NP_PLACED_UNKNOWN);
     return NP_HOME_UNKNOWN;
+}
+
+/* A read of a file's page that is a copy for whoever writes it first. */
+static uint32_t read_of_file(struct np_slot *slot, uint64_t page, uint8_t *byte, uint8_t seen) {
+    struct np_toucher toucher = {slot, slot->thread_index, slot->node, 1};
+    uint32_t cause, node = np_page_choose(slot, &toucher, page, unread_byte(seen), &cause);
+    if (marked_byte(node) == BYTE_UNKNOWN) return leave_unknown(slot, page, byte, seen);
+    np_page_mark(page);
+    while (!__atomic_compare_exchange_n(byte, &seen, marked_byte(node), false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+        if (has_home(seen)) return home_in(seen);
+    np_page_placed(slot, page, node, cause);
+    return node;
 }
 
 /* Takes the pages that `toucher` touched unseen; the first of them is asked for. */
@@ -272,6 +286,7 @@ static NP_COLD uint32_t first_miss(struct np_slot *slot, uint64_t page, uint8_t 
     if (!write && np_backings(page, 1, &backing) == 1) {
         if (backing == NP_BACKING_ZERO) return read_of_nothing(byte, seen);
         if (backing == NP_BACKING_PAGE) return unseen(slot, page, byte, seen);
+        if (backing == NP_BACKING_FILE) return read_of_file(slot, page, byte, seen); /* or of shared memory: a write will show which */
     }
 #else
     enum np_backing backing = np_backing(page);
@@ -290,11 +305,12 @@ static NP_COLD uint32_t first_miss(struct np_slot *slot, uint64_t page, uint8_t 
     } else if (write) {
         next = NEXT_OWN;
     }
+    if (!write && np_mapping_kind(slot, page << NP_PAGE_SHIFT) == NP_KIND_COPIED) return read_of_file(slot, page, byte, seen);
 #endif
     return touch(slot, page, byte, seen, next);
 }
 
-/* ---- pages that were read, and are still the zero page ---- */
+/* ---- pages that were read, and are still the zero page, or a file's ---- */
 
 /* Of blocks of pages: when the kernel was last asked about those in it that were read, in units of ZERO_UNIT cycles of the asker's clock, above the block's
  * number. Program time, so that what is remembered is as old as what the first-stage filter holds, at most. */
@@ -306,39 +322,44 @@ _Static_assert(1u << ZERO_PAGES_LOG2 <= NP_BACKINGS_MAX && ZERO_PAGES_LOG2 < NP_
 _Static_assert(NP_ADDRESS_BITS - NP_PAGE_SHIFT - ZERO_PAGES_LOG2 <= ZERO_BLOCK_BITS, "a block's number fits");
 static uint64_t zero_asked[ZERO_BLOCKS];
 
-/* Whether a page that was read is the zero page still, as far as is known. Code that is not recorded may have written it: the kernel is asked, about all pages
- * of the block at once, and those that are something else now are forgotten to have been read. */
-static bool still_zero(const struct np_slot *slot, uint64_t page) {
+/* As long as the process has not forked, only pages of files are marked; what a fork shares looks no different when it has been copied. */
+static bool is_marked_file(uint8_t byte) { return is_marked(byte) && !np_load(np_sim.forked); }
+
+/* As it was before it was read. */
+static uint8_t forgotten_byte(uint64_t page, uint8_t byte) { return is_marked(byte) ? np_page_policy(page) : unread_byte(byte); }
+
+/* Whether a page that was read, and had the byte `seen`, is what it was then, as far as is known: the zero page, or a file's. Code that is not recorded may have
+ * written it: the kernel is asked, about all pages of the block at once, and those that are something else now are forgotten to have been read. */
+static bool still_unwritten(const struct np_slot *slot, uint64_t page, uint8_t seen) {
     uint64_t block = page >> ZERO_PAGES_LOG2, now = np_clock_of(slot) >> ZERO_UNIT_LOG2, *asked = &zero_asked[block % ZERO_BLOCKS];
-    uint64_t seen = np_load(*asked), then = seen >> ZERO_BLOCK_BITS;
+    uint64_t last = np_load(*asked), then = last >> ZERO_BLOCK_BITS;
     bool is_recent = now + 1 >= then && now <= then + (np_sim.counters_cycles >> ZERO_UNIT_LOG2);
-    if (seen != 0 && (seen & ((1ull << ZERO_BLOCK_BITS) - 1)) == block && is_recent) return true;
+    if (last != 0 && (last & ((1ull << ZERO_BLOCK_BITS) - 1)) == block && is_recent) return true;
     enum np_backing backings[1u << ZERO_PAGES_LOG2];
     uint64_t first = block << ZERO_PAGES_LOG2;
     uint8_t *bytes = byte_of(first, false); /* leaves are larger, and aligned */
     if (bytes == NULL || np_backings(first, 1u << ZERO_PAGES_LOG2, backings) != 1u << ZERO_PAGES_LOG2) return false;
     for (uint32_t i = 0; i < 1u << ZERO_PAGES_LOG2; i++) {
         uint8_t byte = np_load(bytes[i]);
-        if (!is_read(byte) || backings[i] == NP_BACKING_ZERO || backings[i] == NP_BACKING_NONE) continue;
-        __atomic_compare_exchange_n(&bytes[i], &byte, unread_byte(byte), false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+        bool is_as_read = backings[i] == NP_BACKING_ZERO || backings[i] == NP_BACKING_NONE || (backings[i] == NP_BACKING_FILE && is_marked(byte));
+        if (is_as_read || !(is_read(byte) || is_marked_file(byte))) continue;
+        __atomic_compare_exchange_n(&bytes[i], &byte, forgotten_byte(first + i, byte), false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
     }
     np_store(*asked, now << ZERO_BLOCK_BITS | block);
-    return is_read(np_load(bytes[page - first]));
+    return np_load(bytes[page - first]) == seen;
 }
 
 uint32_t np_page_home_slow(struct np_slot *slot, uintptr_t address, uint32_t write) {
     uint64_t page = address >> NP_PAGE_SHIFT;
     uint8_t *byte = byte_of(page, true);
     if (np_unlikely(byte == NULL)) return NP_HOME_UNKNOWN; /* beyond what the table has, or no memory for it: not the node of whoever asks */
-    uint8_t seen = __atomic_load_n(byte, __ATOMIC_RELAXED);
+    uint8_t seen = __atomic_load_n(byte, __ATOMIC_ACQUIRE); /* who sees a mark sees that there may be one: np_may_be_marked */
+    if (!write && (is_read(seen) || is_marked_file(seen))) {
+        if (still_unwritten(slot, page, seen)) return is_read(seen) ? NP_HOME_NONE : home_in(seen);
+        seen = __atomic_load_n(byte, __ATOMIC_ACQUIRE);
+    }
     if (np_likely(has_home(seen))) return home_in(seen);
     if (seen == BYTE_UNKNOWN) return NP_HOME_UNKNOWN;
-    if (!write && is_read(seen)) {
-        if (still_zero(slot, page)) return NP_HOME_NONE;
-        seen = __atomic_load_n(byte, __ATOMIC_RELAXED);
-        if (has_home(seen)) return home_in(seen);
-        if (seen == BYTE_UNKNOWN) return NP_HOME_UNKNOWN;
-    }
     return first_miss(slot, page, byte, seen, write);
 }
 
@@ -350,7 +371,7 @@ static void touched(struct np_slot *slot, uintptr_t address, size_t bytes, bool 
         uint8_t *byte = byte_of(page, true);
         if (byte == NULL) return;
         uint8_t seen = __atomic_load_n(byte, __ATOMIC_RELAXED);
-        if (is_inherited(seen)) np_page_was_written(slot, page, byte, seen);
+        if (is_marked(seen)) np_page_was_written(slot, page, byte, seen);
         if (has_home(seen) || seen == BYTE_UNKNOWN) continue;
 #ifndef NP_PLUGIN
         if (!are_new && np_page_is_common(slot, page)) {
@@ -368,15 +389,24 @@ void np_pages_touched(struct np_slot *slot, uintptr_t address, size_t bytes) { t
 
 void np_pages_made(struct np_slot *slot, uintptr_t address, size_t bytes) { touched(slot, address, bytes, true); }
 
-#ifndef NP_PLUGIN
-
 /* What one call fills, at most: MAX_RW_COUNT of the kernel (include/linux/fs.h). */
 #define FILLED_MAX (1ull << 31)
 
-static bool lacks_home(uint64_t page) {
+/* It has none, or that of a file's page, of which somebody may have got a copy by now. */
+static bool lacks_home(uint8_t seen) { return (!has_home(seen) || is_marked_file(seen)) && seen != BYTE_UNKNOWN; }
+
+static bool page_lacks_home(uint64_t page) {
     const uint8_t *byte = byte_of(page, false);
-    uint8_t seen = byte != NULL ? np_load(*byte) : 0;
-    return !has_home(seen) && seen != BYTE_UNKNOWN;
+    return byte == NULL || lacks_home(np_load(*byte));
+}
+
+/* The page, of the byte `seen`, is no file's. Its byte is one without a home now, or another thread has changed it: false. */
+static bool lose_mark(uint64_t page, uint8_t *byte, uint8_t *seen) {
+    uint8_t value = np_page_policy(page);
+    if (!is_marked(*seen)) return true;
+    if (!__atomic_compare_exchange_n(byte, seen, value, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) return false;
+    *seen = value;
+    return true;
 }
 
 static void settle_unseen(struct np_slot *slot, uint64_t page, uint32_t pages) {
@@ -385,17 +415,25 @@ static void settle_unseen(struct np_slot *slot, uint64_t page, uint32_t pages) {
     for (uint32_t i = 0; i < known; i++) {
         uint8_t *byte = backings[i] == NP_BACKING_PAGE ? byte_of(page + i, true) : NULL;
         uint8_t seen = byte != NULL ? __atomic_load_n(byte, __ATOMIC_RELAXED) : BYTE_UNKNOWN;
-        if (!has_home(seen) && seen != BYTE_UNKNOWN) unseen(slot, page + i, byte, seen);
+        if (!lacks_home(seen)) continue;
+#ifdef NP_PLUGIN
+        /* Not every access to a stack is seen: a page of which nothing is known stays without a home, and becomes the caller's, whose stack it mostly is. */
+        struct np_toucher toucher;
+        if (np_toucher_of(slot, page + i, &toucher) && lose_mark(page + i, byte, &seen)) touched_unseen(slot, page + i, &toucher);
+#else
+        if (lose_mark(page + i, byte, &seen)) unseen(slot, page + i, byte, seen);
+#endif
     }
 }
 
+bool np_pages_are_contested(void) { return np_load(np_sim.ready) && (np_load(np_sim.concurrent) || np_load(np_sim.forked)); }
+
 void np_pages_to_fill(struct np_slot *slot, uintptr_t address, size_t bytes) {
     uint8_t resident[NP_BACKINGS_MAX];
-    bool is_alone = !np_load(np_sim.concurrent) && !np_load(np_sim.forked);
-    if (!np_sim.ready || bytes == 0 || is_alone) return;
+    if (bytes == 0 || !np_pages_are_contested()) return;
     uint64_t page = address >> NP_PAGE_SHIFT, end = ((address + (bytes < FILLED_MAX ? bytes : FILLED_MAX) - 1) >> NP_PAGE_SHIFT) + 1;
     while (page < end) {
-        if (!lacks_home(page)) {
+        if (!page_lacks_home(page)) {
             page++;
             continue;
         }
@@ -406,26 +444,37 @@ void np_pages_to_fill(struct np_slot *slot, uintptr_t address, size_t bytes) {
     }
 }
 
+#ifndef NP_PLUGIN
+void np_to_fill(uintptr_t address, size_t bytes) {
+    struct np_slot *slot = np_pages_are_contested() ? np_self_if_live() : NULL;
+    if (slot == NULL || !np_enter(slot)) return;
+    np_pages_to_fill(slot, address, bytes);
+    np_leave(slot);
+}
+
 struct alone { struct np_slot *slot; uint64_t left; };
 
-static void take_alone(struct np_slot *slot, uint64_t page, uint32_t pages) {
+/* `of_file`: only what was a file's when it was read. */
+static void take_alone(struct np_slot *slot, uint64_t page, uint32_t pages, bool of_file) {
     enum np_backing backings[NP_BACKINGS_MAX];
     uint32_t known = np_backings(page, pages, backings);
     for (uint32_t i = 0; i < known; i++) {
         uint8_t *byte = backings[i] == NP_BACKING_PAGE ? byte_of(page + i, true) : NULL;
         uint8_t seen = byte != NULL ? __atomic_load_n(byte, __ATOMIC_RELAXED) : BYTE_HOME;
-        if (!has_home(seen)) touch(slot, page + i, byte, seen, NEXT_NONE);
+        bool is_taken = of_file ? is_marked(seen) && lose_mark(page + i, byte, &seen) : !has_home(seen);
+        if (is_taken) touch(slot, page + i, byte, seen, NEXT_NONE);
     }
 }
 
 static bool look_alone(const struct np_maps_line *line, void *context) {
     struct alone *alone = context;
     uint8_t resident[NP_BACKINGS_MAX];
-    if (line->inode != 0 || line->perms[3] != 'p' || line->perms[1] != 'w') return true;
+    bool has_marks = line->lo >> NP_PAGE_SHIFT < np_load(np_marked->end) && line->hi >> NP_PAGE_SHIFT > np_load(np_marked->first);
+    if (line->perms[3] != 'p' || line->perms[1] != 'w' || (line->inode != 0 && !has_marks)) return true;
     for (uint64_t page = line->lo >> NP_PAGE_SHIFT, end = line->hi >> NP_PAGE_SHIFT; page < end && alone->left > 0; page += NP_BACKINGS_MAX) {
         uint32_t pages = end - page < NP_BACKINGS_MAX ? (uint32_t)(end - page) : NP_BACKINGS_MAX;
         alone->left -= pages < alone->left ? pages : alone->left;
-        if (np_resident(page, pages, resident) == 0 && memchr(resident, 1, pages) != NULL) take_alone(alone->slot, page, pages);
+        if (np_resident(page, pages, resident) == 0 && memchr(resident, 1, pages) != NULL) take_alone(alone->slot, page, pages, line->inode != 0);
     }
     return true;
 }
@@ -464,7 +513,7 @@ bool np_page_move(struct np_slot *slot, uintptr_t address, uint32_t node) {
     if (byte == NULL) return false;
     uint8_t seen = __atomic_load_n(byte, __ATOMIC_RELAXED);
     while (has_home(seen) || seen == BYTE_UNKNOWN) {
-        uint8_t value = (uint8_t)(node + (is_inherited(seen) && BYTE_INHERITED + node < BYTE_UNKNOWN ? BYTE_INHERITED : BYTE_HOME));
+        uint8_t value = (uint8_t)(is_marked(seen) && marked_byte(node) != BYTE_UNKNOWN ? marked_byte(node) : node + BYTE_HOME);
         if (seen == value) return true;
         if (!__atomic_compare_exchange_n(byte, &seen, value, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) continue;
         np_page_placed(slot, address >> NP_PAGE_SHIFT, node, NP_PLACED_MOVED);
@@ -608,6 +657,7 @@ void np_pages_remap(uintptr_t old, uintptr_t new, size_t bytes) {
         if (seen == 0) continue;
         uint8_t *now = byte_of(to + i, true);
         if (now == NULL) break;
+        if (is_marked(seen)) np_page_mark(to + i);
         __atomic_store_n(now, seen, __ATOMIC_RELAXED);
         set_policy(to + i, np_page_policy(from + i));
         if (has_home(seen)) np_page_placed(slot, to + i, home_in(seen), NP_PLACED_MOVED);

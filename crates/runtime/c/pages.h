@@ -10,20 +10,22 @@
 #define LEAF_PAGES (1ull << NP_LEAF_BITS)
 
 /* A page's byte: 0 no home yet; 1 to 64 home + 1; 65 to 128 no home yet, policy says node + 65; 129 no home yet, policy says the toucher's node; from 130
- * to 195 the same but for homes, of a page that was read and is the kernel's zero page; 196 to 254 home + 196, of a page that another process may have, too,
- * until this one writes it; 255 a home that is unknown. */
+ * to 195 the same but for homes, of a page that was read and is the kernel's zero page; 196 to 254 home + 196, of a page that is marked: another process may
+ * have it, too, or a file, until this process writes it; 255 a home that is unknown. */
 #define BYTE_HOME NP_PAGE_HOME
 #define BYTE_POLICY NP_PAGE_POLICY
 #define BYTE_LOCAL 129
 #define BYTE_READ 130
 #define BYTE_READ_LAST 195
-#define BYTE_INHERITED 196
+#define BYTE_MARKED 196
 #define BYTE_UNKNOWN 255
 
 static inline bool is_home(uint8_t byte) { return byte >= BYTE_HOME && byte < BYTE_POLICY; }
-static inline bool is_inherited(uint8_t byte) { return byte >= BYTE_INHERITED && byte < BYTE_UNKNOWN; }
-static inline bool has_home(uint8_t byte) { return is_home(byte) || is_inherited(byte); }
-static inline uint32_t home_in(uint8_t byte) { return (uint32_t)byte - (is_home(byte) ? BYTE_HOME : BYTE_INHERITED); }
+static inline bool is_marked(uint8_t byte) { return byte >= BYTE_MARKED && byte < BYTE_UNKNOWN; }
+static inline bool has_home(uint8_t byte) { return is_home(byte) || is_marked(byte); }
+static inline uint32_t home_in(uint8_t byte) { return (uint32_t)byte - (is_home(byte) ? BYTE_HOME : BYTE_MARKED); }
+/* The mark of a page on `node`. There is none for the last of the nodes that a machine may have: whose copy it will be is unknown then. */
+static inline uint8_t marked_byte(uint32_t node) { return (uint8_t)(BYTE_MARKED + node < BYTE_UNKNOWN ? BYTE_MARKED + node : BYTE_UNKNOWN); }
 static inline bool is_policy(uint8_t byte) { return byte >= BYTE_POLICY && byte <= BYTE_LOCAL; }
 static inline uint8_t read_byte(uint8_t byte) { return byte == 0 ? BYTE_READ : (uint8_t)(byte - BYTE_POLICY + BYTE_READ + 1); }
 static inline bool is_read(uint8_t byte) { return byte >= BYTE_READ && byte <= BYTE_READ_LAST; }
@@ -91,13 +93,17 @@ uint32_t np_page_expected(struct np_slot *slot, const struct np_toucher *toucher
 uint8_t np_page_policy(uint64_t page);
 /* Has the kernel provide the page now. False: it was there already. */
 bool np_page_populate(uint64_t page, enum next next);
+/* That was the answer: the page, which `byte` says is on `node`, is another thread's. Its home, or NP_HOME_UNKNOWN. */
+uint32_t np_page_overtaken(struct np_slot *slot, uint64_t page, uint8_t *byte, uint32_t node, uint8_t policy);
 /* Calls `visit` for the part of the pages [first, end) in each leaf that exists (or, with `make`, in each leaf). */
 void np_pages_each_leaf(uint64_t first, uint64_t end, bool make, void (*visit)(uint64_t page, uint8_t *bytes, uint64_t count, void *context), void *context);
 
 /* ---- pages_common.c ---- */
 /* Whether pages there are other processes' as well, who may have touched them first. */
 bool np_page_is_common(struct np_slot *slot, uint64_t page);
-/* The thread has written an inherited page, whose byte was `seen`, by way of the kernel. */
+/* Before the page gets its mark: writes to it will be looked at. */
+void np_page_mark(uint64_t page);
+/* The thread has written a marked page, whose byte was `seen`, by way of the kernel. */
 void np_page_was_written(struct np_slot *slot, uint64_t page, uint8_t *byte, uint8_t seen);
 /* This process's live slots, from `index` on; NULL: no more. */
 struct np_slot *np_next_own_slot(uint32_t *index);

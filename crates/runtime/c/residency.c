@@ -101,15 +101,16 @@ void np_mappings_ended(void) { __atomic_fetch_add(&mappings_ended, 1, __ATOMIC_R
  * map so often that the list is not to be read after each. */
 static uint32_t generation_of(uint32_t kind, uint32_t changed, uint32_t ended) { return kind == NP_KIND_FRESH ? changed : changed + ended; }
 
-/* Shared anonymous memory is a file to the kernel, which no other process can open (shmem_zero_setup of mm/shmem.c). */
-static bool is_family(const struct np_maps_line *line) {
-    static const char name[] = "/dev/zero";
-    return line->path_bytes >= sizeof name - 1 && memcmp(line->path, name, sizeof name - 1) == 0;
+static bool begins_with(const struct np_maps_line *line, const char *name) {
+    return line->path_bytes >= strlen(name) && memcmp(line->path, name, strlen(name)) == 0;
 }
 
+/* Shared anonymous memory is a file to the kernel, which no other process can open (shmem_zero_setup of mm/shmem.c).
+ * Private memory of huge pages is a file, too, of which there are no pages but those that are the process's own. */
 static enum np_mapping_kind kind_of(const struct np_maps_line *line) {
-    if (line->perms[3] == 's') return is_family(line) ? NP_KIND_FAMILY : NP_KIND_COMMON;
-    return line->inode == 0 ? NP_KIND_FRESH : NP_KIND_OTHER;
+    if (line->perms[3] == 's') return begins_with(line, "/dev/zero") ? NP_KIND_FAMILY : NP_KIND_COMMON;
+    if (line->inode == 0) return NP_KIND_FRESH;
+    return line->perms[1] == 'w' && !begins_with(line, "/anon_hugepage") ? NP_KIND_COPIED : NP_KIND_OTHER;
 }
 
 static bool take_kind(const struct np_maps_line *line, void *context) {

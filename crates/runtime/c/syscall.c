@@ -1,5 +1,5 @@
 /* syscall.c: libc's syscall(), by which programs and libraries (libnuma) make system calls by number. Waits and wake-ups at futexes keep the clocks
- * (sync_futex.c), and placement and affinity act on the simulated machine.
+ * (sync_futex.c), placement and affinity act on the simulated machine, and mappings are recorded as those by name (map.c).
  *
  * All other system calls go on without a frame of ours: on x86-64 the entry is a jump, so that even calls that return twice work.
  */
@@ -51,6 +51,7 @@ NP_HIDDEN long np_syscall_numa(long number, long a, long b, long c, long d, long
 
 #if defined(__x86_64__)
 #define NUMA_CALL(number) "    cmpq $" #number ", %rdi\n    je 4f\n"
+#define MEMORY_CALL(number) "    cmpq $" #number ", %rdi\n    je 6f\n"
 /* syscall(number, a1 .. a5 in registers, a6 on the stack). */
 __asm__(".text\n"
         ".globl syscall\n"
@@ -63,6 +64,8 @@ __asm__(".text\n"
         "1:  cmpq $202, %rdi\n"
         "    je 3f\n"
         NUMA_CALL(203) NUMA_CALL(204) NUMA_CALL(237) NUMA_CALL(238) NUMA_CALL(239) NUMA_CALL(279) NUMA_CALL(309)
+        MEMORY_CALL(9) MEMORY_CALL(11) MEMORY_CALL(12) MEMORY_CALL(25) MEMORY_CALL(28)
+        MEMORY_CALL(30) MEMORY_CALL(67) MEMORY_CALL(77) MEMORY_CALL(285)
         "    cmpq $317, %rdi\n"
         "    je 5f\n"
         "    jmpq *%rax\n"
@@ -92,13 +95,22 @@ __asm__(".text\n"
         "    ret\n"
         "4:  jmp np_syscall_numa\n" /* the same arguments */
         "5:  jmp np_syscall_seccomp\n"
+        "6:  jmp np_syscall_memory\n"
         ".cfi_endproc\n"
         ".size syscall, .-syscall\n");
 _Static_assert(SYS_futex == 202 && SYS_sched_setaffinity == 203 && SYS_sched_getaffinity == 204 && SYS_mbind == 237 && SYS_set_mempolicy == 238
                    && SYS_get_mempolicy == 239 && SYS_move_pages == 279 && SYS_getcpu == 309
                    && SYS_seccomp == 317,
                "the entry above compares with these numbers");
+_Static_assert(SYS_mmap == 9 && SYS_munmap == 11 && SYS_brk == 12 && SYS_mremap == 25 && SYS_madvise == 28 && SYS_shmat == 30 && SYS_shmdt == 67
+                   && SYS_ftruncate == 77 && SYS_fallocate == 285,
+               "and with these");
 #else
+static bool is_memory_call(long number) {
+    return number == SYS_mmap || number == SYS_munmap || number == SYS_brk || number == SYS_mremap || number == SYS_madvise || number == SYS_shmat
+           || number == SYS_shmdt || number == SYS_ftruncate || number == SYS_fallocate;
+}
+
 static bool is_numa_call(long number) {
     return number == SYS_sched_setaffinity || number == SYS_sched_getaffinity || number == SYS_mbind || number == SYS_set_mempolicy
            || number == SYS_get_mempolicy || number == SYS_move_pages || number == SYS_getcpu;
@@ -114,6 +126,7 @@ NP_EXPORT long syscall(long number, ...) {
     if (number == SYS_futex) return np_syscall_futex(np_syscall_real, (uintptr_t)a, b, c, d, e, f);
     if (number == SYS_seccomp) return np_syscall_seccomp(number, a, b, c, d, e, f);
     if (is_numa_call(number)) return np_syscall_numa(number, a, b, c, d, e, f);
+    if (is_memory_call(number)) return np_syscall_memory(number, a, b, c, d, e, f);
     return np_syscall_real(number, a, b, c, d, e, f);
 }
 #endif

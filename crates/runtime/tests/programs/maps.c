@@ -1,8 +1,10 @@
 /* Mappings of every kind, and what they should look like. */
 #define _GNU_SOURCE
 #include "truth.h"
+#include <errno.h>
 #include <sys/mman.h>
 #include <sys/shm.h>
+#include <sys/syscall.h>
 
 /* Of pages that hugetlb has, where the kernel has it: it maps whole ones, and unmaps no part of one. Nothing of them is touched, so none need be there. */
 NOINLINE static void map_huge(void) {
@@ -23,6 +25,25 @@ NOINLINE static void map_huge(void) {
     if (pages == MAP_FAILED) return;
     truth("map %lx %zu 2 /memfd:np-huge (deleted)", (unsigned long)pages, huge);
     close(memory);
+}
+
+/* As programs do that want no library's function between. */
+NOINLINE static void map_by_number(size_t page) {
+    char *room = (char *)syscall(SYS_mmap, NULL, 4 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(room != MAP_FAILED);
+    truth("map %lx %zu 9 -", (unsigned long)room, 4 * page);
+    CHECK(syscall(SYS_munmap, room + 2 * page, 2 * page) == 0);
+    truth("unmap %lx %zu", (unsigned long)room + 2 * page, 2 * page);
+    char *moved = (char *)syscall(SYS_mremap, room, 2 * page, 64 * page, MREMAP_MAYMOVE);
+    CHECK(moved != MAP_FAILED);
+    truth("unmap %lx %zu", (unsigned long)room, 2 * page);
+    truth("map %lx %zu 9 -", (unsigned long)moved, 64 * page);
+    char *end = (char *)syscall(SYS_brk, 0);
+    CHECK((char *)syscall(SYS_brk, end + 3 * page) == end + 3 * page);
+    truth("map %lx %zu 265 -", (unsigned long)end, 3 * page);
+    CHECK((char *)syscall(SYS_brk, end) == end);
+    truth("unmap %lx %zu", (unsigned long)end, 3 * page);
+    CHECK(syscall(SYS_mmap, NULL, 0, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == -1 && errno == EINVAL);
 }
 
 int main(void) {
@@ -61,6 +82,7 @@ int main(void) {
     truth("unmap %lx %zu", (unsigned long)end + page, 2 * page);
     CHECK(mmap(NULL, 0, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED);
     CHECK(munmap((void *)1, page) == -1);
+    map_by_number(page);
     map_huge();
     CHECK(munmap(b, 1ul << 47) == -1); /* beyond the end of what programs have */
     truth_write();

@@ -17,7 +17,9 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -274,14 +276,14 @@ static void replaced(void) {
     printf("sum %ld\n", sum);
 }
 
-static void bind(char *block, int mode, unsigned long nodes) {
+static void bind_to(char *block, int mode, unsigned long nodes) {
     if (syscall(SYS_mbind, block, BIG, mode, &nodes, 65, 0) != 0) exit(3);
 }
 
 /* A policy is the mapping's: pages that are discarded come back by it, those of the next mapping do not. */
 static void policy(void) {
     char *block = map_at(NULL), *late = map_at(NULL);
-    bind(block, 3 /* MPOL_INTERLEAVE */, 15);
+    bind_to(block, 3 /* MPOL_INTERLEAVE */, 15);
     write_in_thread(block, BIG);
     print_homes("homes", block, BIG);
     madvise(block, BIG, MADV_DONTNEED);
@@ -297,7 +299,7 @@ static void policy(void) {
     write_in_thread(moved, BIG);
     print_homes("anew", moved, BIG);
     write_in_thread(late, BIG);
-    bind(late, 2 /* MPOL_BIND */, 8);
+    bind_to(late, 2 /* MPOL_BIND */, 8);
     print_homes("kept", late, BIG);
     madvise(late, BIG, MADV_DONTNEED);
     write_in_thread(late, BIG);
@@ -308,11 +310,11 @@ static void policy(void) {
 static void masks(void) {
     char *block = map_at(NULL);
     unsigned long beyond = 0xf0, none = 0, node = 2;
-    bind(block, 3, ~0ul);
+    bind_to(block, 3, ~0ul);
     write_in_thread(block, BIG);
     print_homes("homes", block, BIG);
     char *relative = map_at(NULL);
-    bind(relative, 2 | 1 << 14 /* MPOL_F_RELATIVE_NODES */, 1ul << 7);
+    bind_to(relative, 2 | 1 << 14 /* MPOL_F_RELATIVE_NODES */, 1ul << 7);
     write_in_thread(relative, BIG);
     print_homes("relative", relative, BIG);
     long of_beyond = syscall(SYS_mbind, block, BIG, 3, &beyond, 65, 0), of_none = syscall(SYS_mbind, block, BIG, 3, &none, 65, 0);
@@ -358,11 +360,22 @@ static char *half_touched(void) {
 
 static void filled(void) {
     FILE *file = tmpfile();
-    char *block = half_touched(), *populated = half_touched();
+    char *block = half_touched(), *populated = half_touched(), *parts = half_touched(), *sent = half_touched();
     if (file == NULL || ftruncate(fileno(file), BIG) != 0 || read(fileno(file), block, BIG) != (ssize_t)BIG) exit(7);
     print_homes("homes", block, BIG);
     if (madvise(populated, BIG, 23 /* MADV_POPULATE_WRITE */) != 0) exit(7);
     print_homes("populated", populated, BIG);
+    struct iovec each[2] = {{parts, BIG / 4}, {parts + BIG / 4, 3 * BIG / 4}};
+    if (lseek(fileno(file), 0, SEEK_SET) != 0 || readv(fileno(file), each, 2) != (ssize_t)BIG) exit(7);
+    print_homes("parts", parts, BIG);
+    int ends[2];
+    struct iovec middle = {sent + BIG / 2 - PAGE, 2 * PAGE};
+    struct msghdr message = {.msg_iov = &middle, .msg_iovlen = 1};
+    if (socketpair(AF_UNIX, SOCK_DGRAM, 0, ends) != 0 || write(ends[0], block, 2 * PAGE) != (ssize_t)(2 * PAGE)) exit(7);
+    if (recvmsg(ends[1], &message, 0) != (ssize_t)(2 * PAGE)) exit(7);
+    print_homes("message", middle.iov_base, 2 * PAGE);
+    struct iovec *nowhere = (struct iovec *)8; /* the kernel's error, not a fault of ours */
+    printf("bad parts %d message %d\n", readv(fileno(file), nowhere, 2) == -1, recvmsg(ends[1], (struct msghdr *)nowhere, MSG_DONTWAIT) == -1);
 }
 
 void __tsan_write8(void *);
@@ -550,6 +563,59 @@ static void common(const char *kind) {
     print_homes("parent", block, BIG);
 }
 
+static char *mapped_by_number(char *at) {
+    return (char *)syscall(SYS_mmap, at, BIG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+}
+
+/* What the C library's functions do, by syscall(): unmapped and mapped anew, emptied, moved, and the break down and up. */
+static void numbered(void) {
+    char *block = map_at(NULL), *top = (char *)syscall(SYS_brk, 0);
+    write_in_thread(block, BIG);
+    if (syscall(SYS_munmap, block, BIG) != 0 || mapped_by_number(block) != block) exit(4);
+    write_in_thread(block, BIG / 2);
+    if (syscall(SYS_madvise, block, BIG / 4, MADV_DONTNEED) != 0) exit(4);
+    write_in_thread(block, BIG);
+    print_homes("homes", block, BIG);
+    char *moved = (char *)syscall(SYS_mremap, block, BIG, BIG, MREMAP_MAYMOVE | MREMAP_FIXED, block + 8 * BIG);
+    if (moved != block + 8 * BIG) exit(4);
+    print_homes("moved", moved, BIG);
+    if ((char *)syscall(SYS_brk, top + BIG) != top + BIG) exit(4);
+    write_in_thread(top, BIG);
+    if ((char *)syscall(SYS_brk, top + BIG / 2) != top + BIG / 2 || (char *)syscall(SYS_brk, top + BIG) != top + BIG) exit(4);
+    write_in_thread(top, BIG);
+    print_homes("break", top, BIG);
+}
+
+struct filling { int file; struct range range; };
+
+static void *fill_from(void *argument) {
+    struct filling *filling = argument;
+    if (pread(filling->file, (void *)filling->range.from, filling->range.bytes, 0) != (ssize_t)filling->range.bytes) exit(7);
+    return NULL;
+}
+
+/* A private mapping of a file, as initialised data are, read by main: whoever writes a page first gets a copy. In order of the quarters: a thread that is seen,
+ * one that nobody sees, one by way of the kernel, nobody. A file's own pages, in another mapping, stay where they are. */
+static void copied(void) {
+    enum { QUARTER = BIG / 4 };
+    int file = memory_file();
+    char *block = mmap(NULL, BIG, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0), *shared = map_file(memory_file());
+    if (block == MAP_FAILED) exit(7);
+    long sum = sum_of(block, BIG) + sum_of(shared, BIG);
+    print_homes("read", block, BIG);
+    write_in_thread(block, QUARTER);
+    struct range unseen = {block + QUARTER, QUARTER};
+    run(unseen_fill, &unseen);
+    write_bytes(block + QUARTER, QUARTER);
+    struct filling filling = {file, {block + 2 * QUARTER, QUARTER}};
+    run(fill_from, &filling);
+    sum += sum_of(block, BIG);
+    write_in_thread(shared, BIG);
+    print_homes("homes", block, BIG);
+    print_homes("shared", shared, BIG);
+    printf("sum %ld\n", sum);
+}
+
 /* Memory that a file was given before it is mapped; by whom, the mapping does not say. */
 static void given(void) {
     int file = memory_file();
@@ -605,6 +671,8 @@ int main(int argc, char **argv) {
     else if (strcmp(name, "given") == 0) given();
     else if (strcmp(name, "partly") == 0) partly_given();
     else if (strcmp(name, "taken") == 0) taken();
+    else if (strcmp(name, "copied") == 0) copied();
+    else if (strcmp(name, "numbered") == 0) numbered();
     else return 2;
     return 0;
 }
