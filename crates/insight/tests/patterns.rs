@@ -14,7 +14,7 @@ use numapilot_insight::{Analysis, Finding, Findings, FixKind, Pattern, PatternKi
 use numapilot_machine::NodeId;
 use numapilot_trace::meta::Meta;
 
-use makers::{MAKERS, all_remote, consumer_of, one_node, shared_pages_of_64_kib, tier_in_clusters};
+use makers::{MAKERS, all_remote, consumer_of, one_node, serial_of, shared_pages_of_64_kib, tier_in_clusters};
 use processes::{Reading, readers};
 use program::{Program, Size};
 
@@ -166,6 +166,16 @@ fn one_node_that_uses_its_own_memory_shares_none() {
         let program = one_node(size, is_allocator_known);
         assert_eq!(kinds(&findings(&program)), program.truth, "the allocator is known: {is_allocator_known}");
     }
+}
+
+/// 512 MiB with one sample in 40 pages: what is around a page tells who uses it.
+#[test]
+fn parts_of_large_memory_are_seen_by_few_samples() {
+    let program = serial_of(Size { samples: 4_000, noise: 0.0, rate: 5.0, seed: 5 }, 8192);
+    let found = findings(&program);
+    let finding = found.findings.iter().find(|finding| finding.pattern == PatternKind::SerialFirstTouch);
+    let finding = finding.unwrap_or_else(|| panic!("{:?}", kinds(&found)));
+    assert_eq!(finding.fixes[0].kind, FixKind::ParallelFirstTouch, "{:?}", finding.fixes);
 }
 
 /// A page of memory that processes share is one page, and copies of it after a fork are several, whichever mapping shows them.

@@ -18,8 +18,8 @@ use crate::usage::{Cell, FALSE_SHARED, HOT, NONE, PARTS, SHARED, Usage, index_of
 
 /// Share of the other nodes' accesses at which the opening ends, so that one stray access does not end it.
 const BEGUN: f64 = 0.02;
-/// Number of pages in a block. Where a page has too few samples, those of its block decide.
-const BLOCK_PAGES: u64 = 16;
+/// Numbers of pages in blocks. Where a page has no other samples, those of the smallest block that has some decide.
+const BLOCKS_PAGES: [u64; 3] = [16, 256, 4096];
 /// Number of neighbouring samples on each side, whose majority decides which node uses an object at a moment.
 const NEIGHBOURS: usize = 2;
 
@@ -303,20 +303,28 @@ fn refine(
     sums: &mut Sums,
 ) {
     let mut pages: HashMap<Page, Votes> = HashMap::new();
-    let mut blocks: HashMap<(u32, u64), Votes> = HashMap::new();
+    let mut blocks: HashMap<(u32, u64, u64), Votes> = HashMap::new();
     let mut instance = Votes::default();
+    let numbers = || samples.iter().map(|sample| sample.page.0);
+    let span = numbers().max().unwrap_or(0) - numbers().min().unwrap_or(0);
+    // A block as large as the instance says what the instance does.
+    let sizes = BLOCKS_PAGES.iter().filter(|&&size| size == BLOCKS_PAGES[0] || size <= span).count();
+    let sizes = &BLOCKS_PAGES[..sizes];
+    let block_of = |sample: &Sample, size: u64| (sample.process, size, sample.page.0 / size);
     let from = if opened < samples.len() { opened } else { 0 };
     for sample in &samples[from..] {
         let (part, count) = (part_of(&sample.access), sample.access.weight as f32);
         pages.entry((sample.process, sample.page)).or_default().add(sample.seat, part, count);
-        blocks.entry((sample.process, sample.page.0 / BLOCK_PAGES)).or_default().add(sample.seat, part, count);
+        for &size in sizes {
+            blocks.entry(block_of(sample, size)).or_default().add(sample.seat, part, count);
+        }
         instance.add(sample.seat, part, count);
     }
     for (index, sample) in samples.iter().enumerate() {
         let part = part_of(&sample.access);
         let voted = |votes: Option<&Votes>| votes.and_then(|votes| votes.without(part));
         let user = voted(pages.get(&(sample.process, sample.page)))
-            .or_else(|| voted(blocks.get(&(sample.process, sample.page.0 / BLOCK_PAGES))))
+            .or_else(|| sizes.iter().find_map(|&size| voted(blocks.get(&block_of(sample, size)))))
             .or_else(|| instance.without(part));
         if index >= opened && user == Some(sample.seat) {
             sums.page_agree.add(sample.weight);
