@@ -2,7 +2,7 @@
 //!
 //! Definitions: `docs/metrics.md`, "The decision row".
 
-use numapilot_flows::{AccessRef, Object, ObjectKind, SiteId, SiteSize};
+use numapilot_flows::{AccessRef, Object, ObjectKind, SiteId, SiteSize, Trace};
 use numapilot_machine::NodeId;
 use numapilot_trace::ids::{ObjectId, ThreadIndex};
 use serde::Serialize;
@@ -206,7 +206,7 @@ impl Accumulator {
             let split = if is_remote { &mut self.from_remote } else { &mut self.from_local };
             from.into_iter().for_each(|from| split[from].add(weight));
         }
-        if let Some(allocator) = object.and_then(|object| object.thread) {
+        if let Some(allocator) = object.and_then(|object| allocator_of(analysis.trace, object)) {
             self.add_allocator_view(allocator == access.thread, alone, is_remote == Some(true), weight);
         }
     }
@@ -315,6 +315,14 @@ impl Accumulator {
         let avoidable = net_share(&self.from_remote[best], &local.without(&self.from_local[best]), &self.remote);
         (Some(analysis.nodes[best]), avoidable)
     }
+}
+
+/// The thread that allocated an object. A process that maps shared memory which another one has mapped, too, need not have made it.
+pub(crate) fn allocator_of(trace: &Trace, object: &Object) -> Option<ThreadIndex> {
+    let is_mapped_again = trace.processes().len() > 1
+        && trace.kind_of(Some(object.id)) == ObjectKind::Shared
+        && trace.site_size(object.site).allocated_instances > 1;
+    object.thread.filter(|_| !is_mapped_again)
 }
 
 /// One instance is its own peak.

@@ -2,18 +2,20 @@
 //! `cargo test -p numapilot-insight --test all -- --nocapture patterns::` prints the table.
 
 mod makers;
+mod processes;
 mod program;
 mod sound;
 
 use std::collections::BTreeMap;
 
-use numapilot_flows::Filter;
+use numapilot_flows::{Filter, ObjectKind};
 use numapilot_insight::whatif::PlacementOverride;
-use numapilot_insight::{Analysis, Finding, Findings, FixKind, PatternKind, Unit};
+use numapilot_insight::{Analysis, Finding, Findings, FixKind, Pattern, PatternKind, Unit};
 use numapilot_machine::NodeId;
 use numapilot_trace::meta::Meta;
 
-use makers::{MAKERS, all_remote, consumer_of, one_node, shared_pages_of_64_kib, tier_in_clusters};
+use makers::{MAKERS, all_remote, consumer_of, one_node, serial_of, shared_pages_of_64_kib, tier_in_clusters};
+use processes::{Reading, readers};
 use program::{Program, Size};
 
 /// What each detector must reach.
@@ -163,6 +165,43 @@ fn one_node_that_uses_its_own_memory_shares_none() {
         let size = Size { samples: 12_000, noise: 0.0, rate: 8.5, seed: 7 };
         let program = one_node(size, is_allocator_known);
         assert_eq!(kinds(&findings(&program)), program.truth, "the allocator is known: {is_allocator_known}");
+    }
+}
+
+/// 512 MiB with one sample in 40 pages: what is around a page tells who uses it.
+#[test]
+fn parts_of_large_memory_are_seen_by_few_samples() {
+    let program = serial_of(Size { samples: 4_000, noise: 0.0, rate: 5.0, seed: 5 }, 8192);
+    let found = findings(&program);
+    let finding = found.findings.iter().find(|finding| finding.pattern == PatternKind::SerialFirstTouch);
+    let finding = finding.unwrap_or_else(|| panic!("{:?}", kinds(&found)));
+    assert_eq!(finding.fixes[0].kind, FixKind::ParallelFirstTouch, "{:?}", finding.fixes);
+}
+
+/// A page of memory that processes share is one page, and copies of it after a fork are several, whichever mapping shows them.
+#[test]
+fn pages_that_processes_share_are_used_by_all_of_them() {
+    let size = Size { samples: 12_000, noise: 0.0, rate: 5.0, seed: 9 };
+    let shared = [Reading::Whole, Reading::Parts].map(|reading| (ObjectKind::Shared, reading));
+    let inherited = [Reading::Whole, Reading::Parts, Reading::Copies].map(|reading| (ObjectKind::Anonymous, reading));
+    for (kind, reading) in shared.into_iter().chain(inherited) {
+        let program = readers(size, kind, reading);
+        let mut found = kinds(&findings(&program));
+        found.retain(|kind| !matches!(kind, PatternKind::SaturatedController | PatternKind::SaturatedLink));
+        assert_eq!(found, program.truth[..1], "{kind:?}, {reading:?}");
+    }
+}
+
+/// A process that maps what another has filled has allocated nothing.
+#[test]
+fn who_maps_shared_memory_again_does_not_allocate_it() {
+    let size = Size { samples: 4_000, noise: 0.0, rate: 5.0, seed: 9 };
+    for (kind, is_known) in [(ObjectKind::Shared, false), (ObjectKind::Anonymous, true)] {
+        let program = readers(size, kind, Reading::Whole);
+        let analysis = Analysis::on(&program.trace, Some(&program.machine), Filter::default());
+        let row = analysis.sites().into_iter().find(|row| row.name == "table").expect("the table");
+        assert_eq!(row.by_allocator.is_some(), is_known, "{kind:?}");
+        assert_eq!(row.pattern, Pattern::SharedRead, "{kind:?}");
     }
 }
 

@@ -4,6 +4,7 @@ use numapilot_flows::{AccessRef, LocationId, SiteId};
 use numapilot_trace::ids::{ObjectId, StackId, TimeNs};
 
 use crate::context::Analysis;
+use crate::decision::allocator_of;
 
 /// No node, page, latency or thread is known (or it was folded).
 pub const NONE: u32 = u32::MAX;
@@ -108,7 +109,8 @@ pub(super) struct Alone {
 impl Alone {
     pub(super) fn new(analysis: &Analysis<'_>) -> Alone {
         let objects = analysis.trace.objects();
-        let owners = objects.iter().map(|object| object.thread.map_or(NONE, |thread| thread.0)).collect();
+        let owners =
+            objects.iter().map(|object| allocator_of(analysis.trace, object).map_or(NONE, |thread| thread.0)).collect();
         Alone { owners, alone: vec![true; objects.len()] }
     }
 

@@ -1,6 +1,7 @@
 //! Facts about the objects of one site that patterns need: which nodes use them in turn or at the same time, when they are written, and on which nodes their
 //! pages lie. They come from one walk over the flow of every instance; `docs/patterns.md`, "Evidence", has the definitions.
 
+mod common;
 mod dominance;
 mod lines;
 mod pages;

@@ -6,6 +6,7 @@ use numapilot_host::PageNumber;
 use numapilot_machine::Machine;
 use numapilot_text::units::exact_bytes;
 
+use super::common::CommonMemory;
 use crate::context::Analysis;
 use crate::estimate::{Estimate, Tally, Weight};
 use crate::usage::{NONE, Usage, index_of};
@@ -15,7 +16,7 @@ const PASSER_BY: f64 = 0.1;
 /// Number of pages at each end of an object that are checked for earlier owners, because recycled blocks are small.
 const RECYCLED_PAGES: u64 = 8;
 
-/// A page of a recorded process: the process's index, and the page's number.
+/// A process and a page number: of memory that several processes have in common, those by which it is known ([`CommonMemory::place`]).
 pub(crate) type ProcessPage = (u32, PageNumber);
 /// A process and the number of a huge page ([`PageSizes::huge_of`]).
 type LargePage = (u32, u64);
@@ -139,6 +140,7 @@ impl Use {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PageUse {
     pub sizes: PageSizes,
+    pub common: CommonMemory,
     pub small: HashMap<ProcessPage, Use>,
     pub large: HashMap<LargePage, Use>,
     /// Large pages whose small pages are used by different nodes and all lie on one.
@@ -157,19 +159,22 @@ impl PageUse {
         usage: &Usage,
     ) -> PageUse {
         let trace = analysis.trace();
-        let process_of =
-            |thread: numapilot_trace::ids::ThreadIndex| trace.thread(thread).map_or(0, |thread| thread.process.0);
         let sizes = PageSizes::of(trace.meta().base_page_bytes());
+        let common = CommonMemory::of(analysis, machine);
+        let place_of = |access: &AccessRef| {
+            let (process, address) = common.place(trace, access);
+            (process, sizes.base_of(address.page()))
+        };
         let mut pages = PageUse { sizes, ..PageUse::default() };
         let group_of = |access: &AccessRef| access.object.and_then(|id| trace.object(id)).map(|o| usage.group(o));
         let mut regions: HashSet<LargePage> = HashSet::new();
         for access in analysis.accesses().filter(|access| group_of(access).is_some_and(|group| wanted.contains(&group)))
         {
-            regions.insert((process_of(access.thread), sizes.huge_of(access.address.page())));
+            let (process, page) = place_of(&access);
+            regions.insert((process, sizes.huge_of(page)));
         }
         for access in analysis.accesses() {
-            let process = process_of(access.thread);
-            let page = sizes.base_of(access.address.page());
+            let (process, page) = place_of(&access);
             let huge = (process, sizes.huge_of(page));
             let Some(from) = index_of(machine, access.node).filter(|_| regions.contains(&huge)) else {
                 continue;
@@ -180,6 +185,7 @@ impl PageUse {
             pages.small.entry((process, page)).or_default().add(from, home, weight, &access);
             pages.large.entry(huge).or_default().add(from, home, weight, &access);
         }
+        pages.common = common;
         pages.find_mixed_large();
         pages.find_earlier(analysis, machine, wanted);
         pages

@@ -1,9 +1,13 @@
 //! The walk over the flows of one site, which collects its facts.
 
+use std::collections::BTreeMap;
+
 use foldhash::{HashMap, HashMapExt, HashSet};
 use numapilot_flows::{AccessRef, Object, SiteId};
 use numapilot_host::PageNumber;
+use numapilot_trace::ids::ObjectId;
 
+use super::common::process_of;
 use super::dominance::ByNode;
 use super::lines::{Lines, key};
 use super::pages::{HotPage, ProcessPage, Use};
@@ -14,8 +18,8 @@ use crate::usage::{Cell, FALSE_SHARED, HOT, NONE, PARTS, SHARED, Usage, index_of
 
 /// Share of the other nodes' accesses at which the opening ends, so that one stray access does not end it.
 const BEGUN: f64 = 0.02;
-/// Number of pages in a block. Where a page has too few samples, those of its block decide.
-const BLOCK_PAGES: u64 = 16;
+/// Numbers of pages in blocks. Where a page has no other samples, those of the smallest block that has some decide.
+const BLOCKS_PAGES: [u64; 3] = [16, 256, 4096];
 /// Number of neighbouring samples on each side, whose majority decides which node uses an object at a moment.
 const NEIGHBOURS: usize = 2;
 
@@ -27,8 +31,11 @@ struct Sample {
     from: u16,
     seat: u16,
     home: u16,
+    /// The process and page by which the memory is known, as is the access's address ([`CommonMemory::place`](super::common::CommonMemory::place)).
     process: u32,
     page: PageNumber,
+    /// The accessing process's page of 4 KiB.
+    touched: ProcessPage,
     weight: Weight,
 }
 
@@ -79,15 +86,23 @@ impl Votes {
     }
 }
 
-/// Walks every instance of `site`.
+/// What the walk collects.
+struct Gathered {
+    facts: SiteFacts,
+    sums: Sums,
+    lines: Lines,
+    /// Cells with their weights and lines.
+    cells: Vec<(Cell, f64, (u32, u64))>,
+}
+
+/// Walks every instance of `site`; the mappings of one memory by several processes are walked together.
 pub(super) fn walk(survey: &Survey<'_>, site: SiteId, usage: &mut Usage) -> SiteFacts {
     let trace = survey.analysis.trace();
     let nodes = survey.machine.nodes().len();
-    let mut facts =
-        SiteFacts { site, from: vec![0.0; nodes], on: vec![Tally::default(); nodes], ..SiteFacts::default() };
-    let mut sums = Sums { main: vec![0.0; nodes], ..Sums::default() };
-    let mut lines = Lines::new();
-    let mut cells: Vec<(Cell, f64, (u32, u64))> = Vec::new();
+    let facts = SiteFacts { site, from: vec![0.0; nodes], on: vec![Tally::default(); nodes], ..SiteFacts::default() };
+    let sums = Sums { main: vec![0.0; nodes], ..Sums::default() };
+    let mut gathered = Gathered { facts, sums, lines: Lines::new(), cells: Vec::new() };
+    let mut mapped: BTreeMap<ObjectId, (u64, Vec<Sample>)> = BTreeMap::new();
     let mut allocated_bytes = 0_u64;
     let hot = hot(survey);
     for object in trace.objects() {
@@ -99,17 +114,22 @@ pub(super) fn walk(survey: &Survey<'_>, site: SiteId, usage: &mut Usage) -> Site
         if samples.is_empty() {
             continue;
         }
-        facts.instances += 1;
-        facts.bytes = facts.bytes.saturating_add(object.bytes);
-        facts.samples += samples.len() as u64;
-        let opened = opening(&samples);
-        whole(survey, object, &samples, opened, &mut facts, &mut sums);
-        after(&samples[opened..], &mut facts, &mut sums);
-        for sample in &samples {
-            lines.add(sample.process, sample.access.address.0, sample.seat, sample.access.is_write, sample.weight);
+        gathered.facts.instances += 1;
+        if let Some(first) = survey.pages.common.first_mapping(object.id) {
+            let (bytes, of_all) = mapped.entry(first).or_default();
+            *bytes = object.bytes.max(*bytes);
+            of_all.extend(samples);
+        } else {
+            gathered.facts.bytes = gathered.facts.bytes.saturating_add(object.bytes);
+            instance(survey, Some(object), &samples, &hot, usage, &mut gathered);
         }
-        refine(survey, (&samples[..], opened), &hot, usage, &mut cells, &mut sums);
     }
+    for (bytes, mut samples) in mapped.into_values() {
+        samples.sort_by_key(|sample| sample.access.time);
+        gathered.facts.bytes = gathered.facts.bytes.saturating_add(bytes);
+        instance(survey, None, &samples, &hot, usage, &mut gathered);
+    }
+    let Gathered { mut facts, sums, lines, cells } = gathered;
     let peak_bytes = trace.site(site).map_or(allocated_bytes, |_| trace.site_size(site).peak_live_bytes);
     facts.live_bytes = facts.bytes.min(peak_bytes);
     let (false_lines, share) = lines.judge(&facts.all);
@@ -126,17 +146,41 @@ pub(super) fn walk(survey: &Survey<'_>, site: SiteId, usage: &mut Usage) -> Site
     facts
 }
 
+/// What the samples of one instance say, in order of time. Without `object` they are of all mappings of one memory, so nobody allocated it.
+fn instance(
+    survey: &Survey<'_>,
+    object: Option<&Object>,
+    samples: &[Sample],
+    hot: &HashSet<ProcessPage>,
+    usage: &mut Usage,
+    gathered: &mut Gathered,
+) {
+    let Gathered { facts, sums, lines, cells } = gathered;
+    facts.samples += samples.len() as u64;
+    let opened = opening(samples);
+    whole(survey, object, samples, opened, facts, sums);
+    after(&samples[opened..], facts, sums);
+    for sample in samples {
+        lines.add(sample.process, sample.access.address.0, sample.seat, sample.access.is_write, sample.weight);
+    }
+    refine(survey, (samples, opened), hot, usage, cells, sums);
+}
+
 fn samples(survey: &Survey<'_>, object: &Object) -> Vec<Sample> {
     let trace = survey.analysis.trace();
-    let sample = |access: AccessRef| {
+    let sample = |mut access: AccessRef| {
         let from = index_of(survey.machine, access.node)?;
+        let touched = (process_of(trace, &access), access.address.page());
+        let (process, address) = survey.pages.common.place(trace, &access);
+        access.address = address;
         Some(Sample {
             access,
             from,
             seat: survey.seats[access.thread.0 as usize].unwrap_or(from),
             home: index_of(survey.machine, access.home).unwrap_or(NONE),
-            process: trace.thread(access.thread).map_or(0, |thread| thread.process.0),
-            page: survey.pages.sizes.base_of(access.address.page()),
+            process,
+            page: survey.pages.sizes.base_of(address.page()),
+            touched,
             weight: Weight::from(&access),
         })
     };
@@ -159,14 +203,17 @@ fn opening(samples: &[Sample]) -> usize {
 
 fn whole(
     survey: &Survey<'_>,
-    object: &Object,
+    object: Option<&Object>,
     samples: &[Sample],
     opened: usize,
     facts: &mut SiteFacts,
     sums: &mut Sums,
 ) {
-    let allocator = object.thread.and_then(|thread| survey.seats[thread.0 as usize]);
-    let allocator = allocator.or_else(|| index_of(survey.machine, object.node)).filter(|_| object.thread.is_some());
+    let allocator = object.and_then(|object| {
+        let moved = survey.seats[object.thread?.0 as usize];
+        moved.or_else(|| index_of(survey.machine, object.node))
+    });
+    let birth = object.map_or(0, |object| object.birth.0);
     let first = samples[0].seat;
     for (index, sample) in samples.iter().enumerate() {
         facts.all.add(sample.weight);
@@ -200,7 +247,7 @@ fn whole(
         if sample.home != sample.seat {
             sums.remote.add(sample.weight);
             sums.remote_heap.add(sample.weight);
-            if survey.pages.was_used_by(page, sample.home, object.birth.0) {
+            if survey.pages.was_used_by(page, sample.home, birth) {
                 sums.recycled.add(sample.weight);
             }
         }
@@ -256,20 +303,28 @@ fn refine(
     sums: &mut Sums,
 ) {
     let mut pages: HashMap<ProcessPage, Votes> = HashMap::new();
-    let mut blocks: HashMap<(u32, u64), Votes> = HashMap::new();
+    let mut blocks: HashMap<(u32, u64, u64), Votes> = HashMap::new();
     let mut instance = Votes::default();
+    let numbers = || samples.iter().map(|sample| sample.page.0);
+    let span = numbers().max().unwrap_or(0) - numbers().min().unwrap_or(0);
+    // A block as large as the instance says what the instance does.
+    let sizes = BLOCKS_PAGES.iter().filter(|&&size| size == BLOCKS_PAGES[0] || size <= span).count();
+    let sizes = &BLOCKS_PAGES[..sizes];
+    let block_of = |sample: &Sample, size: u64| (sample.process, size, sample.page.0 / size);
     let from = if opened < samples.len() { opened } else { 0 };
     for sample in &samples[from..] {
         let (part, count) = (part_of(&sample.access), sample.access.weight as f32);
         pages.entry((sample.process, sample.page)).or_default().add(sample.seat, part, count);
-        blocks.entry((sample.process, sample.page.0 / BLOCK_PAGES)).or_default().add(sample.seat, part, count);
+        for &size in sizes {
+            blocks.entry(block_of(sample, size)).or_default().add(sample.seat, part, count);
+        }
         instance.add(sample.seat, part, count);
     }
     for (index, sample) in samples.iter().enumerate() {
         let part = part_of(&sample.access);
         let voted = |votes: Option<&Votes>| votes.and_then(|votes| votes.without(part));
         let user = voted(pages.get(&(sample.process, sample.page)))
-            .or_else(|| voted(blocks.get(&(sample.process, sample.page.0 / BLOCK_PAGES))))
+            .or_else(|| sizes.iter().find_map(|&size| voted(blocks.get(&block_of(sample, size)))))
             .or_else(|| instance.without(part));
         if index >= opened && user == Some(sample.seat) {
             sums.page_agree.add(sample.weight);
@@ -277,8 +332,10 @@ fn refine(
         let row = usage.row(&sample.access, sample.from);
         let mut cell = usage.cell(survey.analysis, survey.machine, &sample.access, row);
         let by_touch = survey.by_touch.groups.contains(&cell.group);
-        let touched = sample.access.address.page();
-        let toucher = || survey.by_touch.touchers.get(&(sample.process, touched)).copied();
+        // Another process may have touched common memory first.
+        let known = (sample.process, sample.access.address.page());
+        let touchers = &survey.by_touch.touchers;
+        let toucher = || touchers.get(&sample.touched).or_else(|| touchers.get(&known)).copied();
         cell.users = if by_touch { toucher() } else { user }.unwrap_or(sample.home);
         cell.owner = if index >= opened { user_at(&samples[opened..], index - opened) } else { sample.home };
         cell.flags |= if index >= opened { SHARED } else { 0 };

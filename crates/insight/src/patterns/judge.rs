@@ -84,7 +84,7 @@ pub(crate) fn why_unpriced(analysis: &Analysis<'_>, sums: &AllSums) -> Option<Ve
         return Some(vec![why.to_owned()]);
     }
     if sums.known.weight < (1.0 - UNKNOWN_MAX) * sums.all.weight {
-        let unseen = unseen::sentences(&unseen::unseen_sites(analysis));
+        let unseen = unseen::sentences(analysis.trace(), &unseen::unseen_sites(analysis));
         if !unseen.is_empty() {
             return Some(unseen);
         }
@@ -288,7 +288,7 @@ pub(crate) fn limits_of(analysis: &Analysis<'_>, sums: &AllSums, unseen: &[Unsee
     if analysis.trace().losses().records_lost() {
         said.push(format!("Records were lost, so {what} not cover the whole run."));
     }
-    said.extend(unseen::sentences(unseen));
+    said.extend(unseen::sentences(analysis.trace(), unseen));
     said.extend(homes_unknown(sums).filter(|_| unseen.is_empty()));
     said
 }

@@ -258,10 +258,15 @@ fn shared_large_pages(size: Size) -> Program {
 
 /// One thread fills an array of which every thread then has its part.
 fn serial(size: Size) -> Program {
+    serial_of(size, 64)
+}
+
+/// The same with so many pages for each of 16 threads.
+pub fn serial_of(size: Size, pages: u64) -> Program {
     let mut made = Made::new(opteron(), 4, calm(size));
     let private = made.private();
     let site = made.site("grid");
-    let grid = made.object(site, 1024 * PAGE, PAGE, 0);
+    let grid = made.object(site, 16 * pages * PAGE, PAGE, 0);
     made.run(0.2, &private, &mut |random, thread, time| {
         let filling = time < 0.05;
         if filling && thread != 0 {
@@ -274,8 +279,8 @@ fn serial(size: Size) -> Program {
                 from: None,
             };
         }
-        let part = u64::from(thread) * 64 * PAGE;
-        let offset = if filling { random.remainder(1024 * PAGE) } else { part + random.remainder(64 * PAGE) };
+        let part = u64::from(thread) * pages * PAGE;
+        let offset = if filling { random.remainder(16 * pages * PAGE) } else { part + random.remainder(pages * PAGE) };
         Touch { object: grid, offset, is_write: filling || write(random, 0.3), home: 0, from: None }
     });
     made.finish(&[SerialFirstTouch])
