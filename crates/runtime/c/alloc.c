@@ -115,7 +115,7 @@ static void settle_heap(void) {
 }
 
 static NP_COLD void settle_gone(const void *block) {
-    struct np_slot *slot = np_arena == NULL ? NULL : np_slot_here();
+    struct np_slot *slot = np_load(np_arena) == NULL ? NULL : np_slot_here();
     if (slot == NULL || !np_enter(slot)) return;
     np_pages_given_back((uintptr_t)block, GONE_WINDOW);
     settle_heap();
@@ -123,7 +123,7 @@ static NP_COLD void settle_gone(const void *block) {
 }
 
 void np_alloc_gone(const void *block, uint64_t began) {
-    if (!np_track_only && np_unlikely(np_ticks() - began >= gone_ticks)) settle_gone(block);
+    if (!np_load(np_track_only) && np_unlikely(np_ticks() - began >= np_load(gone_ticks))) settle_gone(block);
 }
 
 void *np_alloc_made(void *block, size_t bytes, enum np_alloc_kind kind, struct np_regs caller) {
@@ -244,7 +244,7 @@ static NP_COLD void *leave_bootstrap(void *old, size_t bytes) {
 
 /* By mremap, inside the allocator: then the pages have kept their homes. Otherwise the old block's are mapped, or of another place in the page. */
 static void moved(const void *old, const void *block, size_t bytes) {
-    struct np_slot *slot = bytes >= 1u << NP_PAGE_SHIFT && !np_track_only ? np_slot_here() : NULL;
+    struct np_slot *slot = bytes >= 1u << NP_PAGE_SHIFT && !np_load(np_track_only) ? np_slot_here() : NULL;
     if (slot == NULL || !np_enter(slot)) return;
     np_pages_remap((uintptr_t)old, (uintptr_t)block, bytes);
     settle_heap();
@@ -323,7 +323,7 @@ NP_EXPORT void *pvalloc(size_t bytes) {
 
 NP_EXPORT int malloc_trim(size_t pad) {
     int result = NP_REAL(malloc_trim)(pad);
-    struct np_slot *slot = np_track_only ? NULL : np_slot_here();
+    struct np_slot *slot = np_load(np_track_only) ? NULL : np_slot_here();
     if (slot == NULL || !np_enter(slot)) return result;
     np_pages_settle(0, NP_ADDRESS_END); /* every heap there is */
     np_leave(slot);
@@ -340,7 +340,7 @@ static void measure_gone_ticks(void) {
         uint64_t took = np_ticks() - began;
         if (took < least) least = took;
     }
-    gone_ticks = GONE_TIMES * least;
+    np_store(gone_ticks, GONE_TIMES * least);
 }
 
 /* An allocator linked into the executable (or preloaded before us) is called in our place: say so instead of showing an empty heap. */

@@ -11,7 +11,7 @@
 static void note(void) {
     static const char text[] = "warning: the program restricts its system calls from here on (seccomp); the tracker makes none in its place: "
                                "stacks of new threads, and what allocators map, may be missing";
-    struct np_slot *slot = np_arena != NULL ? np_slot_here() : NULL;
+    struct np_slot *slot = np_load(np_arena) != NULL ? np_slot_here() : NULL;
     if (slot == NULL || !np_enter(slot)) return;
     np_put_mark(slot, text, sizeof text - 1);
     np_leave(slot);
@@ -19,7 +19,7 @@ static void note(void) {
 
 /* A vfork child has its parent's slot. */
 static bool borrows_memory(void) {
-    const struct np_slot *slot = np_arena != NULL ? np_tls.slot : NULL;
+    const struct np_slot *slot = np_load(np_arena) != NULL ? np_tls.slot : NULL;
     return slot != NULL && *np_fork_canary && slot->pid != (uint32_t)NP_SYS0(SYS_getpid);
 }
 

@@ -186,7 +186,7 @@ static void attach(void) {
     memcpy(np_arena_env + 16, path, strlen(path) + 1);
     make_fork_canary();
     np_find_pid_namespace();
-    np_track_only = arena->config.mode == NP_MODE_TRACK;
+    np_store(np_track_only, arena->config.mode == NP_MODE_TRACK);
     np_emulator_init(np_initial_environment("NUMAPILOT_EMULATOR="));
     np_tls.phase = NP_PHASE_BUSY;
     np_process_index = __atomic_fetch_add(&arena->next_process_index, 1, __ATOMIC_RELAXED);
@@ -217,7 +217,7 @@ void np_attach_process(void) {
     np_tls.alloc_frame = 0;
     np_tls.in_alloc = 1; /* looking up what is not there makes the loader allocate a message: ours, not the program's */
     attach();
-    if (np_arena != NULL) {
+    if (np_load(np_arena) != NULL) {
         dlerror();
         dlerror(); /* and gives it back */
     }
@@ -251,10 +251,19 @@ NP_COLD void np_find_reals(void) {
     if (!__atomic_exchange_n(&np_reals_are_found, true, __ATOMIC_RELAXED)) np_look_up(np_reals_find);
 }
 
+/* Another library's thread may be attaching: what hangs on that, as the handlers of forks, is this constructor's. Not without end: it may be the child of a
+ * fork in the midst of that. */
+#define ATTACH_YIELDS 20000u
+static bool is_attached(void) {
+    for (unsigned tries = 0; tries < ATTACH_YIELDS && __atomic_load_n(&attach_state, __ATOMIC_ACQUIRE) == ATTACH_TRYING; tries++) NP_SYS0(SYS_sched_yield);
+    return __atomic_load_n(&attach_state, __ATOMIC_ACQUIRE) == ATTACH_DONE && np_load(np_arena) != NULL;
+}
+
 __attribute__((constructor(101))) static void construct(void) {
     np_attach_process();
+    bool attached = is_attached();
     np_exec_init();
-    if (np_arena != NULL) np_process_init();
+    if (attached) np_process_init();
 }
 
 /* -- slots -- */
@@ -304,11 +313,13 @@ static struct np_slot *slot_by_tid(struct np_tls *tls) {
 
 NP_COLD struct np_slot *np_self_slow(void) {
     struct np_tls *tls = &np_tls;
-    if (np_arena == NULL) {
-        if (__atomic_load_n(&attach_state, __ATOMIC_ACQUIRE) != ATTACH_NOT_YET) return NULL;
+    /* With the release in np_attach_process: a thread that comes while another one attaches is not recorded until all that attaching sets up is there. */
+    uint32_t attached = __atomic_load_n(&attach_state, __ATOMIC_ACQUIRE);
+    if (np_unlikely(attached == ATTACH_NOT_YET)) {
         np_attach_process();
         return tls->slot;
     }
+    if (np_unlikely(attached == ATTACH_TRYING || np_load(np_arena) == NULL)) return NULL;
     if (tls->phase == NP_PHASE_BUSY) return NULL;
     if (!*np_fork_canary) np_process_after_fork();
     if (np_load(np_tls_is_shared)) return slot_by_tid(tls);

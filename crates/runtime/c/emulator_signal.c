@@ -36,7 +36,7 @@ void np_signal_entry(int number) { np_signal_handlers[number](number); } /* neve
 #endif
 
 static bool applies(int number) {
-    return np_arena != NULL && np_arena->emulated && number >= 1 && number <= 64;
+    return np_load(np_arena) != NULL && np_arena->emulated && number >= 1 && number <= 64;
 }
 
 static bool is_handler(sighandler_t handler) {

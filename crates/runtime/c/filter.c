@@ -64,7 +64,7 @@ static void filter_clear(struct np_slot *slot) {
 }
 
 void np_filter_thread_start(struct np_slot *slot) {
-    if (np_arena == NULL || np_arena->config.mode != NP_MODE_INSTRUMENT) return;
+    if (np_load(np_arena) == NULL || np_arena->config.mode != NP_MODE_INSTRUMENT) return;
     if (!np_sim.ready || np_sim.process_index != slot->process_index) sim_start(slot->process_index);
     else __atomic_store_n(&np_sim.concurrent, 1, __ATOMIC_SEQ_CST);
     if (!np_sim.ready) return;

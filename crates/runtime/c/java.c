@@ -16,13 +16,13 @@
 #define CLEARING_NS 100u
 
 static int begin(void) {
-    if (np_arena == NULL) return 0;
+    if (np_load(np_arena) == NULL) return 0;
     __atomic_fetch_add(&np_arena->java_machines, 1, __ATOMIC_RELAXED);
     return 1;
 }
 
 static void trouble(enum np_java_trouble what, const char *text) {
-    if (np_arena == NULL) return;
+    if (np_load(np_arena) == NULL) return;
     __atomic_fetch_or(&np_arena->java_troubles, what, __ATOMIC_RELAXED);
     int saved = errno;
     struct np_slot *slot = np_slot_here();
@@ -34,7 +34,7 @@ static void trouble(enum np_java_trouble what, const char *text) {
 }
 
 static void dropped(uint64_t objects) {
-    if (np_arena != NULL) __atomic_fetch_add(&np_arena->java_dropped, objects, __ATOMIC_RELAXED);
+    if (np_load(np_arena) != NULL) __atomic_fetch_add(&np_arena->java_dropped, objects, __ATOMIC_RELAXED);
 }
 
 static uint32_t write_method(struct np_slot *slot, const char *name, const char *file, const struct np_java_line *lines, size_t count) {
@@ -58,7 +58,7 @@ static uint32_t write_method(struct np_slot *slot, const char *name, const char 
 static uint32_t method(const char *name, const char *file, const struct np_java_line *lines, size_t count) {
     int saved = errno;
     uint32_t id = 0;
-    struct np_slot *slot = np_arena != NULL ? np_slot_here() : NULL;
+    struct np_slot *slot = np_load(np_arena) != NULL ? np_slot_here() : NULL;
     if (slot != NULL && np_enter(slot)) {
         id = write_method(slot, name, file, lines, count);
         np_leave(slot);
@@ -70,7 +70,7 @@ static uint32_t method(const char *name, const char *file, const struct np_java_
 static uint32_t stack(const uint64_t *frames, unsigned count, int is_cut) {
     int saved = errno;
     uint32_t id = 0;
-    struct np_slot *slot = np_arena != NULL ? np_slot_here() : NULL;
+    struct np_slot *slot = np_load(np_arena) != NULL ? np_slot_here() : NULL;
     if (count > 0 && slot != NULL && np_enter(slot)) {
         unsigned depth = np_arena->config.max_stack_depth, most = count < depth ? count : depth;
         id = np_stack_of(slot, frames, most, is_cut || most < count);
@@ -81,19 +81,19 @@ static uint32_t stack(const uint64_t *frames, unsigned count, int is_cut) {
 }
 
 static uint32_t thread(void) {
-    const struct np_slot *slot = np_arena != NULL ? np_slot_here() : NULL;
+    const struct np_slot *slot = np_load(np_arena) != NULL ? np_slot_here() : NULL;
     return slot != NULL ? slot->thread_index : NP_NONE32;
 }
 
 static uint64_t mapped(uint64_t earliest) {
-    uint64_t last = np_arena != NULL ? np_load(np_arena->last_map_order) : 0;
+    uint64_t last = np_load(np_arena) != NULL ? np_load(np_arena->last_map_order) : 0;
     return earliest > last ? earliest : last + 1;
 }
 
 static uint64_t cleared(uint64_t earliest, size_t bytes) {
     uint64_t now = np_order(), order = mapped(earliest);
     /* Where stamps are times, an object is not much older than it is. */
-    if (np_arena != NULL && np_track_only && np_arena->order_source != NP_ORDER_SEQUENCE) {
+    if (np_load(np_arena) != NULL && np_track_only && np_arena->order_source != NP_ORDER_SEQUENCE) {
         uint64_t clearing = (uint64_t)bytes * CLEARING_NS / 1000 * np_arena->config.clock_khz / 1000;
         if (clearing < now && now - clearing > order) order = now - clearing;
     }
@@ -102,7 +102,7 @@ static uint64_t cleared(uint64_t earliest, size_t bytes) {
 
 static void thread_name(const char *name) {
     int saved = errno;
-    if (np_arena != NULL) np_thread_called(name);
+    if (np_load(np_arena) != NULL) np_thread_called(name);
     errno = saved;
 }
 

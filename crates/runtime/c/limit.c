@@ -36,7 +36,7 @@ static struct rlimit higher(const struct rlimit *wanted) {
 
 /* Whether the call is about this process' addresses, and it is recorded. */
 static bool is_about_us(pid_t pid, int resource) {
-    return resource == RLIMIT_AS && np_arena != NULL && !np_is_confined && (pid == 0 || pid == (pid_t)NP_SYS0(SYS_getpid));
+    return resource == RLIMIT_AS && np_load(np_arena) != NULL && !np_is_confined && (pid == 0 || pid == (pid_t)NP_SYS0(SYS_getpid));
 }
 
 static void tell(struct rlimit *limits) {

@@ -95,8 +95,8 @@ static uint32_t flags_of_call(int protection, int flags) {
 static inline __attribute__((always_inline)) struct np_slot *enter(void) {
     struct np_slot *slot = np_self_if_live();
     if (slot == NULL) {
-        if (np_arena != NULL && np_tls.phase == NP_PHASE_ENDED) np_count_lost(NP_LOST_AFTER_END, 1);
-        if (np_arena != NULL && np_tls.phase == NP_PHASE_NO_SLOT) np_count_lost(NP_LOST_NO_SLOT, 1);
+        if (np_load(np_arena) != NULL && np_tls.phase == NP_PHASE_ENDED) np_count_lost(NP_LOST_AFTER_END, 1);
+        if (np_load(np_arena) != NULL && np_tls.phase == NP_PHASE_NO_SLOT) np_count_lost(NP_LOST_NO_SLOT, 1);
         return NULL;
     }
     if (np_enter(slot)) return slot;
@@ -278,13 +278,13 @@ static void record_advice(uintptr_t address, uint64_t bytes, int advice) {
 }
 
 NP_EXPORT int madvise(void *address, size_t bytes, int advice) {
-    if (np_arena != NULL && advice == POPULATE_WRITE) np_to_fill((uintptr_t)address, bytes);
+    if (np_load(np_arena) != NULL && advice == POPULATE_WRITE) np_to_fill((uintptr_t)address, bytes);
     int result = (int)NP_SYS3(SYS_madvise, address, bytes, advice);
     if (result != 0) {
         errno = -result;
         return -1;
     }
-    if (np_arena != NULL) record_advice((uintptr_t)address, np_whole_pages(bytes), advice);
+    if (np_load(np_arena) != NULL) record_advice((uintptr_t)address, np_whole_pages(bytes), advice);
     return 0;
 }
 
@@ -310,7 +310,7 @@ NP_EXPORT void *sbrk(intptr_t bytes) {
     struct np_regs caller = NP_CALLER_REGS();
     uint64_t before = np_order_kept();
     void *old = NP_REAL(sbrk)(bytes);
-    if (old != (void *)-1 && np_arena != NULL) record_break((uintptr_t)old, (uintptr_t)old + (uintptr_t)bytes, before, caller);
+    if (old != (void *)-1 && np_load(np_arena) != NULL) record_break((uintptr_t)old, (uintptr_t)old + (uintptr_t)bytes, before, caller);
     return old;
 }
 
@@ -319,7 +319,7 @@ NP_EXPORT int brk(void *end) {
     uint64_t before = np_order_kept();
     uintptr_t old = (uintptr_t)NP_SYS1(SYS_brk, 0);
     int result = NP_REAL(brk)(end);
-    if (result == 0 && np_arena != NULL) record_break(old, (uintptr_t)end, before, caller);
+    if (result == 0 && np_load(np_arena) != NULL) record_break(old, (uintptr_t)end, before, caller);
     return result;
 }
 
@@ -391,7 +391,7 @@ static void *do_shmat(int id, const void *address, int flags, struct np_regs cal
 NP_EXPORT void *shmat(int id, const void *address, int flags) { return do_shmat(id, address, flags, NP_CALLER_REGS()); }
 
 NP_EXPORT int shmdt(const void *address) {
-    uint64_t bytes = np_arena != NULL ? forget_attached((uintptr_t)address) : 0;
+    uint64_t bytes = np_load(np_arena) != NULL ? forget_attached((uintptr_t)address) : 0;
     if (bytes != 0) forget_homes((uintptr_t)address, bytes);
     uint64_t before = np_order_kept();
     int result = NP_REAL(shmdt)(address);
@@ -429,7 +429,7 @@ static void put_given(struct np_slot *slot, struct np_file *file, int fd, uint64
 
 /* shmem_fallocate (mm/shmem.c): its pages come from where the calling thread's policy says. They are no memory for mincore until they are written first. */
 static void record_allocated(int fd, off_t offset, off_t bytes) {
-    struct np_slot *slot = np_arena != NULL && !np_track_only && bytes > 0 && offset >= 0 ? enter() : NULL;
+    struct np_slot *slot = np_load(np_arena) != NULL && !np_track_only && bytes > 0 && offset >= 0 ? enter() : NULL;
     if (slot == NULL) return;
     struct np_file file;
     if (np_file_of_fd(fd, &file) && file.is_memory) {
@@ -460,7 +460,7 @@ static bool discard_hole(const struct np_maps_line *line, void *context) {
 
 /* Whoever touches such a page next gives it a new home. Other processes that have the file mapped do not learn of it. */
 static void record_taken(int fd, uint64_t first, uint64_t end) {
-    struct np_slot *slot = np_arena != NULL && np_load(np_sim.ready) && np_load(np_sim.shares) ? enter() : NULL;
+    struct np_slot *slot = np_load(np_arena) != NULL && np_load(np_sim.ready) && np_load(np_sim.shares) ? enter() : NULL;
     if (slot == NULL) return;
     struct np_file file;
     if (np_file_of_fd(fd, &file) && file.is_memory) {

@@ -270,7 +270,7 @@ static void scan_if_changed(void) {
 }
 
 static void note_change(void) {
-    if (np_arena == NULL) return;
+    if (np_load(np_arena) == NULL) return;
     __atomic_store_n(&list_may_have_changed, true, __ATOMIC_RELAXED);
     np_mappings_changed();
 }

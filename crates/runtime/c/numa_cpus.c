@@ -19,8 +19,8 @@
 #define ATTRIBUTES_KEPT 256u
 
 bool np_is_simulated(void) {
-    if (np_unlikely(np_arena == NULL)) np_attach_process();
-    return np_arena != NULL && np_arena->config.mode == NP_MODE_INSTRUMENT && np_sim.ready;
+    if (np_unlikely(np_load(np_arena) == NULL)) np_attach_process();
+    return np_load(np_arena) != NULL && np_arena->config.mode == NP_MODE_INSTRUMENT && np_sim.ready;
 }
 
 /* ---- moving ---- */
@@ -66,7 +66,7 @@ static struct np_slot *slot_of_tid(pid_t tid) {
     uint64_t high = __atomic_load_n(&np_arena->slots_high, __ATOMIC_ACQUIRE);
     for (uint32_t index = 0; index < high && index < np_arena->slot_count; index++) {
         struct np_slot *slot = np_slot_at(index);
-        if (slot->tid == (uint32_t)tid && __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE) == NP_SLOT_LIVE) return slot;
+        if (np_load(slot->tid) == (uint32_t)tid && __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE) == NP_SLOT_LIVE) return slot;
     }
     return NULL;
 }
@@ -159,7 +159,7 @@ static const struct np_slot *live_thread(uint32_t thread_index, const struct np_
     uint64_t high = __atomic_load_n(&np_arena->slots_high, __ATOMIC_ACQUIRE);
     for (uint32_t index = 0; index < high && index < np_arena->slot_count; index++) {
         const struct np_slot *slot = np_slot_at(index);
-        if (slot != except && slot->thread_index == thread_index && __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE) == NP_SLOT_LIVE) return slot;
+        if (slot != except && np_load(slot->thread_index) == thread_index && __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE) == NP_SLOT_LIVE) return slot;
     }
     return NULL;
 }

@@ -58,9 +58,10 @@ static inline uint64_t np_counter(uint32_t source) {
 
 /* The stamp of an event that is written to the ring before the thread goes on. 0: not recording. */
 static inline uint64_t np_order(void) {
-    if (__builtin_expect(np_arena == NULL, 0)) return 0;
-    uint32_t source = np_arena->order_source;
-    if (__builtin_expect(source == NP_ORDER_SEQUENCE, 0)) return __atomic_add_fetch(&np_arena->order_sequence, 1, __ATOMIC_RELAXED);
+    struct np_arena *arena = __atomic_load_n(&np_arena, __ATOMIC_RELAXED); /* what lies behind it the recorder has written before the program began */
+    if (__builtin_expect(arena == NULL, 0)) return 0;
+    uint32_t source = arena->order_source;
+    if (__builtin_expect(source == NP_ORDER_SEQUENCE, 0)) return __atomic_add_fetch(&arena->order_sequence, 1, __ATOMIC_RELAXED);
     return np_counter(source);
 }
 
@@ -73,7 +74,7 @@ static inline uint64_t np_order_kept(void) {
 
 /* Real time in the unit of clock stamps in track mode: of the counter, or nanoseconds where stamps are a sequence. `order`: a stamp just taken. */
 static inline uint64_t np_real_clock(uint64_t order) {
-    if (__builtin_expect(np_arena == NULL || np_arena->order_source != NP_ORDER_SEQUENCE, 1)) return order;
+    if (__builtin_expect(__atomic_load_n(&np_arena, __ATOMIC_RELAXED) == NULL || np_arena->order_source != NP_ORDER_SEQUENCE, 1)) return order;
     struct timespec now = {0, 0};
     NP_SYS2(SYS_clock_gettime, CLOCK_MONOTONIC, &now);
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;

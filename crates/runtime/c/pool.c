@@ -65,7 +65,7 @@ static np_pool create(const char *name) {
     np_pool pool = next_pool();
     uint64_t now = 0;
     tell(pool, NP_POOL_CREATED, name, name_bytes(name), &now);
-    return np_arena != NULL ? pool : 0;
+    return np_load(np_arena) != NULL ? pool : 0;
 }
 
 static void put_made(struct np_slot *slot, np_pool pool, uintptr_t address, size_t bytes, uint32_t stack, uint32_t thread, uint64_t order,

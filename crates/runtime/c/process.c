@@ -159,7 +159,7 @@ static void before_fork(void) {
 /* Else a later fork without handlers would be taken to have been made then. */
 static void after_fork_in_parent(void) {
     np_tls.fork_order = 0;
-    if (np_arena != NULL) np_pages_inherited();
+    if (np_load(np_arena) != NULL) np_pages_inherited();
     np_tell_callouts(np_tls.phase == NP_PHASE_LIVE && !np_load(np_tls_is_shared) ? np_tls.slot : NULL);
 }
 
@@ -167,7 +167,7 @@ static void after_fork_in_parent(void) {
 static uint32_t own_pid_of_child(void) { return np_is_confined ? np_own_tid() : (uint32_t)NP_SYS0(SYS_getpid); }
 
 void np_process_after_fork(void) {
-    if (np_arena == NULL || (*np_fork_canary && np_tls.forked_pid == own_pid_of_child())) return;
+    if (np_load(np_arena) == NULL || (*np_fork_canary && np_tls.forked_pid == own_pid_of_child())) return;
     int saved = errno;
     struct np_tls *tls = &np_tls;
     struct np_slot *parent = tls->slot;
@@ -281,7 +281,7 @@ NP_EXPORT __attribute__((noreturn)) void _Exit(int status) {
 
 /* Bytes for a new LD_PRELOAD entry; 0: the environment has all that it needs. */
 static size_t preload_bytes(char *const *environment) {
-    if (np_arena == NULL || np_own_path[0] == 0) return 0;
+    if (np_load(np_arena) == NULL || np_own_path[0] == 0) return 0;
     const char *arena = np_exec_entry(environment, "NUMAPILOT_ARENA="), *preload = np_exec_entry(environment, "LD_PRELOAD=");
     bool emulates = np_emulator_env[0] == 0 || np_exec_entry(environment, "NUMAPILOT_EMULATOR=") != NULL;
     if (emulates && arena != NULL && strcmp(arena, np_arena_env) == 0 && preload != NULL && strstr(preload, np_own_path) != NULL) return 0;
@@ -304,7 +304,7 @@ static void complete_environment(char *const *environment, char **list, char *pr
 
 /* The program runs as it would without us; the recorder says so. */
 static void note_unrecorded(const char *path, enum np_exec_fit fit) {
-    if (np_arena == NULL || path == NULL || fit == NP_EXEC_FITS) return;
+    if (np_load(np_arena) == NULL || path == NULL || fit == NP_EXEC_FITS) return;
     struct np_arena *arena = np_arena;
     uint32_t none = 0, why = (uint32_t)fit - NP_EXEC_STATIC;
     if (__atomic_compare_exchange_n(&arena->unrecorded_named[why], &none, 1, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {

@@ -182,7 +182,7 @@ static struct np_slot *prepare_slot(const struct np_birth *birth) {
     np_store(slot->tid, np_own_tid());
     np_store(slot->process_index, np_process_index);
     slot->parent_thread = birth->parent_thread;
-    slot->thread_index = __atomic_fetch_add(&np_arena->next_thread_index, 1, __ATOMIC_RELAXED);
+    np_store(slot->thread_index, __atomic_fetch_add(&np_arena->next_thread_index, 1, __ATOMIC_RELAXED));
     uint64_t seed = np_arena->config.seed + (uint64_t)(slot->thread_index + 1) * 0x9e3779b97f4a7c15ull;
     slot->rng = (seed ^ seed >> 29) | 1;
     slot->in_hook = 1;
@@ -420,7 +420,7 @@ NP_EXPORT int clone(int (*routine)(void *), void *stack, int flags, void *argume
     va_end(rest);
     np_before_threads();
     struct start *entry = NULL;
-    if ((flags & CLONE_VM) && !(flags & (CLONE_SETTLS | CLONE_VFORK)) && np_arena != NULL)
+    if ((flags & CLONE_VM) && !(flags & (CLONE_SETTLS | CLONE_VFORK)) && np_load(np_arena) != NULL)
         entry = prepare_start((uintptr_t)routine, NP_CALLER_REGS());
     if (entry == NULL) return NP_REAL(clone)(routine, stack, flags, argument, parent_tid, tls, child_tid);
     __atomic_store_n(&np_tls_is_shared, true, __ATOMIC_SEQ_CST);

@@ -32,9 +32,9 @@ static bool of_thread(uint32_t tid, struct np_toucher *toucher) {
     uint64_t high = __atomic_load_n(&np_arena->slots_high, __ATOMIC_ACQUIRE);
     for (uint64_t index = 0; index < high && index < np_arena->slot_count; index++) {
         struct np_slot *slot = np_slot_at(index);
-        if (slot->tid != tid || slot->process_index != np_sim.process_index) continue;
+        if (np_load(slot->tid) != tid || np_load(slot->process_index) != np_sim.process_index) continue;
         if (__atomic_load_n(&slot->state, __ATOMIC_ACQUIRE) != NP_SLOT_LIVE) continue;
-        *toucher = (struct np_toucher){slot, slot->thread_index, slot->node, 1};
+        *toucher = (struct np_toucher){slot, np_load(slot->thread_index), np_load(slot->node), 1};
         return true;
     }
     uint64_t ended = __atomic_load_n(ended_entry(tid), __ATOMIC_RELAXED);

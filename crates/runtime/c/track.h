@@ -59,7 +59,7 @@ static inline struct np_scratch *np_scratch(struct np_slot *slot) {
 }
 
 extern uint32_t np_pid_namespace;     /* of this process, by inode; 0: not known */
-extern bool np_track_only;            /* mode is NP_MODE_TRACK: the clock is the order stamp */
+extern bool np_track_only;            /* mode is NP_MODE_TRACK: the clock is the order stamp. To be loaded by np_load where there may be no slot yet */
 extern uint32_t np_process_index;
 extern uint32_t *np_fork_canary;      /* 1; 0 in a forked child that did not pass our fork handler (MADV_WIPEONFORK) */
 extern uint64_t np_raw_fork_order;    /* in a child that passed no fork handler: stamp before the fork, where an emulator took one; else 0 */
@@ -326,7 +326,7 @@ static inline uint64_t np_ticks(void) {
 #endif
 }
 /* When a real call that gives a block back begins, for np_alloc_gone. Without homes of pages it is not used. */
-static inline uint64_t np_alloc_going(void) { return np_track_only ? 0 : np_ticks(); }
+static inline uint64_t np_alloc_going(void) { return np_load(np_track_only) ? 0 : np_ticks(); }
 /* After the real call, begun at `began`, gave the block back: pages may have gone with it. */
 void np_alloc_gone(const void *block, uint64_t began);
 bool np_alloc_is_bootstrap(const void *block);

@@ -523,7 +523,7 @@ static NP_COLD void count_host_cpus(void) {
 }
 
 void np_vtime_thread_start(struct np_slot *slot, uint64_t creator_clock) {
-    if (np_arena == NULL) return;
+    if (np_load(np_arena) == NULL) return;
     __atomic_store_n(&np_cycles_per_access_q8, np_arena->config.cycles_per_access_q8, __ATOMIC_RELAXED);
     if (!np_vtime_on()) return;
     if (np_load(np_vtime_process->host_cpus) == 0) count_host_cpus();
@@ -573,14 +573,14 @@ NP_EXPORT void numapilot_work(uint64_t cycles) {
 }
 
 NP_EXPORT uint64_t numapilot_clock(void) {
-    struct np_slot *slot = np_arena != NULL ? np_self() : NULL;
+    struct np_slot *slot = np_load(np_arena) != NULL ? np_self() : NULL;
     if (slot == NULL) return 0;
     if (np_vtime_on()) np_share_charge(slot);
     return np_stamp_clock(slot);
 }
 
 NP_EXPORT void numapilot_mark(const char *text) {
-    struct np_slot *slot = np_arena != NULL && text != NULL ? np_self() : NULL;
+    struct np_slot *slot = np_load(np_arena) != NULL && text != NULL ? np_self() : NULL;
     if (slot == NULL) return;
     np_put_mark(slot, text, strnlen(text, 240));
 }

@@ -50,7 +50,7 @@ static inline struct np_vtime_slot *np_vt(const struct np_slot *slot) {
 
 /* True when clocks are virtual. */
 static inline bool np_vtime_on(void) {
-    return np_arena != NULL && np_arena->config.mode == NP_MODE_INSTRUMENT;
+    return np_load(np_arena) != NULL && np_arena->config.mode == NP_MODE_INSTRUMENT;
 }
 /* The thread left its open block by cancellation; it is taken out of it. */
 bool np_block_escaped(struct np_slot *slot);

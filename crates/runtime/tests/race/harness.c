@@ -145,8 +145,30 @@ static void *work(void *argument) {
     return NULL;
 }
 
+/* Threads of other preloaded libraries are there before the tracker's constructor, and come into its hooks while it attaches. */
+#define EARLY 3
+static pthread_t early[EARLY];
+static bool is_started; /* main runs: they end */
+
+static void *begin_early(void *unused) {
+    while (!__atomic_load_n(&is_started, __ATOMIC_ACQUIRE)) {
+        hook_free(hook_realloc(hook_malloc(40), 100));
+        void *pages = hook_mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        hook_munmap(pages, 4096);
+    }
+    np_thread_end(true);
+    return unused;
+}
+
+__attribute__((constructor(101))) static void start_early(void) {
+    for (unsigned i = 0; i < EARLY; i++)
+        if (pthread_create(&early[i], NULL, begin_early, NULL) != 0) abort();
+}
+
 int main(int count, char **arguments) {
     if (count != 2 || np_arena == NULL) return 2;
+    __atomic_store_n(&is_started, true, __ATOMIC_RELEASE);
+    for (unsigned i = 0; i < EARLY; i++) pthread_join(early[i], NULL);
     rounds = (unsigned)atoi(arguments[1]);
     memory = mmap(NULL, LINES * 64, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     pthread_barrier_init(&barrier, NULL, THREADS);
