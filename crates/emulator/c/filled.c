@@ -1,8 +1,8 @@
 /* filled.c: buffers that the kernel fills for the emulated program: the calling thread is the first toucher of their untouched pages.
  *
- * The tracker's hooks report calls that the program makes by name; here are those that libraries make inside (fread, getline, iostreams). Before the call, pages
- * that are there without a home are asked for; after it, what was filled is the caller's. Not followed: calls that fill memory later (io_uring, which QEMU's
- * user mode lacks, and aio). */
+ * The tracker's hooks report calls that the program makes by name; here are those that libraries make inside (fread, getline, iostreams). Before the call,
+ * pages that are there without a home are asked for; after it, what was filled is the caller's. Not followed: calls that fill memory later (io_uring, which
+ * QEMU's user mode lacks, and aio). */
 #define _GNU_SOURCE
 #include "user.h"
 #include "memsim.h"

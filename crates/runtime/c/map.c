@@ -268,6 +268,13 @@ static bool may_empty(int advice) {
     return advice == MADV_DONTNEED || advice == DONTNEED_LOCKED || advice == GUARD_INSTALL || advice == MADV_FREE || advice == MADV_REMOVE;
 }
 
+void np_to_fill(uintptr_t address, size_t bytes) {
+    struct np_slot *slot = np_pages_are_contested() ? np_self_if_live() : NULL;
+    if (slot == NULL || !np_enter(slot)) return;
+    np_pages_to_fill(slot, address, bytes);
+    np_leave(slot);
+}
+
 /* Advice is not obeyed everywhere: shared pages stay, those given to MADV_FREE stay until memory is short. */
 static void record_advice(uintptr_t address, uint64_t bytes, int advice) {
     struct np_slot *slot = may_empty(advice) || advice == POPULATE_WRITE ? enter() : NULL;

@@ -328,8 +328,8 @@ static bool is_marked_file(uint8_t byte) { return is_marked(byte) && !np_load(np
 /* As it was before it was read. */
 static uint8_t forgotten_byte(uint64_t page, uint8_t byte) { return is_marked(byte) ? np_page_policy(page) : unread_byte(byte); }
 
-/* Whether a page that was read, and had the byte `seen`, is what it was then, as far as is known: the zero page, or a file's. Code that is not recorded may have
- * written it: the kernel is asked, about all pages of the block at once, and those that are something else now are forgotten to have been read. */
+/* Whether a page that was read, and had the byte `seen`, is what it was then, as far as is known: the zero page, or a file's. Code that is not recorded may
+ * have written it: the kernel is asked, about all pages of the block at once, and those that are something else now are forgotten to have been read. */
 static bool still_unwritten(const struct np_slot *slot, uint64_t page, uint8_t seen) {
     uint64_t block = page >> ZERO_PAGES_LOG2, now = np_clock_of(slot) >> ZERO_UNIT_LOG2, *asked = &zero_asked[block % ZERO_BLOCKS];
     uint64_t last = np_load(*asked), then = last >> ZERO_BLOCK_BITS;
@@ -445,13 +445,6 @@ void np_pages_to_fill(struct np_slot *slot, uintptr_t address, size_t bytes) {
 }
 
 #ifndef NP_PLUGIN
-void np_to_fill(uintptr_t address, size_t bytes) {
-    struct np_slot *slot = np_pages_are_contested() ? np_self_if_live() : NULL;
-    if (slot == NULL || !np_enter(slot)) return;
-    np_pages_to_fill(slot, address, bytes);
-    np_leave(slot);
-}
-
 struct alone { struct np_slot *slot; uint64_t left; };
 
 /* `of_file`: only what was a file's when it was read. */
@@ -576,6 +569,25 @@ static void settle_part(uint64_t page, uint8_t *bytes, uint64_t count, void *con
 
 static void discard_part(uint64_t page, uint8_t *bytes, uint64_t count, void *context) { settle(page, bytes, count, context, true); }
 
+#ifndef NP_PLUGIN
+/* Copies of a file's pages that have been discarded: mincore tells of the file's own, which are there as before. */
+static void discard_copies(uint64_t page, uint8_t *bytes, uint64_t count, void *context) {
+    struct np_slot *slot = np_self_if_live();
+    enum np_backing backings[NP_BACKINGS_MAX];
+    for (uint64_t i = next_known(bytes, 0, count); slot != NULL && i < count; i = next_known(bytes, i, count)) {
+        uint32_t known = np_backings(page + i, count - i < NP_BACKINGS_MAX ? (uint32_t)(count - i) : NP_BACKINGS_MAX, backings);
+        if (known == 0) return;
+        for (uint32_t k = 0; k < known; k++) {
+            uint64_t at = page + i + k;
+            uint8_t seen = np_load(bytes[i + k]);
+            bool may_be_copy = (is_home(seen) || seen == BYTE_UNKNOWN) && (backings[k] == NP_BACKING_NONE || backings[k] == NP_BACKING_FILE);
+            if (may_be_copy && np_mapping_kind(slot, at << NP_PAGE_SHIFT) == NP_KIND_COPIED) forget(context, at, &bytes[i + k], np_page_policy(at));
+        }
+        i += known;
+    }
+}
+#endif
+
 static void forget_lines(uintptr_t address, size_t bytes) {
     struct np_slot *slot;
     for (uint32_t index = 0; (slot = np_next_own_slot(&index)) != NULL;) np_filter_drop_range(slot, address, bytes);
@@ -604,7 +616,12 @@ void np_pages_forget(uintptr_t address, size_t bytes) { change(address, bytes, f
 
 void np_pages_settle(uintptr_t address, size_t bytes) { change(address, bytes, settle_part); }
 
-void np_pages_discarded(uintptr_t address, size_t bytes) { change(address, bytes, discard_part); }
+void np_pages_discarded(uintptr_t address, size_t bytes) {
+    change(address, bytes, discard_part);
+#ifndef NP_PLUGIN
+    change(address, bytes, discard_copies);
+#endif
+}
 
 void np_pages_frontier(struct np_slot *slot, uintptr_t address) {
     if (!np_sim.ready) return;

@@ -5,8 +5,8 @@
  * that has the page. The kernel knows that before the write (residency.c). After it, as under an emulator, nobody does: then the home is known where both come
  * to the same node. Marks in the table of homes (pages.h) and the first-stage filter, which holds such pages for reading only, have the first write seen.
  *
- * The file's page, which reads of a private mapping find, is not written either: the first writer gets a copy. After the write it can still be told whether there
- * is one, as it is no page of a file any more. */
+ * The file's page, which reads of a private mapping find, is not written either: the first writer gets a copy. After the write it can still be told whether
+ * there is one, as it is no page of a file any more. */
 #define _GNU_SOURCE
 #include "pages.h"
 

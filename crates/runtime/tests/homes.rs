@@ -260,3 +260,10 @@ fn calls_by_number_end_homes_as_those_by_name() {
     assert_eq!(homes(&outcome, "moved"), ([0, 0, quarter, 3 * quarter], 0));
     assert_eq!(homes(&outcome, "break"), ([2 * quarter, 2 * quarter, 0, 0], 0));
 }
+
+/// The kernel finds the file's pages there as before.
+#[test]
+fn copies_of_a_files_pages_that_advice_discards_have_new_homes() {
+    let outcome = Homes::new().run(&["dropped"]);
+    assert_eq!(homes(&outcome, "homes"), ([0, PAGES / 2, PAGES / 2, 0], 0));
+}

@@ -114,6 +114,9 @@ impl Invocation {
         found.runs_linker = has_parts && !scan.stops_early && !scan.only_preprocesses;
         found.links = found.runs_linker && !scan.relocatable;
         found.is_foreign = scan.has_other_words || scan.has_other_target;
+        if !found.shared {
+            found.static_option = found.static_option.or(scan.linker_static);
+        }
         found
     }
 
@@ -133,7 +136,7 @@ impl Invocation {
             "-m32" | "-mx32" | "-m16" => scan.has_other_words = true,
             "-m64" => scan.has_other_words = false,
             "-target" => scan.has_other_target = value.is_some_and(|target| !target::is_own(target)),
-            "-Xlinker" => scan.relocatable |= value.is_some_and(is_relocatable),
+            "-Xlinker" => scan.linker_word(value.unwrap_or("")),
             "-" => scan.input(word),
             _ if !word.starts_with('-') => scan.input(word),
             _ => self.option(scan, word),
@@ -147,7 +150,9 @@ impl Invocation {
             // A library can be all that a link is of: `-shared -Wl,--whole-archive -lparts -Wl,--no-whole-archive`.
             scan.others += 1;
         } else if let Some(list) = word.strip_prefix("-Wl,") {
-            scan.relocatable |= list.split(',').any(is_relocatable);
+            for word in list.split(',') {
+                scan.linker_word(word);
+            }
         } else if let Some(target) = word.strip_prefix("--target=") {
             scan.has_other_target = !target::is_own(target);
         } else if let Some(list) = word.strip_prefix("-fsanitize=") {
@@ -192,9 +197,26 @@ struct Scan {
     headers: usize,
     /// Objects, libraries, linker scripts.
     others: usize,
+    /// The linker's option by which it takes no shared libraries from here on, as the compiler's option; where that holds at the end, none at all.
+    linker_static: Option<String>,
+    /// Of `--push-state`, which saves it.
+    linker_states: Vec<Option<String>>,
 }
 
 impl Scan {
+    fn linker_word(&mut self, word: &str) {
+        self.relocatable |= is_relocatable(word);
+        match word {
+            "-static" | "--static" | "-Bstatic" | "-dn" | "-non_shared" => {
+                self.linker_static = Some(format!("-Wl,{word}"));
+            }
+            "-Bdynamic" | "-dy" | "-call_shared" => self.linker_static = None,
+            "-push-state" | "--push-state" => self.linker_states.push(self.linker_static.clone()),
+            "-pop-state" | "--pop-state" => self.linker_static = self.linker_states.pop().flatten(),
+            _ => {}
+        }
+    }
+
     fn input(&mut self, word: &str) {
         let extension = Path::new(word).extension().and_then(OsStr::to_str).unwrap_or("");
         let header = match &self.language {

@@ -28,7 +28,7 @@ pub enum CompileError {
         /// The system's error.
         source: io::Error,
     },
-    /// `-static`, `-static-pie`.
+    /// `-static`, `-static-pie`, `-Wl,-static`.
     #[error(
         "{option}: a statically linked program cannot be recorded, because the tracker is preloaded by the dynamic loader; \
          link it dynamically (-static-libgcc and -static-libstdc++ may stay)"

@@ -144,6 +144,13 @@ fn static_links_are_refused_by_their_option() {
         assert!(refused.to_string().starts_with(&format!("{option}: ")), "{refused}");
         assert!(!parse(&format!("{option} -c a.c")).links, "{option}: nothing is linked, and nothing refused");
     }
+    let last = |line: &str| parse(line).static_option;
+    assert_eq!(last("-static-libgcc a.o -Wl,-static").as_deref(), Some("-Wl,-static"));
+    assert_eq!(last("a.o -Xlinker -Bstatic").as_deref(), Some("-Wl,-Bstatic"));
+    // Of single libraries, and of what a library is made of.
+    assert_eq!(last("a.o -Wl,-Bstatic -lm -Wl,-Bdynamic"), None);
+    assert_eq!(last("a.o -Wl,--push-state,-Bstatic -lm -Wl,--pop-state"), None);
+    assert_eq!(last("-shared a.o -Wl,-Bstatic -lm"), None);
 }
 
 #[test]

@@ -563,6 +563,16 @@ static void common(const char *kind) {
     print_homes("parent", block, BIG);
 }
 
+/* Copies of a file's pages are discarded; the file's own stay. */
+static void dropped(void) {
+    char *block = mmap(NULL, BIG, PROT_READ | PROT_WRITE, MAP_PRIVATE, memory_file(), 0);
+    if (block == MAP_FAILED || sum_of(block, BIG) != 0) exit(7);
+    write_in_thread(block, BIG);
+    if (madvise(block, BIG / 2, MADV_DONTNEED) != 0) exit(7);
+    write_in_thread(block, BIG);
+    print_homes("homes", block, BIG);
+}
+
 static char *mapped_by_number(char *at) {
     return (char *)syscall(SYS_mmap, at, BIG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 }
@@ -673,6 +683,7 @@ int main(int argc, char **argv) {
     else if (strcmp(name, "taken") == 0) taken();
     else if (strcmp(name, "copied") == 0) copied();
     else if (strcmp(name, "numbered") == 0) numbered();
+    else if (strcmp(name, "dropped") == 0) dropped();
     else return 2;
     return 0;
 }
