@@ -298,12 +298,24 @@ fn unresolved(meta: &Meta) -> Vec<String> {
     let count = |row: &Value| row.get("count").and_then(Value::as_u64).unwrap_or(0);
     let mut rows: Vec<&Value> = rows.iter().collect();
     rows.sort_by_key(|row| std::cmp::Reverse(count(row)));
-    let named = rows.iter().take(MODULES_NAMED).map(|row| {
+    let mut clauses: Vec<String> = Vec::new();
+    let mut told: Vec<String> = Vec::new();
+    for row in rows.iter().take(MODULES_NAMED) {
         let module = word(row, "module");
         let module = module.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or("no known binary");
-        format!("{} in {module} ({}: {})", count(row), word(row, "why"), word(row, "remedy"))
-    });
-    let mut clauses: Vec<String> = named.collect();
+        let mut remedy = word(row, "remedy");
+        // What to do is the same for all libraries without symbols, and long.
+        if let Some((reason, advice)) =
+            remedy.split_once(": ").map(|(reason, advice)| (reason.to_owned(), advice.to_owned()))
+        {
+            if told.contains(&advice) {
+                remedy = format!("{reason}: likewise");
+            } else {
+                told.push(advice);
+            }
+        }
+        clauses.push(format!("{} in {module} ({}: {remedy})", count(row), word(row, "why")));
+    }
     if rows.len() > MODULES_NAMED {
         clauses.push(format!(
             "{} in {} others",
@@ -367,6 +379,24 @@ mod tests {
         let losses = Losses { unresolved_locations: 7, ..Losses::default() };
         let limits = Heading { losses, unresolved: unresolved(&meta), ..Heading::default() }.limits();
         assert_eq!(limits, [format!("7 code addresses have no function name: 7 in libz.so.1 ({why}: {remedy})")]);
+    }
+
+    #[test]
+    fn what_to_do_for_nameless_addresses_is_told_once() {
+        let row = |module: &str, id: &str, count: u64| {
+            let remedy = format!("no debug file of build id {id} in /usr/lib/debug: install its debug symbols");
+            serde_json::json!({ "module": module, "why": "no symbol", "remedy": remedy, "count": count })
+        };
+        let mut meta = Meta::default();
+        let rows = serde_json::json!([row("/lib/liba.so", "aa", 3), row("/lib/libb.so", "bb", 2)]);
+        meta.more.insert("unresolved".to_owned(), rows);
+        assert_eq!(
+            unresolved(&meta),
+            [
+                "3 in liba.so (no symbol: no debug file of build id aa in /usr/lib/debug: install its debug symbols)",
+                "2 in libb.so (no symbol: no debug file of build id bb in /usr/lib/debug: likewise)",
+            ]
+        );
     }
 
     /// Whoever opened the trace first made its tables, and was told; the others find them there.

@@ -16,6 +16,8 @@ use super::plan_threads::pinned_threads;
 const NAMES_MOST: usize = 5;
 /// Smallest useful condition on sizes in bytes: programs make most of their allocations below.
 const LEAST_SIZE: u64 = 4096;
+/// What is said of a plan without rules, which no command takes.
+pub const NO_RULE: &str = "no rule: no finding has a fix that surely gains and that a plan can carry out";
 
 /// The plan for the first findings. The comments at its head name the better fixes that a plan cannot carry out.
 pub fn plan(findings: &Findings, trace: &Trace, machine: Option<&Machine>) -> Plan {
@@ -46,7 +48,15 @@ pub fn plan(findings: &Findings, trace: &Trace, machine: Option<&Machine>) -> Pl
     }
     keep_effective(&mut plan, &all);
     bound_sizes(&mut plan, &all);
+    if !has_rules(&plan) {
+        plan.about.push(format!("This plan has {NO_RULE}. `run` and `record` refuse it."));
+    }
     plan
+}
+
+/// Whether a plan has a rule.
+pub fn has_rules(plan: &Plan) -> bool {
+    !(plan.objects.is_empty() && plan.threads.is_empty() && plan.processes.is_empty())
 }
 
 /// Adds the predicted gain of all rules together to the plan's head. Gains of single rules do not add up, because two rules may speed up the same access.
@@ -278,6 +288,13 @@ mod tests {
         let trace = Trace::from_tables(Tables::default());
         keep_effective(&mut plan, &Allocations::of(&trace));
         assert!(plan.objects.is_empty() && plan.about.len() == 2, "{plan:?}");
+    }
+
+    #[test]
+    fn a_plan_without_rules_says_so() {
+        let trace = Trace::from_tables(Tables::default());
+        let plan = plan(&Findings::default(), &trace, None);
+        assert!(!has_rules(&plan) && plan.to_toml().contains("# This plan has no rule"), "{}", plan.to_toml());
     }
 
     /// Line 7 allocated 8 MiB and 5 MiB, line 9 once only 100 bytes.

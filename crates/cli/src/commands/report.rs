@@ -57,6 +57,7 @@ pub fn run(arguments: &ReportArgs) -> Result<()> {
     if let Some(path) = &arguments.html {
         output::write_file(path, &view.page(&analysis, &found))?;
     }
+    let mut of_plan = String::new();
     if let Some(path) = &arguments.plan {
         refuse_blind(&analysis).context("--plan")?;
         let mut plan = planned::plan(&found, &trace, machine.as_ref());
@@ -64,12 +65,15 @@ pub fn run(arguments: &ReportArgs) -> Result<()> {
             planned::add_price(&mut plan, &analysis, machine, &mut surveyed);
         }
         output::write_file(path, &plan.to_toml())?;
+        if !planned::has_rules(&plan) {
+            of_plan = format!(" ({})", planned::NO_RULE);
+        }
     }
     let mut written = view.export(&analysis)?;
     if is_taken {
         return Ok(());
     }
-    written.extend(arguments.plan.iter().map(|path| format!("Plan: {}", path.display())));
+    written.extend(arguments.plan.iter().map(|path| format!("Plan: {}{of_plan}", path.display())));
     written.extend(arguments.html.iter().map(|path| format!("Page: {}", path.display())));
     if arguments.json {
         return output::print_json(&view.json(&analysis, &found)?);

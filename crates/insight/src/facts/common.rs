@@ -98,7 +98,7 @@ pub(super) fn process_of(trace: &Trace, access: &AccessRef) -> u32 {
     trace.thread(access.thread).map_or(0, |thread| thread.process.0)
 }
 
-/// Mappings of shared memory with the first mapping of their site. If a process has two of a site at once, these may be two files of one name: none of the site.
+/// Mappings of shared memory with the first mapping of their site; none of sites of which a process has two at once, which may be two files of one name.
 fn first_mappings(trace: &Trace) -> HashMap<ObjectId, ObjectId> {
     let mut first: HashMap<SiteId, ObjectId> = HashMap::new();
     let mut until: HashMap<(SiteId, ProcessIndex), TimeNs> = HashMap::new();
