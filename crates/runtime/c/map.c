@@ -334,7 +334,7 @@ NP_EXPORT int brk(void *end) {
 static long break_by_number(uintptr_t end, struct np_regs caller) {
     uint64_t before = np_order_kept();
     long old = NP_SYS1(SYS_brk, 0), now = NP_SYS1(SYS_brk, end);
-    if (np_arena != NULL) record_break((uintptr_t)old, (uintptr_t)now, before, caller);
+    if (np_load(np_arena) != NULL) record_break((uintptr_t)old, (uintptr_t)now, before, caller);
     return now;
 }
 
