@@ -7,12 +7,15 @@ use std::time::Instant;
 
 use anyhow::Context;
 use anyhow::Result;
+use anyhow::anyhow;
 use anyhow::bail;
 use numapilot_host::Members;
 use numapilot_host::Pid;
 use numapilot_host::Root;
 use numapilot_host::title;
 use numapilot_kernel::KernelError;
+use numapilot_kernel::task::Process;
+use numapilot_kernel::task::why_absent;
 use numapilot_machine::Machine;
 use numapilot_watch::WatchError;
 use numapilot_watch::maps;
@@ -28,6 +31,13 @@ use crate::output;
 /// Objects shown of a process, and of each of several.
 const OBJECTS: usize = 30;
 const TREE_OBJECTS: usize = 5;
+
+/// Why a named process is not shown. One that exists is not called absent: /proc hides it (hidepid), or it is a zombie. Only this machine's own
+/// processes can be asked.
+fn absent(root: &Root, pid: Pid) -> anyhow::Error {
+    let exists = root.is_live() && Process::open(pid).is_ok();
+    if exists { anyhow!(why_absent(pid)) } else { WatchError::NoProcess { pid }.into() }
+}
 
 /// Shows the processes' memory once, or repeatedly with `--watch`.
 pub fn run(arguments: &MapsArgs) -> Result<()> {
@@ -47,7 +57,7 @@ pub fn run(arguments: &MapsArgs) -> Result<()> {
         members.refresh(&root);
         let pids = members.pids();
         if let Some(pid) = arguments.pids.iter().find(|pid| reading == 0 && !members.contains(**pid)) {
-            return Err(WatchError::NoProcess { pid: *pid }.into());
+            return Err(absent(&root, *pid));
         }
         for pid in before.iter().filter(|pid| !pids.contains(pid)) {
             crate::output::tell!("numapilot: process {pid} has ended");
@@ -150,4 +160,19 @@ fn show(arguments: &MapsArgs, shown: &[MemoryMap], time_s: f64) -> Result<()> {
     let lead = if is_screen { "\x1b[H\x1b[2J" } else { "" };
     let tail = if arguments.watch.is_some() && !is_screen { "\n" } else { "" };
     output::print(&format!("{lead}{}{tail}", parts.join("\n")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// With hidepid, the process of another user is not among those found; "there is no process" was wrong.
+    #[test]
+    fn a_process_that_exists_is_not_called_absent() {
+        let own = Pid::own();
+        let hidden = absent(&Root::default(), own).to_string();
+        assert!(hidden.contains("runs, but /proc does not show it"), "{hidden}");
+        let elsewhere = absent(&Root::new("/no/such/root"), own).to_string();
+        assert!(elsewhere.contains("there is no process"), "{elsewhere}");
+    }
 }

@@ -410,6 +410,20 @@ impl<'a> Watch<'a> {
     }
 }
 
+/// What there was at the start. Kernel threads are members of their tree, but have nothing to inspect: "attached to 0 processes" beside their names
+/// contradicts itself.
+fn found(known: Known) -> String {
+    if known.processes == 0 {
+        return "no process with memory of its own was running at the start: kernel threads have none, nor have processes that are ending".to_owned();
+    }
+    format!(
+        "attached to {} with {} already running: their mappings are known, but no heap blocks; the first toucher of {} in memory before is unknown",
+        units::counted(known.processes, "process", "processes"),
+        units::counted(known.threads, "thread", "threads"),
+        units::counted(known.pages, "page", "pages")
+    )
+}
+
 fn result(
     options: &RecordOptions<'_>,
     engine: Engine,
@@ -417,12 +431,7 @@ fn result(
     stopped: Option<StopReason>,
     known: Known,
 ) -> Recording {
-    let mut notes = vec![format!(
-        "attached to {} with {} already running: their mappings are known, but no heap blocks; the first toucher of {} in memory before is unknown",
-        units::counted(known.processes, "process", "processes"),
-        units::counted(known.threads, "thread", "threads"),
-        units::counted(known.pages, "page", "pages")
-    )];
+    let mut notes = vec![found(known)];
     if known.closed > 0 {
         notes.push(format!(
             "{} not be inspected, so some memory has no names; run with CAP_SYS_PTRACE to inspect all",
@@ -503,6 +512,18 @@ mod tests {
             unrelated: unrelated.iter().copied().map(Pid).collect(),
             ended: ended.iter().copied().map(Pid).collect(),
         }
+    }
+
+    /// `record --pid 2`: the kernel's threads.
+    #[test]
+    fn processes_without_memory_are_not_said_to_be_attached_to() {
+        let none = found(Known::default());
+        assert!(
+            none.starts_with("no process with memory of its own was running") && !none.contains("attached"),
+            "{none}"
+        );
+        let one = found(Known { processes: 1, threads: 5, pages: 7, closed: 0 });
+        assert!(one.starts_with("attached to 1 process with 5 threads already running"), "{one}");
     }
 
     /// A service that starts a process for each request: the events of those that have ended stayed open to the end of the recording.
