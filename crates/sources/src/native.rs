@@ -5,11 +5,13 @@ use std::ffi::OsStr;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
+use std::path::Path;
 use std::process::Command;
 use std::process::Stdio;
 use std::time::Duration;
 use std::time::Instant;
 
+use numapilot_kernel::cpu_time;
 use numapilot_kernel::inherited;
 use numapilot_launch::LaunchError;
 use numapilot_launch::passive_waits;
@@ -24,6 +26,8 @@ use crate::host::Host;
 const RUNS: usize = 3;
 /// No further run is begun after this time.
 const ENOUGH: Duration = Duration::from_secs(20);
+/// Ticks of all CPUs below which their kinds say nothing: each kind of each CPU is a whole number of ticks.
+const TICKS_MIN: u64 = 40;
 
 /// Runs `program` with these arguments and variables, up to three times, with no input and its output thrown away, in the current folder. `clock_hz` measures
 /// the cores' clock; `progress` is called with the number of each run, from 1.
@@ -75,7 +79,7 @@ fn one(command: &mut Command, clock_hz: impl Fn() -> f64) -> io::Result<Result<N
     // A file, because a program blocks on a pipe that nobody drains.
     let mut last_words = unnamed_file()?;
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(last_words.try_clone()?);
-    let began = Instant::now();
+    let (before, began) = (Ticks::now(), Instant::now());
     let child = command.spawn()?;
     let pid = child.id().cast_signed();
     let mut status = 0;
@@ -88,7 +92,7 @@ fn one(command: &mut Command, clock_hz: impl Fn() -> f64) -> io::Result<Result<N
             return Err(error);
         }
     }
-    let wall = began.elapsed();
+    let (wall, after) = (began.elapsed(), Ticks::now());
     let how = if libc::WIFSIGNALED(status) {
         Some(format!("it was killed by signal {}", libc::WTERMSIG(status)))
     } else {
@@ -99,12 +103,39 @@ fn one(command: &mut Command, clock_hz: impl Fn() -> f64) -> io::Result<Result<N
         let line = said.lines().rev().find(|line| !line.trim().is_empty());
         return Ok(Err(line.map_or_else(|| how.clone(), |line| format!("{how} (`{}`)", line.trim()))));
     }
+    let (user_ns, system_ns) = (nanoseconds(usage.ru_utime), nanoseconds(usage.ru_stime));
     Ok(Ok(NativeRun {
-        user_ns: nanoseconds(usage.ru_utime),
-        system_ns: nanoseconds(usage.ru_stime),
+        user_ns,
+        system_ns,
         wall_ns: u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX),
         clock_mhz: clock_hz() / 1e6,
+        others_share: before.zip(after).and_then(|(before, after)| after.others_since(&before, user_ns + system_ns)),
     }))
+}
+
+/// Ticks of all CPUs so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Ticks {
+    /// In which they ran code, or a hypervisor took them.
+    taken: u64,
+    all: u64,
+}
+
+impl Ticks {
+    /// `None` where the kernel does not say.
+    fn now() -> Option<Ticks> {
+        let times = cpu_time::all(Path::new("/")).ok()?;
+        let sum = |of: fn(&cpu_time::CpuTime) -> u64| times.iter().map(of).sum();
+        Some(Ticks { taken: sum(|time| time.busy_ticks + time.stolen_ticks), all: sum(|time| time.all_ticks) })
+    }
+
+    /// Share of the time since `before` that others took than the program, whose processor time is `own_ns`.
+    fn others_since(&self, before: &Ticks, own_ns: u64) -> Option<f64> {
+        // Counts of a CPU that went offline meanwhile are missing from the sum.
+        let (all, taken) = (self.all.checked_sub(before.all)?, self.taken.checked_sub(before.taken)?);
+        let own = own_ns as f64 / 1e9 * cpu_time::ticks_per_s();
+        (all >= TICKS_MIN).then(|| ((taken as f64 - own) / all as f64).clamp(0.0, 1.0))
+    }
 }
 
 fn unnamed_file() -> io::Result<fs::File> {
@@ -150,6 +181,19 @@ mod tests {
             assert!(run.user_ns >= 10_000_000 && run.user_ns <= run.wall_ns * 2, "{run:?}");
             assert_eq!(run.clock_mhz, 2000.0);
         }
+    }
+
+    #[test]
+    fn what_others_took_is_what_the_program_did_not() {
+        let second = cpu_time::ticks_per_s() as u64;
+        let before = Ticks { taken: 1000, all: 5000 };
+        let after = Ticks { taken: 1000 + 3 * second, all: 5000 + 4 * second };
+        // Of four seconds three were taken, of which the program had one.
+        assert_eq!(after.others_since(&before, 1_000_000_000), Some(0.5));
+        assert_eq!(after.others_since(&before, 9_000_000_000), Some(0.0), "ticks are coarse");
+        assert_eq!(Ticks { taken: 1010, all: 5000 + TICKS_MIN - 1 }.others_since(&before, 0), None);
+        assert_eq!(before.others_since(&after, 0), None, "a CPU has gone");
+        assert!(Ticks::now().expect("/proc/stat").all > 0);
     }
 
     #[test]

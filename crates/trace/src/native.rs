@@ -25,4 +25,8 @@ pub struct NativeRun {
     pub wall_ns: u64,
     /// Core clock right after the run, MHz.
     pub clock_mhz: f64,
+    /// Share of the CPUs' time during the run that others took: other programs, or a hypervisor. `None`: not known, as for runs that are too short for the
+    /// kernel's ticks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub others_share: Option<f64>,
 }

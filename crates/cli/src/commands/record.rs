@@ -119,6 +119,9 @@ pub fn run(arguments: &RecordArgs) -> Result<ExitCode> {
     Ok(ExitCode::from(u8::try_from(recording.exit.shell_code()).unwrap_or(1)))
 }
 
+/// Share of the CPUs' time from which on others that use it are worth a word.
+const BUSY: f64 = 0.1;
+
 /// Times the program without call-outs.
 fn natively(program: &OsStr, arguments: &RecordArgs, options: &RecordOptions<'_>, line: &Line) -> Result<Native> {
     let rest = arguments.command.get(1..).unwrap_or_default();
@@ -134,6 +137,13 @@ fn natively(program: &OsStr, arguments: &RecordArgs, options: &RecordOptions<'_>
             least.clock_mhz / 1000.0,
             native.runs.len()
         );
+        let others = least.others_share.filter(|share| *share >= BUSY);
+        if let Some(share) = others {
+            tell!(
+                "numapilot: others used {} of the CPUs' time meanwhile, which may have made it slower: predictions are less certain than on an idle machine",
+                units::whole_percent(share)
+            );
+        }
     }
     Ok(native)
 }

@@ -14,6 +14,9 @@ use numapilot_trace::native::NativeRun;
 /// Cycles for the same work on a core of another kind, as a multiple of those on the host's. An estimate: of instructions a cycle, K10 and Skylake differ
 /// by up to twice in published results of processor benchmarks, and the host may be either.
 const OTHER_CORES: (f64, f64) = (0.6, 2.0);
+/// What others that run meanwhile cost a program in processor time, at most, for each share of the CPUs' time that they take: the second hardware thread of a
+/// core takes up to half of it, which a virtual machine does not show. Caches and memory that they share are left out, because waiting is taken off below.
+const COST_OF_OTHERS: f64 = 1.0;
 /// Smallest own work of any program, as a multiple of what is charged: 0.2 cycles for each access.
 const LEAST: f64 = 0.1;
 
@@ -37,9 +40,9 @@ pub fn own_work(meta: &Meta, machine: &Machine, own_ns: f64, waiting_ns: f64, cl
 /// Native runs of the program that was recorded.
 #[derive(Clone, Debug, PartialEq)]
 struct Native {
-    /// Cycles of processor time in user mode: smallest and largest of the runs.
+    /// Cycles of processor time in user mode: smallest, less what others cost, and largest of the runs.
     cycles: (f64, f64),
-    /// Cycles of processor time in the kernel: smallest and largest of the runs.
+    /// Cycles of processor time in the kernel, likewise.
     kernel: (f64, f64),
     /// Mean clock of the host's cores, MHz.
     mhz: f64,
@@ -51,8 +54,12 @@ impl Native {
     fn of(meta: &Meta, machine: &Machine) -> Option<Native> {
         let native = meta.native.as_ref()?;
         let range = |ns: fn(&NativeRun) -> u64| {
-            let cycles = native.runs.iter().map(|run| ns(run) as f64 * run.clock_mhz / 1000.0);
-            cycles.fold((f64::INFINITY, 0.0_f64), |(least, most), of| (least.min(of), most.max(of)))
+            let ranges = native.runs.iter().map(|run| {
+                let cycles = ns(run) as f64 * run.clock_mhz / 1000.0;
+                // Others only make a run longer.
+                (cycles / (1.0 + COST_OF_OTHERS * run.others_share.unwrap_or(0.0).clamp(0.0, 1.0)), cycles)
+            });
+            ranges.fold((f64::INFINITY, 0.0_f64), |(least, most), (low, high)| (least.min(low), most.max(high)))
         };
         let (cycles, kernel) = (range(|run| run.user_ns), range(|run| run.system_ns));
         let mhz = native.runs.iter().map(|run| run.clock_mhz).sum::<f64>() / native.runs.len() as f64;
@@ -128,6 +135,18 @@ mod tests {
         let native = Native::of(&meta, &machine()).expect("runs");
         // 1 to 1.4 M cycles, of 2 M that were charged.
         assert_eq!(native.factor(2e6, 0.0), Some(OwnWork { user: (1.0, 1.0), kernel: (0.5, 0.7) }));
+    }
+
+    #[test]
+    fn a_busy_host_leaves_open_what_others_cost() {
+        let model = machine().cpu_model().expect("named").to_owned();
+        let mut meta = meta(&[(1_000_000, 2000.0), (1_100_000, 2000.0)], &model);
+        for (run, share) in meta.native.iter_mut().flat_map(|native| &mut native.runs).zip([0.6, 0.0]) {
+            run.others_share = Some(share);
+        }
+        let native = Native::of(&meta, &machine()).expect("runs");
+        // 1.25 M of 2 M cycles, if others cost the first run all that they may; 2.2 M, if they cost nothing.
+        assert_eq!(native.factor(2e6, 0.0).map(|work| work.user), Some((0.625, 1.1)));
     }
 
     #[test]
