@@ -9,7 +9,7 @@ pub fn ticks(most: f64, count: usize) -> Vec<f64> {
 pub fn ticks_within(least: f64, most: f64, count: usize) -> Vec<f64> {
     let span = most - least;
     if !span.is_finite() || span <= 0.0 {
-        return vec![least.min(most).max(0.0)];
+        return vec![least];
     }
     let rough = span / count.max(1) as f64;
     let mut power = 1.0;
@@ -26,7 +26,7 @@ pub fn ticks_within(least: f64, most: f64, count: usize) -> Vec<f64> {
         let multiple = index as f64 * factor;
         if power < 1.0 { multiple / (1.0 / power).round() } else { multiple * power }
     };
-    let (first, last) = ((least / step - 1e-6).ceil().max(0.0), least.max(most) / step + 1e-6);
+    let (first, last) = ((least / step - 1e-6).ceil().max(0.0), most / step + 1e-6);
     (first as u64..=last as u64).map(value).collect()
 }
 
