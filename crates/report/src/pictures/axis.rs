@@ -12,14 +12,14 @@ pub fn ticks_within(least: f64, most: f64, count: usize) -> Vec<f64> {
         return vec![least];
     }
     let rough = span / count.max(1) as f64;
-    let mut power = 1.0;
+    let mut power = 1.0_f64;
     while power > rough {
         power /= 10.0;
     }
     while power * 10.0 <= rough {
         power *= 10.0;
     }
-    let factor = [1.0, 2.0, 5.0].into_iter().find(|factor| factor * power >= rough * 0.999).unwrap_or(10.0);
+    let factor = [1.0_f64, 2.0, 5.0].into_iter().find(|&factor| factor * power >= rough * 0.999).unwrap_or(10.0);
     let step = factor * power;
     // Divided by whole numbers: three times 0.2 is 0.6000000000000001, which would stand beside the axis.
     let value = |index: u64| {
