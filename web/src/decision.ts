@@ -200,6 +200,8 @@ const ratio = (part: number, whole: number): number => (whole > 0 ? part / whole
 /** All but the bars by node, which are worked out where they are drawn. */
 function line(model: Model, sums: Group, all: Tally, allRemote: number): ObjectLine {
     const { weight, withOwner } = sums;
+    // What the objects with a known allocating thread show says nothing of the others, where these are more: as `insight` has it.
+    const hasOwner = withOwner > 0 && withOwner >= KNOWN_LEAST * weight;
     const best = bestNode(model, sums.from);
     const lost = sums.known - sums.remote - (best < 0 ? 0 : sums.fromLocal[best]);
     const won = best < 0 ? 0 : sums.fromRemote[best];
@@ -216,10 +218,10 @@ function line(model: Model, sums: Group, all: Tally, allRemote: number): ObjectL
         share: shareOf(sums, all),
         ofRemote: ratio(sums.remote, allRemote),
         remote: ratio(sums.remote, sums.known),
-        pin: withOwner > 0 ? ratio(sums.remoteByOwner, sums.remoteWithOwner) : NaN,
+        pin: hasOwner ? ratio(sums.remoteByOwner, sums.remoteWithOwner) : NaN,
         elsewhere: Math.min(Math.max(ratio(won - lost, sums.remote), 0), 1),
-        own: withOwner > 0 ? sums.byOwner / withOwner : NaN,
-        first: withOwner > 0 ? sums.first / withOwner : NaN,
+        own: hasOwner ? sums.byOwner / withOwner : NaN,
+        first: hasOwner ? sums.first / withOwner : NaN,
         writes: ratio(sums.writes, weight),
         // Others are at least one more.
         threads: sums.threads + (sums.hasOtherThreads ? 1 : 0),

@@ -394,6 +394,62 @@ test("a flame graph is one stop for the tab key, and arrow keys lead through it"
     await done();
 });
 
+test("a matrix of many nodes says what its strongest colour is, is one stop for the tab key, and arrow keys lead through it", async () => {
+    const { page, done } = await open("nodes-64.html");
+    const { head } = dataOf("nodes-64.html");
+    const values = head.matrix.accesses.flat().map((estimate) => estimate[0]);
+    const share = ((Math.max(...values) / ones(values)) * 100).toFixed(1);
+    assert.match(await text(page, ".matrix"), new RegExp(`The strongest colour is ${share.replace(".", "\\.")} % of the accesses`));
+    assert.equal(await page.locator(".matrix-table .cell[tabindex='0']").count(), 1);
+    const focused = () => page.evaluate(() => [...document.querySelectorAll(".matrix-table .cell")].indexOf(document.activeElement));
+    await page.locator(".matrix-table .cell").first().focus();
+    for (const [key, place] of [["ArrowUp", 0], ["ArrowRight", 1], ["ArrowDown", 65], ["ArrowLeft", 64], ["ArrowLeft", 64]]) {
+        await page.keyboard.press(key);
+        assert.equal(await focused(), place, key);
+    }
+    assert.equal(await page.locator(".matrix-table .cell[tabindex='0']").count(), 1);
+    await done();
+});
+
+test("of more threads than can be drawn, those that access an object most are", async () => {
+    const { head, columns } = dataOf("threads-1024.html");
+    const sites = new Map();
+    columns.row_object.forEach((key, row) => {
+        const site = columns.key_site[key];
+        if (site < 0) return;
+        if (!sites.has(site)) sites.set(site, new Map());
+        const sums = sites.get(site);
+        sums.set(columns.row_thread[row], (sums.get(columns.row_thread[row]) ?? 0) + columns.row_weight[row]);
+    });
+    const [site, sums] = [...sites].sort((a, b) => b[1].size - a[1].size)[0];
+    assert.ok(sums.size > 128, `${sums.size} of ${head.threads.length} threads`);
+    const drawnOnes = [...sums].sort((a, b) => b[1] - a[1] || a[0] - b[0]).slice(0, 128).map(([thread]) => thread).sort((a, b) => a - b);
+    const { page, done } = await open("threads-1024.html", { fragment: `#site=S${columns.site_id[site]}` });
+    assert.match(await text(page, "#object-detail .strips-box"), /The 128 threads with most accesses of [\d.]+( k)? are drawn/);
+    const canvas = page.locator("#object-detail canvas.strips");
+    const at = (y) =>
+        canvas.evaluate((canvas, y) => {
+            const box = canvas.getBoundingClientRect();
+            canvas.dispatchEvent(new PointerEvent("pointermove", { clientX: box.left + box.width / 2, clientY: box.top + box.height * y }));
+            return canvas.title;
+        }, y);
+    for (const place of [0, 40, 127]) {
+        assert.match(await at((place + 0.5) / 128), new RegExp(`^${drawnOnes[place]} `), `${place}`);
+    }
+    await done();
+});
+
+test("metrics over time say what the top of each picture stands for", async () => {
+    const { page, done } = await open("streamcluster.html");
+    const scales = await page.locator(".chart .scale").allInnerTexts();
+    assert.equal(scales.length, 8);
+    assert.match(scales[0], /^[\d.]+ [kMG]\/s$/);
+    assert.deepEqual(scales.slice(2, 6), ["100.0 %", "0", "100.0 %", "0"]);
+    // All of four nodes on one.
+    assert.equal(scales[6], "173.2 %");
+    await done();
+});
+
 test("paper gets the colours of a light page, and the screen its own again", async () => {
     const { page, done } = await open("streamcluster.html", { colorScheme: "dark" });
     const colours = () =>

@@ -414,3 +414,49 @@ test("objects of Java are estimates with their intervals, and a page without any
     assert.equal(await plain.page.locator(".sampled, nav a[href='#java-section']").count(), 0);
     await plain.done();
 });
+
+test("what few objects with a known allocating thread show is not said of all", async () => {
+    const shown = async (page) => {
+        const rows = await page.locator(".objects tbody tr.choosable").all();
+        return Promise.all(rows.map(async (row) => (await row.locator("td").allInnerTexts()).filter((_, cell) => [4, 8, 9].includes(cell))));
+    };
+    const [HAS_ALLOCATOR, BY_ALLOCATOR, BEFORE_OTHERS] = [2, 4, 8];
+    // A tenth of each object's accesses is to an object whose allocating thread is known, and that thread makes all of these.
+    const change = (_, columns) => {
+        const seen = new Map();
+        columns.row_flags = columns.row_flags.map((flags, row) => {
+            const place = seen.get(columns.row_object[row]) ?? 0;
+            seen.set(columns.row_object[row], place + 1);
+            return (flags & 1) | (place % 10 === 9 ? HAS_ALLOCATOR | BY_ALLOCATOR | BEFORE_OTHERS : 0);
+        });
+    };
+    const few = await openChanged("streamcluster.html", change, { fragment: "#from=1" });
+    const cells = await shown(few.page);
+    assert.ok(cells.length > 0 && cells.every((row) => row.every((cell) => cell === "–")), JSON.stringify(cells));
+    await few.done();
+    const { page, done } = await open("streamcluster.html", { fragment: "#from=1" });
+    assert.ok((await shown(page)).some((row) => row.every((cell) => cell !== "–")), "of most, they are known");
+    await done();
+});
+
+test("of a machine whose links are not known, pairs of nodes are drawn, the busiest of many, and the page says so", async () => {
+    for (const nodes of [4, 12, 64]) {
+        const change = (head) => {
+            head.machine.nodes = head.machine.nodes.slice(0, nodes);
+            [head.machine.links, head.machine.routes, head.machine.routers] = [[], [], []];
+            // Every node has traffic with every other.
+            head.matrix.accesses = head.matrix.accesses.map((row, from) => row.map((_, home) => Array(3).fill(1000 + 64 * from + home)));
+        };
+        const { page, done } = await openChanged("nodes-64.html", change);
+        assert.equal(await page.locator(".wire").count(), nodes === 4 ? 12 : 24, `${nodes} nodes`);
+        const legend = await text(page, ".topology .legend");
+        assert.match(legend, /How the nodes are connected is not known: an arrow is a pair of nodes\./);
+        if (nodes === 4) assert.doesNotMatch(legend, /busiest/);
+        else assert.match(legend, new RegExp(`Of ${nodes * (nodes - 1)} pairs with traffic the 24 busiest are drawn`));
+        await done();
+    }
+    const { page, done } = await open("nodes-64.html");
+    assert.match(await text(page, ".topology .legend"), /Of \d+ links the 24 busiest are drawn/);
+    assert.doesNotMatch(await text(page, ".topology .legend"), /is not known/);
+    await done();
+});

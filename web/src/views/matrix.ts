@@ -16,7 +16,7 @@ const WITH_FIGURES = 12;
 
 export function matrix(context: Context): View {
     const { model, store } = context;
-    const box = h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Node to node" });
+    const box = h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Node to node", keydown: walk });
     const how = h("p", { class: "faint" });
     const element = h(
         "section",
@@ -41,16 +41,32 @@ export function matrix(context: Context): View {
                 how.textContent = "";
                 return;
             }
-            replace(box, draw(context, selection, isFiltered, ofKnown(known)));
+            const { table, scale } = draw(context, selection, isFiltered, ofKnown(known));
+            replace(box, table);
             const counted = !isFiltered && model.head.matrix.source === "counted";
             const source = counted ? "Counted, exact." : "Estimated from samples; intervals are in each cell's tool tip.";
-            how.textContent = `${source} ${leftOut(known)}`.trim();
+            how.textContent = [source, scale, leftOut(known)].filter((words) => words !== "").join(" ");
         },
     };
 }
 
-/** `of`: what its shares are of. */
-function draw(context: Context, selection: Selection, isFiltered: boolean, of: string): HTMLElement {
+/** From cell to cell by arrow keys where cells have no figures: thousands of stops for the tab key would stand before what follows. */
+function walk(event: KeyboardEvent): void {
+    const [down, right] = { ArrowDown: [1, 0], ArrowUp: [-1, 0], ArrowRight: [0, 1], ArrowLeft: [0, -1] }[event.key] ?? [0, 0];
+    const button = event.target as HTMLElement;
+    const [cell, row] = [button.closest("td"), button.closest("tr")];
+    if ((down === 0 && right === 0) || !cell || !row || !cell.closest(".dense")) return;
+    event.preventDefault();
+    const rows = row.parentElement as HTMLTableSectionElement;
+    const next = rows.rows[row.sectionRowIndex + down]?.cells[cell.cellIndex + right]?.querySelector<HTMLElement>(".cell");
+    if (!next) return;
+    button.tabIndex = -1;
+    next.tabIndex = 0;
+    next.focus();
+}
+
+/** The table, and what its strongest colour stands for where cells have no figures. `of`: what its shares are of. */
+function draw(context: Context, selection: Selection, isFiltered: boolean, of: string): { table: HTMLElement; scale: string } {
     const { model, store } = context;
     const { head } = model;
     const n = head.nodes.length;
@@ -96,6 +112,8 @@ function draw(context: Context, selection: Selection, isFiltered: boolean, of: s
                         {
                             type: "button",
                             class: "cell",
+                            // One stop for the tab key where they are many: arrow keys lead on.
+                            tabindex: withFigures || (from === 0 && home === 0) ? 0 : -1,
                             title: hint,
                             "aria-label": hint,
                             "aria-pressed": isChosen ? "true" : "false",
@@ -120,7 +138,8 @@ function draw(context: Context, selection: Selection, isFiltered: boolean, of: s
             ),
             h("td"),
         );
-    return h(
+    const scale = withFigures || most <= 0 ? "" : `The strongest colour is ${percent(shareOfAll(most))} of the ${of}. Arrow keys move.`;
+    const table = h(
         "table",
         { class: withFigures ? "matrix-table" : "matrix-table dense" },
         h("caption", { class: "unseen" }, `Share of ${of} from each node (rows) to memory of each node (columns)`),
@@ -137,4 +156,5 @@ function draw(context: Context, selection: Selection, isFiltered: boolean, of: s
         ),
         h("tbody", {}, ...body, sumsBelow),
     );
+    return { table, scale };
 }

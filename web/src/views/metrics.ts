@@ -97,7 +97,7 @@ function compute({ model }: Context, selection: Selection): Series[] {
             name: `${sentence(said.many)} per second`,
             term: "Series",
             values: rate,
-            greatest: Math.max(...rate.map((value) => value[0]), 1) * 1.15,
+            greatest: Math.max(...rate.map((value) => value[2]), 1),
             words: (value) => `${count(Math.round(value))}/s`,
         },
         {
@@ -152,13 +152,16 @@ function chart({ model, store }: Context, series: Series): HTMLElement {
         "figure",
         { class: "chart" },
         h("figcaption", {}, defined(series.name, series.term), h("span", { class: "faint" }, range)),
+        h("div", { class: "scale", "aria-hidden": "true" }, series.words(greatest)),
         svg(
             "svg",
             { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img", "aria-label": `${series.name} over time, ${range}` },
             chosen,
             svg("path", { d: band.join(""), class: "band" }),
             svg("path", { d: line.join(""), class: "line" }),
+            svg("line", { x1: 0, x2: WIDTH, y1: 6, y2: 6, class: "top" }),
             svg("line", { x1: 0, x2: WIDTH, y1: HEIGHT - 0.5, y2: HEIGHT - 0.5, class: "base" }),
         ),
+        h("div", { class: "scale", "aria-hidden": "true" }, "0"),
     );
 }

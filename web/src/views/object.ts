@@ -194,7 +194,7 @@ function allocationWords({ model }: Context, index: number): string {
     );
 }
 
-/** Strips of the busiest threads; colour: how remote, or how much written, a cell is. */
+/** A strip for each thread; colour: how remote, or how much written, a cell is. */
 function byThread({ model }: Context, selection: Selection, byWrites: boolean): Strip[] {
     const { rows } = model;
     const bins = (): Float64Array => new Float64Array(model.bins);

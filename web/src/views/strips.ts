@@ -21,6 +21,8 @@ export interface Strip {
 export class Strips {
     readonly element: HTMLElement;
     private strips: Strip[] = [];
+    /** Those that are drawn. */
+    private shown: Strip[] = [];
     private readonly canvas = h("canvas", { class: "strips", role: "img" });
     private readonly table: HTMLElement;
     private readonly note = h("p", { class: "faint" });
@@ -37,12 +39,13 @@ export class Strips {
 
     redraw(strips: Strip[]): void {
         this.strips = strips;
+        this.shown = busiest(strips);
         this.draw();
         refresh(this.table);
     }
 
     private draw(): void {
-        const shown = this.strips.slice(0, LINES_MAX);
+        const { shown } = this;
         const width = this.canvas.clientWidth;
         if (width === 0) return;
         const line = shown.length > 40 ? 9 : LINE;
@@ -67,14 +70,14 @@ export class Strips {
         });
         context.globalAlpha = 1;
         this.canvas.setAttribute("aria-label", `${this.title}: ${this.strips.length} threads`);
-        this.note.textContent = this.strips.length > LINES_MAX ? `${LINES_MAX} of ${this.strips.length} threads drawn; the table has all.` : "";
+        const note = `The ${LINES_MAX} threads with most ${said.many} of ${count(this.strips.length)} are drawn; the table has all.`;
+        this.note.textContent = this.strips.length > LINES_MAX ? note : "";
         this.note.hidden = this.note.textContent === "";
     }
 
     private hint(event: PointerEvent): void {
         const box = this.canvas.getBoundingClientRect();
-        const shown = Math.min(this.strips.length, LINES_MAX);
-        const strip = this.strips[Math.floor(((event.clientY - box.top) / box.height) * shown)];
+        const strip = this.shown[Math.floor(((event.clientY - box.top) / box.height) * this.shown.length)];
         const left = box.width < 560 ? 70 : LABEL;
         const bin = Math.floor(((event.clientX - box.left - left) / (box.width - left)) * this.model.bins);
         if (!strip || bin < 0) return;
@@ -95,4 +98,14 @@ export class Strips {
             return [strip.label, count(Math.round(all)), at(first), at(last)];
         });
     }
+}
+
+const sum = (values: Float64Array): number => values.reduce((a, b) => a + b, 0);
+
+/** As many as are drawn: those with most accesses, in the order that they have. */
+function busiest(strips: readonly Strip[]): Strip[] {
+    if (strips.length <= LINES_MAX) return [...strips];
+    const sums = strips.map((strip) => sum(strip.values));
+    const order = [...strips.keys()].sort((a, b) => sums[b] - sums[a] || a - b).slice(0, LINES_MAX);
+    return order.sort((a, b) => a - b).map((index) => strips[index]);
 }

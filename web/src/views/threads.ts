@@ -80,7 +80,9 @@ export function threads(context: Context): View {
                 term: "Threads",
                 value: (line) => line.share[0],
                 cell: (line) => shareCell(isOfNothing(line.share) ? NaN : line.share[0]),
-                hint: (line) => `${share(line.share)}; ${count(Math.round(line.accesses))} ${said.many}, ${line.samples} samples`,
+                hint: (line) =>
+                    `${share(line.share)}; ${count(Math.round(line.accesses))} ${said.many}, ` +
+                    `${line.samples} ${line.samples === 1 ? "sample" : "samples"}`,
             },
             {
                 name: "remote",

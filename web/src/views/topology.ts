@@ -30,6 +30,8 @@ interface Load {
 
 /** More nodes than this do not fit a picture with room for every link's figure. */
 const MANY = 16;
+/** More nodes than this have too many pairs for an arrow each, where the links are not known. */
+const PAIRED = 8;
 /** Links that are drawn then, and that get a label. */
 const BUSIEST = 24;
 const LABELLED = 6;
@@ -65,15 +67,15 @@ function compact(machine: Machine): Machine {
 function loads(machine: Machine, nodes: readonly number[], cells: Float64Array, position: (node: number) => number): Load[] {
     const n = nodes.length;
     if (machine.links.length === 0) {
-        if (machine.nodes.length > 8) return [];
         const pairs = machine.nodes.flatMap((home) => machine.nodes.filter((from) => from.id !== home.id).map((from) => [home.id, from.id]));
-        return pairs.map(([home, from]) => ({
+        const all = pairs.map(([home, from]) => ({
             from: { node: home },
             to: { node: from },
             accesses: cells[position(from) * n + position(home)] ?? 0,
             bandwidth: null,
             kind: "pair",
         }));
+        return machine.nodes.length > PAIRED ? all.filter((pair) => pair.accesses > 0) : all;
     }
     const sums = new Float64Array(machine.links.length);
     for (const [home, from, paths] of machine.routes) {
@@ -132,7 +134,7 @@ export function topology(context: Context): View {
         replace(picture, scene.draw());
         rows = scene.table();
         refresh(table);
-        drawLegend(legend, isFiltered && !total(cells.all())[0], machine, scene.unrouted(), known);
+        drawLegend(legend, isFiltered && !total(cells.all())[0], scene, known);
     };
     return { element, render };
 }
@@ -147,7 +149,8 @@ function timeCovered({ model, store }: Context): number {
     return Math.min(to, duration) - Math.max(from, 0);
 }
 
-function drawLegend(legend: HTMLElement, isEmpty: boolean, machine: Machine, unrouted: number, known: number): void {
+function drawLegend(legend: HTMLElement, isEmpty: boolean, scene: Scene, known: number): void {
+    const unrouted = scene.unrouted();
     const steps = Array.from({ length: 24 }, (_, i) => h("span", { style: { background: palette.load(i / 23) } }));
     replace(
         legend,
@@ -157,8 +160,7 @@ function drawLegend(legend: HTMLElement, isEmpty: boolean, machine: Machine, unr
         leftOut(known) !== "" && h("span", { class: "warning" }, leftOut(known)),
         unrouted > 1e-9 &&
             h("span", { class: "warning" }, `${percent(unrouted)} of the ${ofKnown(known)} are between nodes without a known route: they are on no arrow.`),
-        machine.nodes.length > MANY &&
-            h("span", { class: "faint" }, `Of ${machine.links.length} links the ${BUSIEST} busiest are drawn; the table has all.`),
+        ...scene.notes().map((note) => h("span", { class: "faint" }, note)),
         h(
             "span",
             { class: "faint" },
@@ -214,7 +216,7 @@ class Scene {
 
     /** Share of accesses between nodes that the machine's description joins by no route: they are on no arrow. */
     unrouted(): number {
-        if (this.machine.links.length === 0) return 0;
+        if (this.arePairs()) return 0;
         const { model } = this.context;
         let rest = 0;
         for (let cell = 0; cell < this.cells.length; cell++) if (Math.floor(cell / this.n) !== cell % this.n) rest += this.cells[cell];
@@ -223,12 +225,32 @@ class Scene {
         return this.share(Math.max(rest, 0));
     }
 
+    private arePairs(): boolean {
+        return this.machine.links.length === 0;
+    }
+
+    /** Whether only the busiest arrows are drawn. */
+    private isPart(): boolean {
+        return this.machine.nodes.length > (this.arePairs() ? PAIRED : MANY);
+    }
+
+    /** What arrows stand for where it is not the machine's links, and which are drawn. */
+    notes(): string[] {
+        const notes: string[] = [];
+        const [pairs, count] = [this.arePairs(), this.loads.length];
+        if (pairs && this.machine.nodes.length > 1) notes.push("How the nodes are connected is not known: an arrow is a pair of nodes.");
+        if (this.isPart() && count > BUSIEST) {
+            notes.push(`Of ${count} ${pairs ? "pairs with traffic" : "links"} the ${BUSIEST} busiest are drawn; the table has all.`);
+        }
+        return notes;
+    }
+
     draw(): SVGSVGElement {
         const { machine } = this;
         const [width, height] = [machine.width + 2 * MARGIN, machine.height + 2 * MARGIN];
         const isMany = machine.nodes.length > MANY;
         const busiest = [...this.loads].sort((a, b) => b.accesses - a.accesses);
-        const links = (isMany ? busiest.slice(0, BUSIEST).filter((load) => load.accesses > 0) : this.loads).map((load) => this.arrow(load));
+        const links = (this.isPart() ? busiest.slice(0, BUSIEST).filter((load) => load.accesses > 0) : this.loads).map((load) => this.arrow(load));
         const cards = machine.nodes.map((_, index) => this.card(index));
         const routers = machine.routers.map((router) =>
             svg(

@@ -16,7 +16,7 @@ use crate::svg_writer::{SvgWriter, Type, text_width};
 use crate::traffic::scale;
 
 use super::palette::FAINT;
-use super::sheet::{MARGIN, TOP, WIDTH, begin, nothing};
+use super::sheet::{MARGIN, TOP, WIDTH, begin, no_access, nothing};
 
 const ROW: f64 = 19.0;
 /// Height of a line of the notes.
@@ -130,14 +130,13 @@ pub fn svg(export: &Export<'_>) -> String {
     let title = format!("{what}: {}", export.heading.program());
     let flame = of_accesses(export);
     if flame.is_empty() {
-        return nothing(export, &title);
+        return nothing(export, &title, no_access(export));
     }
     let totals = export.analysis.totals();
     let finding = format!(
-        "{} of {} {} remote, {}",
+        "{} of {} remote, {}",
         estimates::remote_share(&totals),
-        units::count(totals.accesses.value),
-        counted.in_full(),
+        estimates::remote_base(&totals, counted.in_full()),
         found(totals.source)
     );
     let width = counted

@@ -23,7 +23,7 @@ pub fn svg(export: &Export<'_>) -> Result<String, ExportError> {
         flame.add(trace, places(trace, stack, LocationId(0)), &[(freed, Some(false)), (left, Some(true))]);
     }
     if flame.is_empty() {
-        return Ok(nothing(export, &title));
+        return Ok(nothing(export, &title, "no block is live at the peak"));
     }
     let left: f64 = flame.dark();
     let finding = format!(

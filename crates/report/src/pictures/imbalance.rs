@@ -11,7 +11,7 @@ use crate::svg_writer::{SvgWriter, Type};
 
 use super::axis::ticks;
 use super::palette::{FAINT, GRID, INK, LOCAL, REMOTE};
-use super::sheet::{MARGIN, TOP, WIDTH, begin, key, nothing};
+use super::sheet::{MARGIN, TOP, WIDTH, begin, key, no_homes, nothing};
 
 const HEIGHT: f64 = 290.0;
 const AXIS: f64 = 46.0;
@@ -22,8 +22,8 @@ pub fn svg(export: &Export<'_>) -> String {
     let totals = analysis.totals();
     let matrix = analysis.matrix();
     let all: f64 = totals.served.iter().map(|served| served.value).sum();
-    if all <= 0.0 {
-        return nothing(export, &title);
+    if all <= 0.0 || !totals.knows_homes() {
+        return nothing(export, &title, &no_homes(export));
     }
     let served: Vec<(usize, Estimate)> = (totals.served.iter().enumerate())
         .filter(|(index, _)| analysis.memory_nodes().contains(&analysis.nodes()[*index]))
@@ -46,12 +46,15 @@ pub fn svg(export: &Export<'_>) -> String {
         writer.line((left, y), (left + width, y), &format!(r#"stroke="{GRID}""#));
         writer.text((left - 8.0, y + 4.0), Type::new(11.0, FAINT).anchored("end"), &format!("{tick} %"));
     }
-    key(
+    let beside = key(
         &mut writer,
         left,
         TOP + 4.0,
         &[(REMOTE, "to remote threads".to_owned()), (LOCAL, "to local threads".to_owned())],
     );
+    let dashes = format!(r#"stroke="{INK}" stroke-width="1.2" stroke-dasharray="6 4""#);
+    writer.line((beside, TOP + 0.5), (beside + 26.0, TOP + 0.5), &dashes);
+    writer.text((beside + 32.0, TOP + 4.5), Type::new(11.5, INK), "an even share");
     let step = width / served.len() as f64;
     for (place, (index, share)) in served.iter().enumerate() {
         let local = matrix.accesses[*index][*index].value / all;
@@ -69,12 +72,7 @@ pub fn svg(export: &Export<'_>) -> String {
         }
     }
     let even = bottom - scale / served.len() as f64;
-    writer.line(
-        (left, even),
-        (left + width, even),
-        &format!(r#"stroke="{INK}" stroke-width="1.2" stroke-dasharray="6 4""#),
-    );
-    writer.text((left + width, even - 5.0), Type::new(11.0, INK).anchored("end"), "an even share");
+    writer.line((left, even), (left + width, even), &dashes);
     let words = format!("share of {} {}, by home node", units::count(all), export.counted().in_full());
     writer.text((left, bottom + 40.0), Type::new(11.0, FAINT), &words);
     writer.finish()

@@ -9,7 +9,7 @@ use crate::svg_writer::{SvgWriter, Type};
 use crate::traffic::scale;
 
 use super::palette::{FAINT, INK};
-use super::sheet::{MARGIN, TOP, begin, nothing};
+use super::sheet::{MARGIN, TOP, begin, no_homes, nothing};
 
 /// Side of the whole square at most, and of one cell.
 const SIDE: f64 = 460.0;
@@ -26,13 +26,13 @@ pub fn svg(export: &Export<'_>) -> String {
     let title = format!("{what} from node to node: {}", export.heading.program());
     let matrix = export.analysis.matrix();
     let all: f64 = matrix.accesses.iter().flatten().map(|accesses| accesses.value).sum();
-    if all <= 0.0 {
-        return nothing(export, &title);
+    let totals = export.analysis.totals();
+    if all <= 0.0 || !totals.knows_homes() {
+        return nothing(export, &title, &no_homes(export));
     }
     let count = matrix.nodes.len();
     let cell = (SIDE / count as f64).min(CELL);
     let side = cell * count as f64;
-    let totals = export.analysis.totals();
     let finding = format!(
         "{} of {} remote, {}",
         estimates::remote_share(&totals),

@@ -8,8 +8,8 @@ use crate::export::Export;
 use crate::svg_writer::{SvgWriter, Type};
 
 use super::axis::ticks;
-use super::palette::{FAINT, GRID, INK, LOCAL, REMOTE};
-use super::sheet::{MARGIN, TOP, WIDTH, begin, fit, fit_all, key, nothing, whisker};
+use super::palette::{FAINT, GRID, INK, LOCAL, OTHERS, REMOTE};
+use super::sheet::{MARGIN, TOP, WIDTH, begin, fit, fit_all, key, no_access, nothing, whisker};
 
 const ROWS: usize = 12;
 const ROW: f64 = 34.0;
@@ -21,7 +21,7 @@ pub fn svg(export: &Export<'_>) -> String {
     let what = export.counted().in_full();
     let title = format!("Objects by their {what}: {}", export.heading.program());
     let rows = export.analysis.sites();
-    let Some(first) = rows.first() else { return nothing(export, &title) };
+    let Some(first) = rows.first() else { return nothing(export, &title, no_access(export)) };
     let shown = &rows[..rows.len().min(ROWS)];
     let finding = format!(
         "{} receives {} of the {what}; {}",
@@ -37,7 +37,11 @@ pub fn svg(export: &Export<'_>) -> String {
     let left = MARGIN + NAMES;
     let width = WIDTH - MARGIN - FIGURES - left;
     let most = shown.iter().map(|row| row.share.high).fold(0.0, f64::max).clamp(1e-6, 1.0);
-    key(&mut writer, left, TOP + 8.0, &[(REMOTE, "remote".to_owned()), (LOCAL, "local or unknown".to_owned())]);
+    let mut entries = vec![(REMOTE, "remote".to_owned()), (LOCAL, "local".to_owned())];
+    if shown.iter().any(|row| !row.knows_homes()) {
+        entries.push((OTHERS, "home mostly unknown".to_owned()));
+    }
+    key(&mut writer, left, TOP + 8.0, &entries);
     let bottom = TOP + 24.0 + ROW * shown.len() as f64;
     for tick in ticks(most * 100.0, 5) {
         let x = left + tick / 100.0 / most * width;
@@ -57,6 +61,11 @@ pub fn svg(export: &Export<'_>) -> String {
         format!("% of the {what}")
     };
     writer.text((left, bottom + 34.0), Type::new(11.0, FAINT), &words);
+    if shown.iter().any(|row| row.knows_homes() && row.known_homes < 1.0) {
+        let note =
+            format!("remote and local: in the proportion of those {} whose home is known", export.counted().many());
+        writer.text((left, bottom + 50.0), Type::new(11.0, FAINT), &note);
+    }
     writer.finish()
 }
 
@@ -65,7 +74,8 @@ fn bar(writer: &mut SvgWriter, (row, name): (&DecisionRow, &str), y: f64, (left,
     let remote = if row.knows_homes() { length * row.remote.value } else { 0.0 };
     let style = |colour: &str| format!(r#"fill="{colour}""#);
     writer.rect((left, y), (remote, 18.0), 0.0, &style(REMOTE));
-    writer.rect((left + remote, y), ((length - remote).max(0.0), 18.0), 0.0, &style(LOCAL));
+    let rest = if row.knows_homes() { LOCAL } else { OTHERS };
+    writer.rect((left + remote, y), ((length - remote).max(0.0), 18.0), 0.0, &style(rest));
     whisker(writer, y + 9.0, left + row.share.low.max(0.0) * scale, left + row.share.high * scale);
     let room = NAMES - 14.0;
     writer.text((left - 10.0, y + 9.0), Type::new(12.5, INK).bold().anchored("end"), name);

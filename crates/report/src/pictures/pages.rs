@@ -13,7 +13,7 @@ use crate::svg_writer::{SvgWriter, Type};
 use crate::traffic::scale;
 
 use super::palette::{self, FAINT, INK, OTHERS};
-use super::sheet::{MARGIN, TOP, WIDTH, begin, key, nothing};
+use super::sheet::{MARGIN, TOP, WIDTH, begin, key, no_access, nothing};
 
 /// Largest number of stretches of pages.
 const STRETCHES: usize = 128;
@@ -26,7 +26,8 @@ const ROW: f64 = 40.0;
 
 pub fn svg(export: &Export<'_>) -> Result<String, ExportError> {
     let Some(object) = chosen(export) else {
-        return Ok(nothing(export, &format!("Pages of an object of {}", export.heading.program())));
+        let why = if export.analysis.totals().samples > 0 { "no object is known" } else { no_access(export) };
+        return Ok(nothing(export, &format!("Pages of an object of {}", export.heading.program()), why));
     };
     // Its share is that of all objects' accesses, whatever object was asked for.
     let (analysis, filter) = (export.analysis, export.analysis.filter().clone());

@@ -45,10 +45,22 @@ pub fn begin(export: &Export<'_>, title: &str, finding: &str, height: f64) -> Sv
     writer
 }
 
-/// What is drawn where there is nothing to draw.
-pub fn nothing(export: &Export<'_>, title: &str) -> String {
-    let finding = export.counted().or_faults("no sampled memory access", "no page fault");
-    let mut writer = begin(export, title, finding, 60.0);
+/// That no access, or page fault, was seen.
+pub fn no_access(export: &Export<'_>) -> &'static str {
+    export.counted().or_faults("no sampled memory access", "no page fault")
+}
+
+/// Why nothing can be drawn of where accesses go: the home nodes of most are unknown, or there are none.
+pub fn no_homes(export: &Export<'_>) -> String {
+    match export.analysis.totals().samples {
+        0 => no_access(export).to_owned(),
+        _ => format!("the home node of most {} is unknown", export.counted().many()),
+    }
+}
+
+/// What is drawn where there is nothing to draw, and why.
+pub fn nothing(export: &Export<'_>, title: &str, why: &str) -> String {
+    let mut writer = begin(export, title, why, 60.0);
     writer.text((WIDTH / 2.0, TOP + 34.0), Type::new(14.0, FAINT).anchored("middle"), "nothing to draw");
     writer.finish()
 }

@@ -2,7 +2,7 @@
 
 use numapilot_fixtures::Kind;
 use numapilot_flows::Filter;
-use numapilot_trace::ids::ObjectId;
+use numapilot_trace::ids::{ObjectId, TimeNs};
 
 use super::{View, svg};
 use crate::export::{Export, ExportError};
@@ -35,6 +35,49 @@ fn a_remote_share_that_is_unknown_is_no_zero() {
         let filter = Filter { object: Some(ObjectId(1)), ..Filter::default() };
         let picture = of_unknown_homes().with(filter, |export| svg(view, export)).expect("a picture");
         assert!(picture.contains("an unknown share of 40 "), "{}: {picture}", view.word());
+    }
+}
+
+#[test]
+fn where_most_homes_are_unknown_no_picture_shows_where_accesses_go_and_says_so() {
+    for view in [View::Matrix, View::Imbalance] {
+        let filter = Filter { object: Some(ObjectId(1)), ..Filter::default() };
+        let picture = of_unknown_homes().with(filter, |export| svg(view, export)).expect("a picture");
+        assert!(picture.contains(">the home node of most accesses is unknown</text>"), "{}: {picture}", view.word());
+        assert!(picture.contains(">nothing to draw<"), "{}: {picture}", view.word());
+    }
+}
+
+#[test]
+fn slices_without_a_known_home_have_no_remote_share_and_lone_ones_are_seen() {
+    let filter = Filter { object: Some(ObjectId(1)), ..Filter::default() };
+    let picture = of_unknown_homes().with(filter, |export| svg(View::Timeline, export)).expect("a picture");
+    let lines: Vec<&str> = picture.lines().filter(|line| line.starts_with("<polyline")).collect();
+    // One access in ten has a known home: four, in slices that do not touch. Twelve slices have accesses.
+    assert_eq!(lines.len(), 4, "{picture}");
+    for line in lines {
+        let places: Vec<&str> = line.split('"').nth(1).expect("points").split(' ').collect();
+        assert!(places.len() == 2 && places[0] != places[1], "{line}");
+    }
+}
+
+#[test]
+fn a_bar_of_unknown_homes_is_neither_remote_nor_local() {
+    let picture = of_unknown_homes().with(Filter::default(), |export| svg(View::Objects, export)).expect("a picture");
+    assert!(picture.contains(">home mostly unknown<"), "{picture}");
+    // The entry of the key, and the bar of one of the two objects.
+    assert_eq!(picture.matches("fill=\"#c9ccd0\"").count(), 2, "{picture}");
+    assert!(!picture.contains("in the proportion of"), "all homes of the other are known: {picture}");
+}
+
+#[test]
+fn a_short_part_of_the_time_has_ticks() {
+    let opened = open(Kind::Big, 6000, 120, 8);
+    let time = TimeNs(40_000_000)..TimeNs(40_500_000);
+    let filter = Filter { time: Some(time), ..Filter::default() };
+    let picture = opened.with(filter, |export| svg(View::Timeline, export)).expect("a picture");
+    for tick in ["40000", "40100", "40400"] {
+        assert!(picture.contains(&format!(">{tick}</text>")), "{tick}: {picture}");
     }
 }
 

@@ -1,6 +1,6 @@
 //! Program time from left to right: accesses by the node that serves them, stacked, and below them the remote share with its interval.
 
-use numapilot_insight::{Series, Source};
+use numapilot_insight::{Bin, Series, Source};
 use numapilot_text::units;
 use numapilot_trace::ids::TimeNs;
 
@@ -9,9 +9,9 @@ use crate::estimates::found;
 use crate::export::Export;
 use crate::svg_writer::{SvgWriter, Type};
 
-use super::axis::ticks;
+use super::axis::{ticks, ticks_within};
 use super::palette::{self, FAINT, GRID, INK, OTHERS, REMOTE};
-use super::sheet::{MARGIN, TOP, WIDTH, begin, fit, key, nothing};
+use super::sheet::{MARGIN, TOP, WIDTH, begin, fit, key, no_access, nothing};
 
 /// Number of slices of program time.
 const SLICES: usize = 160;
@@ -40,7 +40,7 @@ pub fn svg(export: &Export<'_>) -> String {
     let title = format!("{what} of {} over program time", export.heading.program());
     let series = export.analysis.series(SLICES);
     if series.bins.iter().all(|bin| bin.samples == 0) {
-        return nothing(export, &title);
+        return nothing(export, &title, no_access(export));
     }
     let totals = export.analysis.totals();
     let finding = format!(
@@ -101,7 +101,14 @@ fn rates(writer: &mut SvgWriter, export: &Export<'_>, series: &Series, frame: &F
     let left: f64 = all.iter().zip(&base).map(|(all, base)| (all - base).max(0.0)).sum();
     if left > 0.001 * all.iter().sum::<f64>() {
         steps(writer, frame, series, (&base, &all), &y, OTHERS);
-        entries.push((OTHERS, if has_others { "other nodes".to_owned() } else { "home unknown".to_owned() }));
+        let served: f64 = series.bins.iter().flat_map(|bin| &bin.on_node).map(|&served| rate(served)).sum();
+        let has_unknown = served < 0.999 * all.iter().sum::<f64>();
+        let words = match (has_others, has_unknown) {
+            (true, true) => "other nodes, home unknown",
+            (true, false) => "other nodes",
+            (false, _) => "home unknown",
+        };
+        entries.push((OTHERS, words.to_owned()));
     }
     key(writer, frame.left + 36.0, top - 14.0, &entries);
     writer.text(
@@ -132,7 +139,7 @@ fn steps(
     writer.polygon(&points, &format!(r#"fill="{colour}""#));
 }
 
-/// The remote share as a line in its interval; slices without samples have none.
+/// The remote share as a line in its interval; slices without samples, or without a known home, have none.
 fn shares(writer: &mut SvgWriter, series: &Series, frame: &Frame, top: f64) {
     let bottom = top + SHARE;
     let y = |share: f64| bottom - share.clamp(0.0, 1.0) * SHARE;
@@ -145,12 +152,21 @@ fn shares(writer: &mut SvgWriter, series: &Series, frame: &Frame, top: f64) {
         );
     }
     writer.text((MARGIN, top - 10.0), Type::new(11.0, FAINT), "remote share, with its 95 % interval");
-    for bins in series.bins.chunk_by(|a, b| (a.samples > 0) == (b.samples > 0)).filter(|bins| bins[0].samples > 0) {
-        let middle = |bin: &numapilot_insight::Bin| frame.x(bin.start.0 + series.bin_ns / 2);
-        let mut band: Vec<(f64, f64)> = bins.iter().map(|bin| (middle(bin), y(bin.remote.high))).collect();
-        band.extend(bins.iter().rev().map(|bin| (middle(bin), y(bin.remote.low))));
+    let is_known = |bin: &Bin| bin.samples > 0 && !bin.remote.is_share_of_nothing();
+    for bins in series.bins.chunk_by(|a, b| is_known(a) == is_known(b)).filter(|bins| is_known(&bins[0])) {
+        // A slice alone is drawn as wide as it is: its middle alone would not be seen.
+        let places: &[u64] = if bins.len() == 1 { &[0, series.bin_ns] } else { &[series.bin_ns / 2] };
+        let course = |share: fn(&Bin) -> f64| -> Vec<(f64, f64)> {
+            let mut points = Vec::new();
+            for bin in bins {
+                points.extend(places.iter().map(|place| (frame.x(bin.start.0 + place), y(share(bin)))));
+            }
+            points
+        };
+        let mut band = course(|bin| bin.remote.high);
+        band.extend(course(|bin| bin.remote.low).into_iter().rev());
         writer.polygon(&band, &format!(r#"fill="{REMOTE}" fill-opacity="0.22""#));
-        let line: Vec<(f64, f64)> = bins.iter().map(|bin| (middle(bin), y(bin.remote.value))).collect();
+        let line = course(|bin| bin.remote.value);
         writer.polyline(&line, &format!(r#"stroke="{REMOTE}" stroke-width="1.6""#));
     }
 }
@@ -162,11 +178,8 @@ fn time_axis(writer: &mut SvgWriter, frame: &Frame, y: f64) {
         .into_iter()
         .find(|(_, ns)| frame.span_ns as f64 >= 2.0 * ns)
         .unwrap_or(("ns", 1.0));
-    let start = frame.start_ns as f64 / ns;
-    for tick in ticks((frame.start_ns + frame.span_ns) as f64 / ns, if start > 0.0 { 16 } else { 8 })
-        .into_iter()
-        .filter(|&tick| tick >= start)
-    {
+    let (start, end) = (frame.start_ns as f64 / ns, (frame.start_ns + frame.span_ns) as f64 / ns);
+    for tick in ticks_within(start, end, 8) {
         let x = frame.x((tick * ns) as u64);
         writer.line((x, y), (x, y + 5.0), &format!(r#"stroke="{INK}""#));
         writer.text(

@@ -68,10 +68,9 @@ pub fn svg(traffic: &Traffic<'_>) -> String {
         false => "unknown".to_owned(),
     };
     let findings = format!(
-        "{} of {} {} remote · controller imbalance {imbalance}",
+        "{} of {} remote · controller imbalance {imbalance}",
         estimates::remote_share(totals),
-        units::count(totals.accesses.value),
-        traffic.counted.in_full(),
+        estimates::remote_base(totals, traffic.counted.in_full()),
     );
     let top = headline.top.as_ref().map_or_else(String::new, |row| {
         let place = if row.place.is_empty() { String::new() } else { format!(" ({})", row.place) };
@@ -118,7 +117,8 @@ fn title(writer: &mut SvgWriter, traffic: &Picture<'_>, width: f64) {
     for (finding, y) in traffic.findings.iter().zip([66.0, 87.0]) {
         writer.text((MARGIN, y), Type::new(15.0, INK), &fit(finding, 15.0));
     }
-    writer.text((width - MARGIN, 40.0), Type::new(12.0, FAINT).anchored("end"), traffic.origin);
+    // On a line of its own: beside a long title it would be written over.
+    writer.text((MARGIN, 108.0), Type::new(12.0, FAINT), &fit(traffic.origin, 12.0));
 }
 
 fn card(writer: &mut SvgWriter, scene: &Scene<'_>, index: usize) {
@@ -196,9 +196,16 @@ fn legend(writer: &mut SvgWriter, scene: &Scene<'_>, left_out: &LeftOut, (y, wid
         "How much data crosses a link is not known from page faults.",
     );
     writer.text((MARGIN + bar + 24.0, y + 27.0), Type::new(11.5, FAINT), &shorten(note, room));
+    let mut not_drawn = Vec::new();
     if left_out.arrows > 0 {
         let arrows = units::counted(left_out.arrows as u64, "lighter arrow", "lighter arrows");
-        let note = format!("Not drawn: {arrows}, {} of {}.", short_percent(left_out.share), counted.many());
+        not_drawn.push(format!("{arrows}, {} of {}", short_percent(left_out.share), counted.many()));
+    }
+    if scene.traffic.matrix.unknown > 0.0 {
+        not_drawn.push(format!("{} with unknown home", counted.many()));
+    }
+    if !not_drawn.is_empty() {
+        let note = format!("Not drawn: {}.", not_drawn.join("; "));
         writer.text((MARGIN + bar + 24.0, y + 44.0), Type::new(11.5, FAINT), &shorten(&note, room));
     }
 }

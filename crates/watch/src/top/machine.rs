@@ -46,7 +46,7 @@ pub fn rows(app: &App, width: u16, height: u16) -> u16 {
     match grid(nodes, width, height) {
         Some(grid) => {
             let rows = grid.rows as u16;
-            (rows * BOX_HEIGHT + (rows - 1) * GAP_HEIGHT + others(&grid)).min(height)
+            (rows * BOX_HEIGHT + rows.saturating_sub(1) * GAP_HEIGHT + others(&grid)).min(height)
         }
         None => (nodes as u16 + u16::from(!app.machine.links().is_empty()) * 2).min(height),
     }
@@ -89,7 +89,7 @@ fn boxes(app: &App, grid: &Grid, palette: Palette, area: Rect, buffer: &mut Buff
         }
     }
     let others: Vec<Span<'_>> = listed(app, grid).flat_map(|(name, load)| link_words(&name, load, palette)).collect();
-    let used = grid.rows as u16 * BOX_HEIGHT + (grid.rows as u16 - 1) * GAP_HEIGHT;
+    let used = grid.rows as u16 * BOX_HEIGHT + (grid.rows as u16).saturating_sub(1) * GAP_HEIGHT;
     let rest = Rect { y: area.y + used.min(area.height), height: area.height.saturating_sub(used), ..area };
     if !others.is_empty() {
         wrapped(others, rest, buffer);
@@ -179,15 +179,16 @@ fn lines(app: &App, palette: Palette, area: Rect, buffer: &mut Buffer) {
     let nodes = &app.frame.interval.nodes;
     let has_links = !app.frame.interval.links.is_empty();
     let room = usize::from(area.height).saturating_sub(usize::from(has_links) * 2);
-    // If there are more nodes than rows, the busiest are shown.
+    // If there are more nodes than rows, the busiest are shown, and the last row says how many are not.
     let load = |node: &NodeFigures| {
         let busy = node.busy_cpus.map_or(0.0, |busy| busy / node.cpus.max(1) as f64);
         node.controller_load.unwrap_or(0.0).max(busy)
     };
     let mut order: Vec<usize> = (0..nodes.len()).collect();
-    if nodes.len() > room {
+    let is_cut = nodes.len() > room;
+    if is_cut {
         order.sort_by(|a, b| load(&nodes[*b]).total_cmp(&load(&nodes[*a])).then(a.cmp(b)));
-        order.truncate(room);
+        order.truncate(room.saturating_sub(1));
         order.sort_unstable();
     }
     for (row, index) in order.iter().enumerate() {
@@ -204,7 +205,13 @@ fn lines(app: &App, palette: Palette, area: Rect, buffer: &mut Buffer) {
         app.frame.interval.links.iter().map(|link| (link.name.clone(), link.load)).collect();
     links.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
     let spans = links.iter().flat_map(|(name, load)| link_words(name, *load, palette)).collect();
-    let used = order.len() as u16;
+    let mut used = order.len() as u16;
+    if is_cut && room > 0 {
+        let hidden = units::counted((nodes.len() - order.len()) as u64, "node", "nodes");
+        let at = Rect { y: area.y + used, height: 1, ..area };
+        Line::styled(format!("not shown: {hidden}, less busy"), palette.faint()).render(at, buffer);
+        used += 1;
+    }
     wrapped(spans, Rect { y: area.y + used, height: area.height.saturating_sub(used), ..area }, buffer);
 }
 

@@ -36,7 +36,7 @@ pub fn draw(app: &mut App, pid: Pid, palette: Palette, area: Rect, buffer: &mut 
     let [head, rest] = Layout::vertical([Constraint::Length(2), Constraint::Min(2)]).areas(area);
     heading(app, pid, palette, head, buffer);
     let threads = app.frame.threads.get(&pid).map_or(0, Vec::len);
-    let thread_rows = (threads as u16 + 2).min(rest.height / 2).max(3);
+    let thread_rows = u16::try_from(threads).unwrap_or(u16::MAX).saturating_add(2).min(rest.height / 2).max(3);
     let [threads_at, areas_at] = Layout::vertical([Constraint::Length(thread_rows), Constraint::Min(2)]).areas(rest);
     draw_threads(app, pid, palette, threads_at, buffer);
     draw_areas(app, pid, palette, areas_at, buffer);

@@ -29,6 +29,28 @@ const COLUMNS: [(&str, usize, SortKey); 8] = [
     ("faults/s", 9, SortKey::Faults),
 ];
 
+/// Least room for names.
+const NAME: usize = 10;
+/// Columns that are left out where names would have less, the first first.
+const LEFT_OUT: [SortKey; 6] =
+    [SortKey::Faults, SortKey::Accesses, SortKey::Threads, SortKey::Memory, SortKey::Node, SortKey::Local];
+
+/// The columns that leave room for names, by their places in `COLUMNS`.
+fn columns(width: usize) -> Vec<usize> {
+    let mut shown: Vec<usize> = (0..COLUMNS.len()).collect();
+    for key in LEFT_OUT {
+        if width_of(&shown) + 1 + NAME <= width {
+            break;
+        }
+        shown.retain(|&place| COLUMNS[place].2 != key);
+    }
+    shown
+}
+
+fn width_of(shown: &[usize]) -> usize {
+    shown.iter().map(|&place| COLUMNS[place].1).sum()
+}
+
 /// Draws the table, and sets the positions of its rows and headings.
 pub fn draw(app: &mut App, palette: Palette, area: Rect, buffer: &mut Buffer) {
     if area.height < 2 {
@@ -70,7 +92,7 @@ fn heading(app: &mut App, palette: Palette, area: Rect, buffer: &mut Buffer) {
     let mut x = area.x;
     let mark = if app.reversed { "▲" } else { "▼" };
     let mut spans = Vec::new();
-    for (title, width, key) in COLUMNS {
+    for (title, width, key) in columns(usize::from(area.width)).into_iter().map(|place| COLUMNS[place]) {
         let is_key = key == app.sort;
         let words = if is_key { format!("{mark}{title}") } else { title.to_owned() };
         let style = if is_key { palette.title() } else { Style::new().add_modifier(Modifier::BOLD) };
@@ -109,16 +131,18 @@ fn row(process: &ProcessFigures, head: String, width: usize, palette: Palette) -
         if process.faults_per_s > 0.0 { units::count(process.faults_per_s.round()) } else { ".".to_owned() },
     ];
     let mut spans: Vec<Span<'static>> = Vec::new();
-    for ((_, width, key), cell) in COLUMNS.iter().zip(cells) {
+    let shown = columns(width);
+    for &place in &shown {
+        let ((_, wide, key), cell) = (COLUMNS[place], &cells[place]);
         let style = match (key, local) {
             (SortKey::Local, Some(share)) => palette.local(share),
             (SortKey::Cpu, _) if process.cpus >= 0.5 => Style::new().add_modifier(Modifier::BOLD),
             _ => Style::new(),
         };
-        let padding = width.saturating_sub(cell.width());
+        let padding = wide.saturating_sub(cell.width());
         spans.push(Span::styled(format!("{}{cell}", " ".repeat(padding)), style));
     }
-    let used: usize = COLUMNS.iter().map(|(_, width, _)| width).sum::<usize>() + 1;
+    let used = width_of(&shown) + 1;
     spans.push(Span::raw(format!(" {}", shorten(&clean(&process.name), width.saturating_sub(used)))));
     Line::from(spans)
 }

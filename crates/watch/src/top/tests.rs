@@ -180,6 +180,29 @@ fn a_thousand_cpus_on_64_nodes_fit_on_a_screen() {
     assert!(app.label.contains("64 nodes, 1024 CPUs"));
     let screen = text(&shown(&mut app, 80, 24, Palette::Plain));
     assert!(screen.contains("16 CPUs"), "{screen}");
+    let shown = screen.lines().filter(|line| line.starts_with("node ")).count();
+    assert!(screen.contains(&format!("not shown: {} nodes, less busy", 64 - shown)), "{screen}");
+}
+
+#[test]
+fn nothing_is_drawn_of_nodes_before_the_first_frame() {
+    let mut app = App::new(Machine::load("opteron-8385").unwrap(), "empty".to_owned(), Vec::new());
+    for (key, width, height) in [('1', 80, 24), ('2', 80, 24), ('1', 200, 70), ('2', 20, 5)] {
+        app.input(Input::Key(key));
+        assert!(!text(&shown(&mut app, width, height, Palette::Plain)).contains("node 0"));
+    }
+}
+
+#[test]
+fn narrow_terminals_show_names_of_processes() {
+    let mut app = replayed(None);
+    app.input(Input::Key('3'));
+    let head: String = app.frame.interval.processes[0].name.chars().take(2).collect();
+    for width in [26, 40, 60, 70, 80] {
+        let screen = text(&shown(&mut app, width, 10, Palette::Plain));
+        let row = screen.lines().nth(2).unwrap();
+        assert!(row.contains(&format!(" {head}")), "at {width}: no {head} in\n{screen}");
+    }
 }
 
 #[test]
