@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::compare::{
     Change, Metric, ObjectSummary, RunSummary, TimeSource, merge_objects, no_accesses, repeatability, repeated,
 };
-use crate::estimate::Estimate;
+use crate::estimate::{Estimate, sum_of_shares};
 use crate::totals::UNKNOWN_MAX;
 
 /// Why a share of the whole program is unknown.
@@ -161,14 +161,7 @@ fn remote_of(objects: &[ObjectSummary], name: &str) -> Result<Estimate, String> 
         return Err("the home node of more than half of the accesses to it is unknown".to_owned());
     }
     let per_run: Vec<Estimate> = (0..runs)
-        .map(|run| {
-            named.iter().fold(Estimate::exact(0.0), |sum, object| {
-                let remote = object.remote_of_all[run];
-                let margin = sum.margin().hypot(remote.margin());
-                let value = sum.value + remote.value;
-                Estimate { value, low: (value - margin).max(0.0), high: value + margin }
-            })
-        })
+        .map(|run| named.iter().fold(Estimate::exact(0.0), |sum, object| sum_of_shares(sum, object.remote_of_all[run])))
         .collect();
     let found = repeated(&per_run).estimate.scaled(1.0 / share);
     Ok(Estimate { value: found.value, low: found.low.max(0.0), high: found.high.min(1.0) })

@@ -12,7 +12,7 @@ use super::change::Repeatability;
 use super::idle::idle_ns;
 use crate::context::Analysis;
 use crate::decision::{DecisionRow, RowKey};
-use crate::estimate::{Estimate, student};
+use crate::estimate::{Estimate, share_of_share, student, sum_of_shares};
 use crate::totals::UNKNOWN_MAX;
 use crate::whatif::WhatIfError;
 
@@ -336,12 +336,6 @@ fn objects_of(rows: &[DecisionRow], trace: &Trace) -> Vec<ObjectSummary> {
             RowKey::Site(site) => trace.site(site),
             _ => None,
         };
-        let (share, remote) = (row.share, row.remote);
-        // The share among all accesses is the product of two shares; their intervals add in quadrature, relatively.
-        let value = share.value * remote.value;
-        let relative = |of: Estimate| if of.value > 0.0 { of.margin() / of.value } else { 0.0 };
-        let margin =
-            if value > 0.0 { value * relative(share).hypot(relative(remote)) } else { share.value * remote.margin() };
         ObjectSummary {
             kind: row.kind,
             name: row.name.clone(),
@@ -352,11 +346,11 @@ fn objects_of(rows: &[DecisionRow], trace: &Trace) -> Vec<ObjectSummary> {
             instances: row.instances,
             bytes: row.bytes,
             peak_live_bytes: row.size.peak_live_bytes,
-            share: share.value,
-            remote: remote.value,
+            share: row.share.value,
+            remote: row.remote.value,
             known_homes: row.known_homes,
             busiest_node: row.on_node.iter().map(|node| node.value).fold(0.0, f64::max),
-            remote_of_all: vec![Estimate { value, low: (value - margin).max(0.0), high: (value + margin).min(1.0) }],
+            remote_of_all: vec![share_of_share(row.share, row.remote)],
             latency_cycles: row.mean_latency_cycles,
         }
     };
@@ -384,7 +378,7 @@ fn of_one_run(objects: &[ObjectSummary]) -> Vec<ObjectSummary> {
             let (share, busiest) = (known.share + object.share, known.busiest_node * known.share);
             add_latency(&mut known.latency_cycles, timed, object);
             known.busiest_node = if share > 0.0 { (busiest + object.busiest_node * object.share) / share } else { 0.0 };
-            known.remote_of_all[0] = sum(known.remote_of_all[0], object.remote_of_all[0]);
+            known.remote_of_all[0] = sum_of_shares(known.remote_of_all[0], object.remote_of_all[0]);
             known.remote = if share > 0.0 { known.remote_of_all[0].value / share } else { 0.0 };
             known.share = share;
             known.instances = known.instances.saturating_add(object.instances);
@@ -398,14 +392,6 @@ fn of_one_run(objects: &[ObjectSummary]) -> Vec<ObjectSummary> {
         }
     }
     merged.into_iter().map(|(object, _)| object).collect()
-}
-
-/// The sum of two shares of one whole, with margins added in quadrature.
-fn sum(a: Estimate, b: Estimate) -> Estimate {
-    let value = a.value + b.value;
-    let below = (a.value - a.low).hypot(b.value - b.low);
-    let above = (a.high - a.value).hypot(b.high - b.value);
-    Estimate { value, low: (value - below).max(0.0), high: (value + above).min(1.0) }
 }
 
 /// One list for several recordings of the same state: equal sites are one object, absent ones count as never accessed.
