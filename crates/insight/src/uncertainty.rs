@@ -90,6 +90,8 @@ pub(crate) fn interval(
 ) -> (Estimate, Uncertainty) {
     let mut sorted = scattered(value, gains, sampled);
     sorted.sort_by(f64::total_cmp);
+    // A last step that was no number bounds nothing; as it is, every comparison would pass it over.
+    let unsettled = if unsettled.is_nan() { f64::INFINITY } else { unsettled };
     // The value is one of what may be, with the scatter of its own.
     let gain = Estimate {
         value,
@@ -231,6 +233,13 @@ mod tests {
         // Few samples, and a computation that did not converge.
         let (gain, told) = interval(0.5, &[0.4, 0.5, 0.6], (2.0, 0.3), &[]);
         assert!((gain.low, told.likely.0) == (-1.0, -1.0) && gain.high > 2.5, "{gain:?} {told:?}");
+    }
+
+    #[test]
+    fn a_computation_whose_last_step_was_no_number_leaves_every_gain_open() {
+        let (gain, told) = interval(0.5, &[0.4, 0.5, 0.6], (0.01, f64::NAN), &[]);
+        assert_eq!((gain.low, gain.high, told.unsettled), (-1.0, f64::INFINITY, f64::INFINITY), "{told:?}");
+        assert_eq!(told.likely, (-1.0, f64::INFINITY));
     }
 
     #[test]

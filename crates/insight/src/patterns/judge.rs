@@ -216,11 +216,15 @@ pub(crate) fn paced(share: f64) -> String {
 
 /// That the model has no exact run time for the program as it was recorded, so that every gain is less sure.
 fn unconverged(unsettled: f64) -> Option<String> {
-    (unsettled > 0.0).then(|| {
+    // No number is no convergence either.
+    (unsettled > 0.0 || unsettled.is_nan()).then(|| {
+        let off = if unsettled.is_finite() {
+            format!("at least {}, which the intervals of gains include", percent(unsettled))
+        } else {
+            "any amount, and so are gains".to_owned()
+        };
         format!(
-            "The traffic model did not converge for the program as it was recorded: modelled run times are off by at least {}, which the intervals of \
-             gains include.",
-            percent(unsettled)
+            "The traffic model did not converge for the program as it was recorded: modelled run times are off by {off}."
         )
     })
 }
@@ -343,6 +347,17 @@ mod tests {
             found.cannot_say.iter().any(|why| why.contains("ran on the recording host (Xeon), not on opteron-8385"))
         };
         assert!(said(Engine::Pmu, "Xeon") && !said(Engine::Pmu, "AMD Opteron") && !said(Engine::Import, "Xeon"));
+    }
+
+    #[test]
+    fn a_model_that_converged_to_no_number_did_not_converge() {
+        assert_eq!(unconverged(0.0), None);
+        let told = |unsettled| unconverged(unsettled).expect("a sentence");
+        let some = "are off by at least 2.0 %, which the intervals of gains include.";
+        assert!(told(0.02).ends_with(some), "{}", told(0.02));
+        for open in [f64::NAN, f64::INFINITY] {
+            assert!(told(open).ends_with("are off by any amount, and so are gains."), "{}", told(open));
+        }
     }
 
     #[test]
