@@ -13,7 +13,7 @@ use numapilot_insight::{Analysis, Finding, Findings, FixKind, PatternKind, Unit}
 use numapilot_machine::NodeId;
 use numapilot_trace::meta::Meta;
 
-use makers::{MAKERS, all_remote, consumer_of, one_node, shared_pages_of_64_kib, tier_in_clusters};
+use makers::{MAKERS, all_remote, consumer_of, one_node, shared_pages_of_64_kib, slots_of_threads, tier_in_clusters};
 use program::{Program, Size};
 
 /// What each detector must reach.
@@ -163,6 +163,16 @@ fn one_node_that_uses_its_own_memory_shares_none() {
         let size = Size { samples: 12_000, noise: 0.0, rate: 8.5, seed: 7 };
         let program = one_node(size, is_allocator_known);
         assert_eq!(kinds(&findings(&program)), program.truth, "the allocator is known: {is_allocator_known}");
+    }
+}
+
+/// Lines that are only read stay in the caches of all nodes: the write that filled them moves none.
+#[test]
+fn words_that_are_only_read_once_they_are_filled_are_not_falsely_shared() {
+    for written in [false, true] {
+        let size = Size { samples: 12_000, noise: 0.0, rate: 5.0, seed: 21 };
+        let found = kinds(&findings(&slots_of_threads(size, written)));
+        assert_eq!(found.contains(&PatternKind::FalseSharing), written, "{found:?}");
     }
 }
 

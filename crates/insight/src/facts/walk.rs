@@ -105,8 +105,10 @@ pub(super) fn walk(survey: &Survey<'_>, site: SiteId, usage: &mut Usage) -> Site
         let opened = opening(&samples);
         whole(survey, object, &samples, opened, &mut facts, &mut sums);
         after(&samples[opened..], &mut facts, &mut sums);
-        for sample in &samples {
-            lines.add(sample.process, sample.access.address.0, sample.seat, sample.access.is_write, sample.weight);
+        for (index, sample) in samples.iter().enumerate() {
+            // A line that is only filled before it is shared stays in all caches.
+            let is_write = sample.access.is_write && index >= opened;
+            lines.add(sample.process, sample.access.address.0, sample.seat, is_write, sample.weight);
         }
         refine(survey, (&samples[..], opened), &hot, usage, &mut cells, &mut sums);
     }
