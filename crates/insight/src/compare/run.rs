@@ -13,6 +13,7 @@ use super::idle::idle_ns;
 use crate::context::Analysis;
 use crate::decision::{DecisionRow, RowKey};
 use crate::estimate::{Estimate, share_of_share, student, sum_of_shares};
+use crate::processor_time::processor_ns;
 use crate::totals::UNKNOWN_MAX;
 use crate::whatif::WhatIfError;
 
@@ -113,14 +114,6 @@ impl RunTime {
             processor_ns: Some(run.worked_ns),
         })
     }
-}
-
-/// User and system time of all processes of a recording, as the kernel counted them; `None` where it was not read, or is too short to be counted.
-fn processor_ns(meta: &Meta) -> Option<f64> {
-    let rows = meta.more.get("processor_time")?.as_array()?;
-    let of = |name: &str| rows.iter().try_fold(0_u64, |sum, row| Some(sum.saturating_add(row.get(name)?.as_u64()?)));
-    let ns = of("user_ns")?.saturating_add(of("system_ns")?) as f64;
-    Some(ns).filter(|ns| *ns > 0.0)
 }
 
 /// One recording, reduced to the figures of a comparison.
@@ -497,21 +490,6 @@ mod tests {
         // The last one is local: so is half.
         let half = merge_objects(&[run(vec![object(0.2, 1.0, None), object(0.2, 0.0, None)])]);
         assert!((half[0].remote - 0.5).abs() < 1e-12, "{half:?}");
-    }
-
-    #[test]
-    fn the_processor_time_of_a_real_machine_is_the_kernels() {
-        let of = |rows: &str| {
-            let head = r#""format": {"major": 1}, "tool_version": "1", "engine": "fault", "simulated": false"#;
-            let text = format!(r#"{{{head}, "processor_time": {rows}}}"#);
-            processor_ns(&Meta::parse(text.as_bytes(), std::path::Path::new("meta.json")).expect("a meta.json"))
-        };
-        let two = r#"[{"pid": 1, "user_ns": 100, "system_ns": 5}, {"pid": 2, "user_ns": 30, "system_ns": 5}]"#;
-        assert_eq!(of(two), Some(140.0));
-        assert_eq!(of(r#"[{"pid": 1, "user_ns": 0, "system_ns": 0}]"#), None);
-        assert_eq!(of(r#"[{"pid": 1, "user_ns": 7}]"#), None);
-        assert_eq!((of("null"), of("[]")), (None, None));
-        assert_eq!(processor_ns(&Meta::default()), None);
     }
 
     #[test]
