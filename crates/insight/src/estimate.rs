@@ -208,6 +208,12 @@ fn wilson(share: f64, samples: f64) -> Estimate {
     Estimate { value: share, low: (centre - half).clamp(0.0, share), high: (centre + half).clamp(share, 1.0) }
 }
 
+/// Size of the simple random sample that would know a share as well as its interval does, where nothing of the share was seen: Wilson's upper end of none. With
+/// samples that are drawn together, fewer than there are; infinite where nothing was left out.
+pub(crate) fn draws_without(none: Estimate) -> f64 {
+    Z * Z * (1.0 / none.high - 1.0)
+}
+
 /// The sum of two shares of one whole, whose errors have nothing to do with each other. The ends keep their own distances, in quadrature.
 pub(crate) fn sum_of_shares(a: Estimate, b: Estimate) -> Estimate {
     let value = a.value + b.value;
