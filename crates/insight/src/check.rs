@@ -177,14 +177,17 @@ fn slowdown(baseline: &[RunSummary], runs: &[RunSummary]) -> Result<(Estimate, f
     if let Some((run, why)) = baseline.iter().chain(runs).find_map(|run| Some((run, run.part_of_run.as_ref()?))) {
         return Err(format!("{} has no run time: it {why}", run.trace));
     }
-    let (base, run) = baseline.first().zip(runs.first()).ok_or_else(unlike)?;
-    if base.machine != run.machine {
-        return Err(format!("the baseline was recorded on machine {}, this on {}", base.machine, run.machine));
+    let base = baseline.first().filter(|_| !runs.is_empty()).ok_or_else(unlike)?;
+    // Each of them: the mean of several would hide that one is of something else.
+    let others = || baseline.iter().chain(runs);
+    if let Some(run) = others().find(|run| run.machine != base.machine) {
+        return Err(format!("the baseline was recorded on machine {}, {} on {}", base.machine, run.trace, run.machine));
     }
-    if base.engine != run.engine {
+    if let Some(run) = others().find(|run| run.engine != base.engine) {
         return Err(format!(
-            "the baseline was recorded by engine {}, this by {}",
+            "the baseline was recorded by engine {}, {} by {}",
             base.engine.name(),
+            run.trace,
             run.engine.name()
         ));
     }
@@ -333,9 +336,13 @@ mod tests {
             RunSummary { machine: "other".to_owned(), ..run(Estimate::exact(0.1), 200.0) },
             RunSummary { engine: Engine::Emulate.into(), ..run(Estimate::exact(0.1), 200.0) },
         ] {
-            let judged = &judge(&[Limit::Slowdown(0.5)], &new, Some(&[other]))[0];
-            assert_eq!(judged.verdict, Verdict::Unknown);
-            assert!(judged.remark.starts_with("the baseline was recorded"), "{}", judged.remark);
+            // Be it the baseline, or one of several runs.
+            let mixed = [new[0].clone(), new[0].clone(), other.clone()];
+            for (runs, baseline) in [(&new[..], &[other][..]), (&mixed[..], &new[..])] {
+                let judged = &judge(&[Limit::Slowdown(0.5)], runs, Some(baseline))[0];
+                assert_eq!(judged.verdict, Verdict::Unknown);
+                assert!(judged.remark.starts_with("the baseline was recorded"), "{}", judged.remark);
+            }
         }
     }
 }
