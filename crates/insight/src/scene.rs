@@ -271,8 +271,8 @@ fn processes(analysis: &Analysis<'_>, machine: &Machine, usage: &Usage) -> Proce
     Processes { spread: spread(&from), seat, own_remote: usage.own_remote.share_of(&usage.remote) }
 }
 
-/// The processes that work on several nodes, by their accesses from each. Helpers with few of all accesses are none: less than 2 %, or half of an even share where
-/// there are many processes.
+/// The processes that work on several nodes, by their accesses from each. Helpers with few of all accesses are none: less than 2 %, or half of an even share
+/// where there are many processes.
 fn spread(from: &BTreeMap<u32, Vec<f64>>) -> Vec<u32> {
     let weight = |nodes: &[f64]| nodes.iter().sum::<f64>();
     let all: f64 = from.values().map(|nodes| weight(nodes)).sum();
