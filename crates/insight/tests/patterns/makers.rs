@@ -424,7 +424,8 @@ pub fn slots_of_threads(size: Size, written: bool) -> Program {
         let is_write = filling || (written && write(random, 0.5));
         Touch { object: slots, offset: slot * 8, is_write, home: 0, from: None }
     });
-    made.finish(if written { &[FalseSharing] } else { &[] })
+    let truth: &[PatternKind] = if written { &[FalseSharing] } else { &[] };
+    made.finish(truth)
 }
 
 /// A table that all use lies on the node without CPUs.
