@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::estimate::student;
 use crate::measured::{MeasuredLoad, Sums, loads};
-use crate::price::members::{LEAST, kept};
+use crate::price::members::LEAST;
 use crate::price::{Priced, Pricer, Watched};
 use crate::scene::Scene;
 use crate::uncertainty::{Calibration, LatencyBound, student_4};
@@ -204,8 +204,7 @@ pub(crate) fn priced<'a>(scene: &'a Scene<'a>) -> Result<(Pricer<'a>, Priced, Op
         left += 1;
         *is_left = left <= most;
     }
-    now.members_ns = kept(&now.members_ns, &is_left);
-    now.watched_ns.clear();
+    now.keep(&is_left);
     pricer.members.keep(&is_left);
     Ok((pricer.watching(Vec::new()), now, Some(calibration)))
 }
@@ -240,6 +239,7 @@ fn contradiction(told: &Calibration, watched_ns: &[Vec<f64>]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::price::members::kept;
 
     fn bound(at_least_ns: f64) -> LatencyBound {
         let (from, home) = (numapilot_machine::NodeId(0), numapilot_machine::NodeId(1));

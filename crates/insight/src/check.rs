@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::compare::{
     Change, Metric, ObjectSummary, RunSummary, TimeSource, merge_objects, no_accesses, repeatability, repeated,
 };
-use crate::estimate::Estimate;
+use crate::estimate::{Estimate, sum_of_shares};
 use crate::totals::UNKNOWN_MAX;
 
 /// Why a share of the whole program is unknown.
@@ -161,14 +161,7 @@ fn remote_of(objects: &[ObjectSummary], name: &str) -> Result<Estimate, String> 
         return Err("the home node of more than half of the accesses to it is unknown".to_owned());
     }
     let per_run: Vec<Estimate> = (0..runs)
-        .map(|run| {
-            named.iter().fold(Estimate::exact(0.0), |sum, object| {
-                let remote = object.remote_of_all[run];
-                let margin = sum.margin().hypot(remote.margin());
-                let value = sum.value + remote.value;
-                Estimate { value, low: (value - margin).max(0.0), high: value + margin }
-            })
-        })
+        .map(|run| named.iter().fold(Estimate::exact(0.0), |sum, object| sum_of_shares(sum, object.remote_of_all[run])))
         .collect();
     let found = repeated(&per_run).estimate.scaled(1.0 / share);
     Ok(Estimate { value: found.value, low: found.low.max(0.0), high: found.high.min(1.0) })
@@ -184,14 +177,17 @@ fn slowdown(baseline: &[RunSummary], runs: &[RunSummary]) -> Result<(Estimate, f
     if let Some((run, why)) = baseline.iter().chain(runs).find_map(|run| Some((run, run.part_of_run.as_ref()?))) {
         return Err(format!("{} has no run time: it {why}", run.trace));
     }
-    let (base, run) = baseline.first().zip(runs.first()).ok_or_else(unlike)?;
-    if base.machine != run.machine {
-        return Err(format!("the baseline was recorded on machine {}, this on {}", base.machine, run.machine));
+    let base = baseline.first().filter(|_| !runs.is_empty()).ok_or_else(unlike)?;
+    // Each of them: the mean of several would hide that one is of something else.
+    let others = || baseline.iter().chain(runs);
+    if let Some(run) = others().find(|run| run.machine != base.machine) {
+        return Err(format!("the baseline was recorded on machine {}, {} on {}", base.machine, run.trace, run.machine));
     }
-    if base.engine != run.engine {
+    if let Some(run) = others().find(|run| run.engine != base.engine) {
         return Err(format!(
-            "the baseline was recorded by engine {}, this by {}",
+            "the baseline was recorded by engine {}, {} by {}",
             base.engine.name(),
+            run.trace,
             run.engine.name()
         ));
     }
@@ -340,9 +336,13 @@ mod tests {
             RunSummary { machine: "other".to_owned(), ..run(Estimate::exact(0.1), 200.0) },
             RunSummary { engine: Engine::Emulate.into(), ..run(Estimate::exact(0.1), 200.0) },
         ] {
-            let judged = &judge(&[Limit::Slowdown(0.5)], &new, Some(&[other]))[0];
-            assert_eq!(judged.verdict, Verdict::Unknown);
-            assert!(judged.remark.starts_with("the baseline was recorded"), "{}", judged.remark);
+            // Be it the baseline, or one of several runs.
+            let mixed = [new[0].clone(), new[0].clone(), other.clone()];
+            for (runs, baseline) in [(&new[..], &[other][..]), (&mixed[..], &new[..])] {
+                let judged = &judge(&[Limit::Slowdown(0.5)], runs, Some(baseline))[0];
+                assert_eq!(judged.verdict, Verdict::Unknown);
+                assert!(judged.remark.starts_with("the baseline was recorded"), "{}", judged.remark);
+            }
         }
     }
 }

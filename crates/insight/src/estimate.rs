@@ -208,6 +208,29 @@ fn wilson(share: f64, samples: f64) -> Estimate {
     Estimate { value: share, low: (centre - half).clamp(0.0, share), high: (centre + half).clamp(share, 1.0) }
 }
 
+/// Size of the simple random sample that would know a share as well as its interval does, where nothing of the share was seen: Wilson's upper end of none. With
+/// samples that are drawn together, fewer than there are; infinite where nothing was left out.
+pub(crate) fn draws_without(none: Estimate) -> f64 {
+    Z * Z * (1.0 / none.high - 1.0)
+}
+
+/// The sum of two shares of one whole, whose errors have nothing to do with each other. The ends keep their own distances, in quadrature.
+pub(crate) fn sum_of_shares(a: Estimate, b: Estimate) -> Estimate {
+    let value = a.value + b.value;
+    let below = (a.value - a.low).hypot(b.value - b.low);
+    let above = (a.high - a.value).hypot(b.high - b.value);
+    Estimate { value, low: (value - below).max(0.0), high: (value + above).min(1.0) }
+}
+
+/// The share `part` of the share `whole`, as a share of what the latter is of. Of few samples, and near 0, half of the interval's width is far less than the
+/// distance to its upper end, so that has its own.
+pub(crate) fn share_of_share(whole: Estimate, part: Estimate) -> Estimate {
+    let value = whole.value * part.value;
+    let margin = (whole.margin() * part.value).hypot(whole.value * part.margin());
+    let above = ((whole.high - whole.value) * part.value).hypot(whole.value * (part.high - part.value)).max(margin);
+    Estimate { value, low: (value - margin).max(0.0), high: (value + above).min(1.0) }
+}
+
 /// Net share of `whole` that changes when `gained` (part of `whole`) is won and `lost` (not part of it) is lost: the ratio
 /// `(gained - lost) / whole` by its linearised variance. Never below 0.
 pub(crate) fn net_share(gained: &Tally, lost: &Tally, whole: &Tally) -> Estimate {
@@ -235,5 +258,18 @@ mod tests {
         let without = [1.0f64, 2.0, 3.0, 4.0, 5.0].map(|value| (15.0 - value) / 4.0);
         let expected = 2.776 * (2.5f64 / 5.0).sqrt();
         assert!((Estimate::jackknife(3.0, &without).margin() - expected).abs() < 1e-9);
+    }
+
+    /// Two remote samples of twenty, among a thousand: by half of the interval's width, the upper end lay below the truth in one case of six.
+    #[test]
+    fn the_share_of_a_share_reaches_as_far_up_as_that_share_does() {
+        let (whole, part) = (wilson(0.02, 1000.0), wilson(0.1, 20.0));
+        let found = share_of_share(whole, part);
+        assert!((found.value - 0.002).abs() < 1e-12 && found.high - found.value > found.value - found.low, "{found:?}");
+        assert!(found.high > 0.02 * part.high && found.low < 0.02 * part.low, "{found:?} of {part:?}");
+        // None of twenty: the same as of these alone.
+        let none = share_of_share(whole, wilson(0.0, 20.0));
+        assert!((none.high - 0.02 * wilson(0.0, 20.0).high).abs() < 1e-12 && none.low == 0.0, "{none:?}");
+        assert_eq!(share_of_share(Estimate::exact(0.5), Estimate::exact(0.5)), Estimate::exact(0.25));
     }
 }

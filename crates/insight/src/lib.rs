@@ -22,6 +22,7 @@ mod heap;
 mod measured;
 mod patterns;
 mod price;
+mod processor_time;
 mod rows;
 mod scene;
 mod statistics;

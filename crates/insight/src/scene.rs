@@ -21,6 +21,8 @@ pub(crate) const MATERIAL: f64 = 0.01;
 const MOVED: f64 = 0.05;
 /// Largest number of sites whose facts are collected, those with most waiting first.
 const SITES_MAX: usize = 24;
+/// Share of all accesses up to which a process counts as a helper of others.
+const HELPER: f64 = 0.02;
 
 /// The node that each moved thread belongs to.
 #[derive(Clone, Debug, Default)]
@@ -252,17 +254,10 @@ fn processes(analysis: &Analysis<'_>, machine: &Machine, usage: &Usage) -> Proce
     let trace = analysis.trace();
     let process_of = |thread: u32| trace.threads().get(thread as usize).map_or(0, |thread| thread.process.0);
     let mut from: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
-    let mut all = 0.0;
     for (cell, count) in &usage.cells {
         let row = &usage.rows[cell.row as usize];
         from.entry(process_of(row.thread)).or_insert_with(|| vec![0.0; usage.nodes])[usize::from(row.from)] += count;
-        all += count;
     }
-    let weight = |nodes: &[f64]| nodes.iter().sum::<f64>();
-    let is_spread = |nodes: &[f64]| {
-        let most = nodes.iter().copied().fold(0.0, f64::max);
-        weight(nodes) > 0.02 * all && most < 0.9 * weight(nodes)
-    };
     // Those that a plan's rule for all nodes means. What is pinned to one without memory gets that of the nearest with some.
     let nodes: Vec<u16> = machine.cpu_nodes().filter_map(|node| index_of(machine, Some(node.id))).collect();
     let mut of_command: BTreeMap<&str, usize> = BTreeMap::new();
@@ -273,8 +268,20 @@ fn processes(analysis: &Analysis<'_>, machine: &Machine, usage: &Usage) -> Proce
         seat.extend(node.map(|&node| (process, node)));
         *number += 1;
     }
-    let spread = from.iter().filter(|(_, nodes)| is_spread(nodes)).map(|(process, _)| *process).collect();
-    Processes { spread, seat, own_remote: usage.own_remote.share_of(&usage.remote) }
+    Processes { spread: spread(&from), seat, own_remote: usage.own_remote.share_of(&usage.remote) }
+}
+
+/// The processes that work on several nodes, by their accesses from each. Helpers with few of all accesses are none: less than 2 %, or half of an even share
+/// where there are many processes.
+fn spread(from: &BTreeMap<u32, Vec<f64>>) -> Vec<u32> {
+    let weight = |nodes: &[f64]| nodes.iter().sum::<f64>();
+    let all: f64 = from.values().map(|nodes| weight(nodes)).sum();
+    let least = all * HELPER.min(0.5 / from.len().max(1) as f64);
+    let is_spread = |nodes: &[f64]| {
+        let most = nodes.iter().copied().fold(0.0, f64::max);
+        weight(nodes) > least && most < 0.9 * weight(nodes)
+    };
+    from.iter().filter(|(_, nodes)| is_spread(nodes)).map(|(process, _)| *process).collect()
 }
 
 /// Whether pinning the processes would use all nodes.
@@ -368,6 +375,18 @@ mod tests {
     use numapilot_trace::ids::{ProcessIndex, ThreadIndex, TimeNs};
 
     use super::*;
+
+    /// A database has a process for each of its clients: of a hundred, each makes a hundredth of the accesses.
+    #[test]
+    fn of_many_processes_none_is_a_helper_for_their_number() {
+        let even = |count: u32| (0..count).map(|process| (process, vec![25.0; 4])).collect::<BTreeMap<_, _>>();
+        assert_eq!(spread(&even(100)).len(), 100);
+        let mut some = even(4);
+        some.insert(7, vec![1.0, 1.0, 0.0, 0.0]);
+        some.insert(8, vec![100.0, 0.0, 0.0, 0.0]);
+        assert_eq!(spread(&some), [0, 1, 2, 3], "neither one with few accesses nor one on one node");
+        assert!(spread(&BTreeMap::new()).is_empty());
+    }
 
     /// A plan spreads processes over all nodes with CPUs. Nodes without memory were left out of the price of it.
     #[test]

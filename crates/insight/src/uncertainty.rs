@@ -90,6 +90,8 @@ pub(crate) fn interval(
 ) -> (Estimate, Uncertainty) {
     let mut sorted = scattered(value, gains, sampled);
     sorted.sort_by(f64::total_cmp);
+    // A last step that was no number bounds nothing; as it is, every comparison would pass it over.
+    let unsettled = if unsettled.is_nan() { f64::INFINITY } else { unsettled };
     // The value is one of what may be, with the scatter of its own.
     let gain = Estimate {
         value,
@@ -98,7 +100,7 @@ pub(crate) fn interval(
     };
     let uncertainty = Uncertainty {
         median: quantile(&sorted, 0.5),
-        likely: (possible(quantile(&sorted, LIKELY.0) - unsettled), quantile(&sorted, LIKELY.1) + unsettled),
+        likely: (possible(between(&sorted, LIKELY.0) - unsettled), between(&sorted, LIKELY.1) + unsettled),
         of_samples: sampled,
         unsettled,
         members: gains.len(),
@@ -139,7 +141,17 @@ pub(crate) fn student_4(share: f64) -> f64 {
 
 /// Quantile of sorted values, interpolated linearly between the two nearest.
 fn quantile(sorted: &[f64], share: f64) -> f64 {
-    let at = share * (sorted.len() - 1) as f64;
+    at(sorted, share * (sorted.len() - 1) as f64)
+}
+
+/// The same where each value stands for what lies half a step to either side of it (Hazen): a quantile that lies between two of the [`SCATTER`] values, as the
+/// ends of [`LIKELY`] do, is in the middle of them. The other one takes the inner of the two, with which the interval would hold 86 % where all is sampling.
+fn between(sorted: &[f64], share: f64) -> f64 {
+    at(sorted, (share * sorted.len() as f64 - 0.5).clamp(0.0, (sorted.len() - 1) as f64))
+}
+
+/// The value at a position between two.
+fn at(sorted: &[f64], at: f64) -> f64 {
     let (low, part) = (at as usize, at.fract());
     let high = (low + 1).min(sorted.len() - 1);
     sorted[low] + part * (sorted[high] - sorted[low])
@@ -227,10 +239,25 @@ mod tests {
     }
 
     #[test]
+    fn the_narrower_interval_is_of_90_percent_where_all_is_sampling() {
+        let (_, told) = interval(0.5, &[0.5; 40], (0.1, 0.0), &[]);
+        let half = 0.1 * student_4(LIKELY.1) / student_4(ENDS.1);
+        assert!(told.likely.0 <= 0.5 - half && told.likely.0 > 0.4, "{told:?}, {half}");
+        assert!(told.likely.1 >= 0.5 + half && told.likely.1 < 0.6, "{told:?}, {half}");
+    }
+
+    #[test]
     fn nothing_loses_more_than_all() {
         // Few samples, and a computation that did not converge.
         let (gain, told) = interval(0.5, &[0.4, 0.5, 0.6], (2.0, 0.3), &[]);
         assert!((gain.low, told.likely.0) == (-1.0, -1.0) && gain.high > 2.5, "{gain:?} {told:?}");
+    }
+
+    #[test]
+    fn a_computation_whose_last_step_was_no_number_leaves_every_gain_open() {
+        let (gain, told) = interval(0.5, &[0.4, 0.5, 0.6], (0.01, f64::NAN), &[]);
+        assert_eq!((gain.low, gain.high, told.unsettled), (-1.0, f64::INFINITY, f64::INFINITY), "{told:?}");
+        assert_eq!(told.likely, (-1.0, f64::INFINITY));
     }
 
     #[test]

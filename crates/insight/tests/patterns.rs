@@ -14,7 +14,9 @@ use numapilot_insight::{Analysis, Finding, Findings, FixKind, Pattern, PatternKi
 use numapilot_machine::NodeId;
 use numapilot_trace::meta::Meta;
 
-use makers::{MAKERS, all_remote, consumer_of, one_node, serial_of, shared_pages_of_64_kib, tier_in_clusters};
+use makers::{
+    MAKERS, all_remote, consumer_of, one_node, serial_of, shared_pages_of_64_kib, slots_of_threads, tier_in_clusters,
+};
 use processes::{Reading, readers};
 use program::{Program, Size};
 
@@ -202,6 +204,16 @@ fn who_maps_shared_memory_again_does_not_allocate_it() {
         let row = analysis.sites().into_iter().find(|row| row.name == "table").expect("the table");
         assert_eq!(row.by_allocator.is_some(), is_known, "{kind:?}");
         assert_eq!(row.pattern, Pattern::SharedRead, "{kind:?}");
+    }
+}
+
+/// Lines that are only read stay in the caches of all nodes: the write that filled them moves none.
+#[test]
+fn words_that_are_only_read_once_they_are_filled_are_not_falsely_shared() {
+    for written in [false, true] {
+        let size = Size { samples: 12_000, noise: 0.0, rate: 5.0, seed: 21 };
+        let found = kinds(&findings(&slots_of_threads(size, written)));
+        assert_eq!(found.contains(&PatternKind::FalseSharing), written, "{found:?}");
     }
 }
 

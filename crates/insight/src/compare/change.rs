@@ -80,9 +80,14 @@ pub fn repeated(values: &[Estimate]) -> Repeated {
     let count = runs as f64;
     let mean = values.iter().map(|value| value.value).sum::<f64>() / count;
     let variance = values.iter().map(|value| (value.value - mean).powi(2)).sum::<f64>() / (count - 1.0);
-    let of_sampling = values.iter().map(|value| value.margin().powi(2)).sum::<f64>() / count;
-    let margin = (student(runs - 1) * (variance / count).sqrt()).max((of_sampling / count).sqrt());
-    let estimate = Estimate { value: mean, low: (mean - margin).max(0.0), high: mean + margin };
+    let of_sampling = |half: fn(&Estimate) -> f64| {
+        let squares: f64 = values.iter().map(|value| half(value).powi(2)).sum();
+        squares.sqrt() / count
+    };
+    let margin = (student(runs - 1) * (variance / count).sqrt()).max(of_sampling(Estimate::margin));
+    // Near 0, the interval of few samples reaches much farther up than down.
+    let above = margin.max(of_sampling(|value| value.high - value.value));
+    let estimate = Estimate { value: mean, low: (mean - margin).max(0.0), high: mean + above };
     Repeated { estimate, runs, deviation: Some(variance.sqrt()) }
 }
 
@@ -308,8 +313,11 @@ mod tests {
     #[test]
     fn equal_recordings_leave_open_what_their_sampling_does() {
         let two = repeated(&[Estimate { value: 2.0, low: 0.0, high: 5.0 }; 2]);
-        assert!((two.estimate.margin() - 2.5 / 2f64.sqrt()).abs() < 1e-9, "{two:?}");
-        assert!((two.estimate.high - 2.0 - 2.5 / 2f64.sqrt()).abs() < 1e-9, "{two:?}");
+        assert!((2.0 - two.estimate.low - 2.5 / 2f64.sqrt()).abs() < 1e-9, "{two:?}");
+        assert!((two.estimate.high - 2.0 - 3.0 / 2f64.sqrt()).abs() < 1e-9, "{two:?}");
+        // None of a hundred samples in either is none of two hundred, and not less than that.
+        let none = repeated(&[Estimate { value: 0.0, low: 0.0, high: 0.037 }; 2]);
+        assert!(none.estimate.low == 0.0 && none.estimate.high > 0.0188, "{none:?}");
         // Two samples in each of two recordings, and none before.
         let few = repeated(&[Estimate { value: 0.0004, low: 0.00005, high: 0.0015 }; 2]);
         let change = Change::of(Repeated::nothing(2), few, Repeatability::OF_SHARES);

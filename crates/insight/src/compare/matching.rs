@@ -4,6 +4,7 @@
 //! left. Within one key the pair with the nearest sizes of an instance comes first, of equal ones that with the nearest lines; no match is made between
 //! sizes that differ more than eightfold.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 
 use serde::Serialize;
@@ -53,7 +54,7 @@ pub fn match_objects(before: &[ObjectSummary], after: &[ObjectSummary]) -> Vec<M
         // Rounds, because each object is tried with its nearest few only.
         loop {
             let mut found = nearest_pairs(before, after, &free_before, &free_after, kind);
-            found.sort_by(|a, b| a.ratio.total_cmp(&b.ratio).then(a.key().cmp(&b.key())));
+            found.sort_by(Pair::order);
             let matched = pairs.len();
             for Pair { before, after, .. } in found {
                 if free_before[before] && free_after[after] {
@@ -89,9 +90,29 @@ struct Pair {
 }
 
 impl Pair {
-    /// What decides between pairs of equal sizes: the distance of the lines, then the order of the lists.
-    fn key(&self) -> (u32, usize, usize) {
-        (self.lines, self.before, self.after)
+    /// The nearer sizes first, of equal ones the nearer lines, then the order of the lists.
+    fn order(&self, other: &Pair) -> Ordering {
+        let key = |pair: &Pair| (pair.lines, pair.before, pair.after);
+        self.ratio.total_cmp(&other.ratio).then_with(|| key(self).cmp(&key(other)))
+    }
+}
+
+/// What distances are of, once for each object: there are as many pairs as the product of two lists.
+struct Spot {
+    size: f64,
+    line: u32,
+}
+
+impl Spot {
+    fn of(object: &ObjectSummary) -> Spot {
+        let size = (object.bytes as f64 / object.instances.max(1) as f64).max(1.0);
+        Spot { size, line: line(object) }
+    }
+
+    /// How many times larger one instance is than the other; at least 1.
+    fn ratio(&self, other: &Spot) -> f64 {
+        let ratio = self.size / other.size;
+        ratio.max(1.0 / ratio)
     }
 }
 
@@ -103,22 +124,26 @@ fn nearest_pairs(
     free_after: &[bool],
     kind: MatchKind,
 ) -> Vec<Pair> {
-    let mut candidates: HashMap<String, Vec<usize>> = HashMap::new();
+    let mut candidates: HashMap<String, Vec<(usize, Spot)>> = HashMap::new();
     for (index, object) in after.iter().enumerate().filter(|(index, _)| free_after[*index]) {
-        candidates.entry(key(object, kind)).or_default().push(index);
+        candidates.entry(key(object, kind)).or_default().push((index, Spot::of(object)));
     }
     let mut pairs = Vec::new();
     for (index, object) in before.iter().enumerate().filter(|(index, _)| free_before[*index]) {
         let Some(found) = candidates.get(&key(object, kind)) else { continue };
-        let pair = |&partner: &usize| Pair {
-            ratio: size_ratio(object, &after[partner]),
-            lines: line(object).abs_diff(line(&after[partner])),
+        let own = Spot::of(object);
+        let pair = |(partner, spot): &(usize, Spot)| Pair {
+            ratio: own.ratio(spot),
+            lines: own.line.abs_diff(spot.line),
             before: index,
-            after: partner,
+            after: *partner,
         };
         let mut near: Vec<Pair> = found.iter().map(pair).filter(|pair| pair.ratio <= GREATEST_SIZE_RATIO).collect();
-        near.sort_by(|a, b| a.ratio.total_cmp(&b.ratio).then(a.key().cmp(&b.key())));
-        near.truncate(NEAREST);
+        // Their order does not matter yet.
+        if near.len() > NEAREST {
+            near.select_nth_unstable_by(NEAREST, Pair::order);
+            near.truncate(NEAREST);
+        }
         pairs.extend(near);
     }
     pairs
@@ -136,13 +161,6 @@ fn key(object: &ObjectSummary, kind: MatchKind) -> String {
         MatchKind::Moved => format!("{:?}\0{}\0{}\0{file}", object.kind, object.name, object.function),
         _ => format!("{:?}\0{}", object.kind, object.name),
     }
-}
-
-/// How many times larger one instance is than the other; at least 1.
-fn size_ratio(a: &ObjectSummary, b: &ObjectSummary) -> f64 {
-    let size = |object: &ObjectSummary| (object.bytes as f64 / object.instances.max(1) as f64).max(1.0);
-    let ratio = size(a) / size(b);
-    ratio.max(1.0 / ratio)
 }
 
 #[cfg(test)]
@@ -214,6 +232,16 @@ mod tests {
         let before = [object("v", "f", "a.c:1", 200 << 10), object("v", "f", "a.c:2", 1 << 20)];
         let found = match_objects(&before, &[object("v", "f", "a.c:3", 900 << 10)]);
         assert!(found.contains(&pair(1, 0)), "{found:?}");
+    }
+
+    /// More of one name and size than are tried in one round: in the order of the lists, as few are.
+    #[test]
+    fn many_that_are_alike_match_in_order() {
+        let many: Vec<ObjectSummary> = (0..100).map(|_| object("v", "f", "a.c:1", 64)).collect();
+        let mut found = match_objects(&many, &many);
+        found.sort_by_key(|pair| pair.before);
+        let same = |index| Matched { kind: MatchKind::Same, before: Some(index), after: Some(index) };
+        assert_eq!(found, (0..100).map(same).collect::<Vec<_>>());
     }
 
     proptest! {

@@ -12,7 +12,8 @@ use super::change::Repeatability;
 use super::idle::idle_ns;
 use crate::context::Analysis;
 use crate::decision::{DecisionRow, RowKey};
-use crate::estimate::{Estimate, student};
+use crate::estimate::{Estimate, share_of_share, student, sum_of_shares};
+use crate::processor_time::processor_ns;
 use crate::totals::UNKNOWN_MAX;
 use crate::whatif::WhatIfError;
 
@@ -113,14 +114,6 @@ impl RunTime {
             processor_ns: Some(run.worked_ns),
         })
     }
-}
-
-/// User and system time of all processes of a recording, as the kernel counted them; `None` where it was not read, or is too short to be counted.
-fn processor_ns(meta: &Meta) -> Option<f64> {
-    let rows = meta.more.get("processor_time")?.as_array()?;
-    let of = |name: &str| rows.iter().try_fold(0_u64, |sum, row| Some(sum.saturating_add(row.get(name)?.as_u64()?)));
-    let ns = of("user_ns")?.saturating_add(of("system_ns")?) as f64;
-    Some(ns).filter(|ns| *ns > 0.0)
 }
 
 /// One recording, reduced to the figures of a comparison.
@@ -336,12 +329,6 @@ fn objects_of(rows: &[DecisionRow], trace: &Trace) -> Vec<ObjectSummary> {
             RowKey::Site(site) => trace.site(site),
             _ => None,
         };
-        let (share, remote) = (row.share, row.remote);
-        // The share among all accesses is the product of two shares; their intervals add in quadrature, relatively.
-        let value = share.value * remote.value;
-        let relative = |of: Estimate| if of.value > 0.0 { of.margin() / of.value } else { 0.0 };
-        let margin =
-            if value > 0.0 { value * relative(share).hypot(relative(remote)) } else { share.value * remote.margin() };
         ObjectSummary {
             kind: row.kind,
             name: row.name.clone(),
@@ -352,11 +339,11 @@ fn objects_of(rows: &[DecisionRow], trace: &Trace) -> Vec<ObjectSummary> {
             instances: row.instances,
             bytes: row.bytes,
             peak_live_bytes: row.size.peak_live_bytes,
-            share: share.value,
-            remote: remote.value,
+            share: row.share.value,
+            remote: row.remote.value,
             known_homes: row.known_homes,
             busiest_node: row.on_node.iter().map(|node| node.value).fold(0.0, f64::max),
-            remote_of_all: vec![Estimate { value, low: (value - margin).max(0.0), high: (value + margin).min(1.0) }],
+            remote_of_all: vec![share_of_share(row.share, row.remote)],
             latency_cycles: row.mean_latency_cycles,
         }
     };
@@ -384,7 +371,7 @@ fn of_one_run(objects: &[ObjectSummary]) -> Vec<ObjectSummary> {
             let (share, busiest) = (known.share + object.share, known.busiest_node * known.share);
             add_latency(&mut known.latency_cycles, timed, object);
             known.busiest_node = if share > 0.0 { (busiest + object.busiest_node * object.share) / share } else { 0.0 };
-            known.remote_of_all[0] = sum(known.remote_of_all[0], object.remote_of_all[0]);
+            known.remote_of_all[0] = sum_of_shares(known.remote_of_all[0], object.remote_of_all[0]);
             known.remote = if share > 0.0 { known.remote_of_all[0].value / share } else { 0.0 };
             known.share = share;
             known.instances = known.instances.saturating_add(object.instances);
@@ -398,14 +385,6 @@ fn of_one_run(objects: &[ObjectSummary]) -> Vec<ObjectSummary> {
         }
     }
     merged.into_iter().map(|(object, _)| object).collect()
-}
-
-/// The sum of two shares of one whole, with margins added in quadrature.
-fn sum(a: Estimate, b: Estimate) -> Estimate {
-    let value = a.value + b.value;
-    let below = (a.value - a.low).hypot(b.value - b.low);
-    let above = (a.high - a.value).hypot(b.high - b.value);
-    Estimate { value, low: (value - below).max(0.0), high: (value + above).min(1.0) }
 }
 
 /// One list for several recordings of the same state: equal sites are one object, absent ones count as never accessed.
@@ -511,21 +490,6 @@ mod tests {
         // The last one is local: so is half.
         let half = merge_objects(&[run(vec![object(0.2, 1.0, None), object(0.2, 0.0, None)])]);
         assert!((half[0].remote - 0.5).abs() < 1e-12, "{half:?}");
-    }
-
-    #[test]
-    fn the_processor_time_of_a_real_machine_is_the_kernels() {
-        let of = |rows: &str| {
-            let head = r#""format": {"major": 1}, "tool_version": "1", "engine": "fault", "simulated": false"#;
-            let text = format!(r#"{{{head}, "processor_time": {rows}}}"#);
-            processor_ns(&Meta::parse(text.as_bytes(), std::path::Path::new("meta.json")).expect("a meta.json"))
-        };
-        let two = r#"[{"pid": 1, "user_ns": 100, "system_ns": 5}, {"pid": 2, "user_ns": 30, "system_ns": 5}]"#;
-        assert_eq!(of(two), Some(140.0));
-        assert_eq!(of(r#"[{"pid": 1, "user_ns": 0, "system_ns": 0}]"#), None);
-        assert_eq!(of(r#"[{"pid": 1, "user_ns": 7}]"#), None);
-        assert_eq!((of("null"), of("[]")), (None, None));
-        assert_eq!(processor_ns(&Meta::default()), None);
     }
 
     #[test]

@@ -30,6 +30,7 @@ impl Lines {
         Lines(HashMap::new())
     }
 
+    /// Adds a sample. `is_write`: it writes once the object is shared.
     pub fn add(&mut self, process: u32, address: u64, node: u16, is_write: bool, weight: Weight) {
         let line = self.0.entry((process, address / LINE_BYTES)).or_default();
         line.words[(address % LINE_BYTES / WORD_BYTES) as usize].add(node, weight);

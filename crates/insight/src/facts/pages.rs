@@ -11,7 +11,7 @@ use crate::context::Analysis;
 use crate::estimate::{Estimate, Tally, Weight};
 use crate::usage::{NONE, Usage, index_of};
 
-/// Share of a page's accesses below which a node does not count as a user.
+/// Share of a page's accesses below which a node does not count as a user. Where more than five nodes access it, half of their even share.
 const PASSER_BY: f64 = 0.1;
 /// Number of pages at each end of an object that are checked for earlier owners, because recycled blocks are small.
 const RECYCLED_PAGES: u64 = 8;
@@ -92,9 +92,10 @@ impl NodeUse {
 pub(crate) struct Use {
     from: Vec<NodeUse>,
     pub all: Tally,
-    pub home: u16,
+    /// The last home node that is known.
+    home: Option<u16>,
     /// Whether the home node changed during the recording.
-    pub moved: bool,
+    moved: bool,
 }
 
 impl Use {
@@ -107,8 +108,11 @@ impl Use {
         self.from[from].count += count;
         self.from[from].times += count * time;
         self.from[from].squares += count * time * time;
-        self.moved |= self.all.samples > 0 && self.home != home;
-        self.home = home;
+        // Where the home of an access is not known, the page has not moved for that.
+        if home != NONE {
+            self.moved |= self.home.is_some_and(|before| before != home);
+            self.home = Some(home);
+        }
         self.all.add(weight);
     }
 
@@ -116,17 +120,21 @@ impl Use {
         self.from.iter().map(|node| node.count).sum()
     }
 
+    /// The nodes that use it, without passers-by.
+    fn main_users(&self) -> impl Iterator<Item = &NodeUse> {
+        let accessing = self.from.iter().filter(|node| node.count > 0.0).count().max(1) as f64;
+        let least = PASSER_BY.min(0.5 / accessing) * self.count();
+        self.from.iter().filter(move |node| node.count > least)
+    }
+
     /// Number of nodes that use it, without those below [`PASSER_BY`].
     pub fn users(&self) -> u32 {
-        let all = self.count();
-        self.from.iter().filter(|node| node.count > PASSER_BY * all).count() as u32
+        self.main_users().count() as u32
     }
 
     /// Whether several nodes use it in the same stretch of time; memory that was freed and handed on is used by one after the other.
     fn is_shared(&self) -> bool {
-        let all = self.count();
-        let mut spans: Vec<(f64, f64)> =
-            self.from.iter().filter(|node| node.count > PASSER_BY * all).map(NodeUse::span).collect();
+        let mut spans: Vec<(f64, f64)> = self.main_users().map(NodeUse::span).collect();
         spans.sort_by(|a, b| a.0.total_cmp(&b.0));
         spans.windows(2).any(|pair| pair[1].0 < pair[0].1)
     }
@@ -252,6 +260,36 @@ fn end_pages(address: u64, bytes: u64) -> impl Iterator<Item = PageNumber> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// So many accesses by each node, in turn, to a page at these homes in turn.
+    fn used(by_node: &[u64], homes: &[u16]) -> Use {
+        let mut used = Use::default();
+        let mut homes = homes.iter().cycle();
+        for turn in 0..by_node.iter().copied().max().unwrap_or(0) {
+            for (node, _) in by_node.iter().enumerate().filter(|(_, count)| turn < **count) {
+                let access = AccessRef { time: numapilot_trace::ids::TimeNs(turn), weight: 1, ..AccessRef::at(0) };
+                used.add(node as u16, homes.next().copied().unwrap_or(NONE), Weight::from(1), &access);
+            }
+        }
+        used
+    }
+
+    /// Of sixteen nodes each makes a sixteenth of the accesses, which is less than a passer-by of four nodes makes.
+    #[test]
+    fn a_page_that_many_nodes_use_alike_has_them_all_for_users() {
+        let many = used(&[10; 16], &[0]);
+        assert!(many.users() == 16 && many.is_shared(), "{}", many.users());
+        let few = used(&[95, 5, 0, 0], &[0]);
+        assert!(few.users() == 1 && !few.is_shared(), "{}", few.users());
+        let mostly_one = used(&[300, 5, 5, 5, 5, 5, 5, 5], &[0]);
+        assert_eq!((mostly_one.users(), Use::default().users()), (1, 0));
+    }
+
+    #[test]
+    fn a_page_of_which_some_homes_are_unknown_has_not_moved() {
+        assert!(!used(&[4], &[1, NONE, 1]).moved && !used(&[4], &[NONE, 1]).moved && !used(&[4], &[NONE]).moved);
+        assert!(used(&[4], &[1, NONE, 2]).moved && used(&[2], &[0, 1]).moved);
+    }
 
     #[test]
     fn pages_have_the_sizes_of_the_hosts() {

@@ -160,8 +160,10 @@ fn instance(
     let opened = opening(samples);
     whole(survey, object, samples, opened, facts, sums);
     after(&samples[opened..], facts, sums);
-    for sample in samples {
-        lines.add(sample.process, sample.access.address.0, sample.seat, sample.access.is_write, sample.weight);
+    for (index, sample) in samples.iter().enumerate() {
+        // A line that is only filled before it is shared stays in all caches.
+        let is_write = sample.access.is_write && index >= opened;
+        lines.add(sample.process, sample.access.address.0, sample.seat, is_write, sample.weight);
     }
     refine(survey, (samples, opened), hot, usage, cells, sums);
 }

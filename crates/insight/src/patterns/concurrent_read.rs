@@ -6,7 +6,7 @@
 use numapilot_text::units::fine_percent;
 
 use super::{Criterion, Draft, ENOUGH_SAMPLES, PatternKind, Scene, Subject, Unit, number, share};
-use crate::estimate::Estimate;
+use crate::estimate::{Estimate, draws_without};
 use crate::facts::SiteFacts;
 use crate::fixes::{FixCandidate, FixKind, copies, costs};
 
@@ -50,12 +50,13 @@ pub(super) fn writes_allowed(scene: &Scene<'_>) -> f64 {
     saving_ns / (saving_ns + per_write_ns)
 }
 
-/// The share of writes with its 95 % bound, which is 3 over the number of samples where no sample writes.
+/// The share of writes with its 95 % bound, which is 3 over the number of samples where no sample writes; those that come or stay away together count as one.
 fn writes_bound(facts: &SiteFacts) -> Estimate {
     if facts.write_samples > 0 {
         return facts.writes;
     }
-    Estimate { value: 0.0, low: 0.0, high: (3.0 / facts.after_samples.max(1) as f64).min(1.0) }
+    let draws = draws_without(facts.writes).min(facts.after_samples as f64).max(1.0);
+    Estimate { value: 0.0, low: 0.0, high: (3.0 / draws).min(1.0) }
 }
 
 /// Whether enough was seen of the time after the initialisation to say that several nodes use it then. Of what one node alone uses, nothing comes after it.
@@ -68,4 +69,25 @@ pub(super) fn users(facts: &SiteFacts) -> usize {
     let all: f64 = facts.from.iter().sum();
     let some = facts.from.iter().filter(|count| **count > 0.0).count().max(1) as f64;
     facts.from.iter().filter(|count| **count >= 0.5 * all / some).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use numapilot_flows::AccessRef;
+
+    use super::*;
+    use crate::estimate::Tally;
+
+    /// A thousand reads of ten cache lines do not say of a thousand lines that nobody writes them.
+    #[test]
+    fn samples_that_are_drawn_together_bound_writes_as_one() {
+        let bound = |per_cluster: f64| {
+            let mut all = Tally::default();
+            (0..1000).for_each(|_| all.add(AccessRef { weight: 10, cluster: 10.0 * per_cluster, ..AccessRef::at(0) }));
+            let writes = Tally::default().share_of(&all);
+            writes_bound(&SiteFacts { after_samples: 1000, writes, ..SiteFacts::default() }).high
+        };
+        assert_eq!(bound(1.0), 0.003);
+        assert!((bound(100.0) - 0.3).abs() < 0.001, "{}", bound(100.0));
+    }
 }

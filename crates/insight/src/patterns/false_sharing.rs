@@ -1,5 +1,5 @@
-//! False sharing: nodes use different words of the same cache lines, and at least one of them writes. The lines then move between nodes although no data is
-//! shared.
+//! False sharing: nodes use different words of the same cache lines, and at least one of them writes once they are shared. The lines then move between nodes
+//! although no data is shared.
 //!
 //! Words distinguish it from true sharing: nearly all samples of each word come from one node, while the samples of each line come from several.
 

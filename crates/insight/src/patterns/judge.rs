@@ -1,8 +1,8 @@
 //! Turns drafts into findings: drops those without a fix that gains enough, grades the confidence of the rest, and states why where none is left.
 
-use numapilot_flows::Evidence;
+use numapilot_flows::{Evidence, Trace};
 use numapilot_machine::Machine;
-use numapilot_text::units::{fine_percent, percent, short_percent};
+use numapilot_text::units::{fine_percent, percent, short_percent, time_ns};
 use numapilot_trace::engine::Engine;
 use numapilot_traffic::TrafficError;
 
@@ -12,12 +12,16 @@ use super::{
 };
 use crate::context::{AllSums, Analysis};
 use crate::fixes::{FixCandidate, FixPricer};
+use crate::processor_time::processor_ns;
 use crate::scene::{Interest, Surveyed};
 use crate::totals::UNKNOWN_MAX;
 use crate::unseen::{self, UnseenSite};
 
 /// Share of accesses with an unknown home node, 0 to 1, from which findings say so, and nothing is called well placed: the same as of one object's pages.
 const UNKNOWN_MATERIAL: f64 = 0.05;
+/// How many times as long as they ran threads must count as busy for a recording to be taken for one of threads that mostly wait: samples and the kernel's
+/// clock ticks say it of a short run no better.
+const MOSTLY_IDLE: f64 = 2.0;
 
 impl Analysis<'_> {
     /// Finds patterns with their fixes and predicted gains on `machine`, and says what cannot be judged and why.
@@ -134,14 +138,21 @@ fn judged(
     let memory_share = scene.now.memory_ns / scene.now.busy_ns.max(1.0);
     let at_stake = scene.all_at_stake();
     let is_open = !unseen.is_empty() || homes_unknown(sums).is_some();
-    let nothing = match (findings.is_empty(), memory_share < MATERIAL, at_stake < MATERIAL && dropped == 0) {
+    let busy_ns = scene.now.busy_ns;
+    let idle = mostly_idle(analysis.trace(), busy_ns);
+    // Of the time that the threads ran.
+    let is_hardly = |share: f64| share * idle.map_or(1.0, |ran_ns| busy_ns / ran_ns) < MATERIAL;
+    let nothing = match (findings.is_empty(), is_hardly(memory_share), is_hardly(at_stake) && dropped == 0) {
         // Memory with unknown homes may be the problem, so "nothing to fix" cannot be claimed.
         (false, _, _) => None,
         (true, false, _) if is_open => None,
         (_, true, _) => Some(Nothing::HardlyWaits),
         (_, _, true) => Some(Nothing::WellPlaced),
+        // Of the time in which they waited for something else, no fix gains anything.
+        _ if idle.is_some() => None,
         _ => Some(Nothing::NoFixGains),
     };
+    let idle = idle.filter(|_| findings.is_empty() && nothing.is_none());
     let found = Findings {
         findings,
         nothing,
@@ -153,6 +164,7 @@ fn judged(
             .into_iter()
             .chain(scene.usage.paced().map(paced))
             .chain(unconverged(scene.now.unsettled))
+            .chain(idle.map(|ran_ns| waits_unseen(ran_ns, busy_ns)))
             .collect(),
     };
     drop(pricer_of_fixes);
@@ -205,6 +217,23 @@ fn found(
     Ok((findings, dropped))
 }
 
+/// How long the processes ran by the kernel, ns, where that is far less than their threads count as busy, because the recording shows no waits.
+fn mostly_idle(trace: &Trace, busy_ns: f64) -> Option<f64> {
+    let shows_waits = !trace.waits().is_empty() || !trace.counters().is_empty();
+    processor_ns(trace.meta()).filter(|ran_ns| !shows_waits && busy_ns >= MOSTLY_IDLE * ran_ns)
+}
+
+/// That a recording of a program which mostly waits does not show when it does, in whole sentences.
+fn waits_unseen(ran_ns: f64, busy_ns: f64) -> String {
+    format!(
+        "By the kernel, the program used {} of processor time, and its threads count as busy for {}, because this engine records no waits. Of what they did \
+         in the time that they ran, remote accesses may be a larger part, so it is not said that there is nothing to fix. Look at the objects with most remote \
+         accesses.",
+        time_ns(ran_ns as u64),
+        time_ns(busy_ns as u64)
+    )
+}
+
 /// That sleeps decide how long the run is, so that gains are of processor time, in whole sentences. `share`: of the run, 0 to 1.
 pub(crate) fn paced(share: f64) -> String {
     format!(
@@ -216,11 +245,15 @@ pub(crate) fn paced(share: f64) -> String {
 
 /// That the model has no exact run time for the program as it was recorded, so that every gain is less sure.
 fn unconverged(unsettled: f64) -> Option<String> {
-    (unsettled > 0.0).then(|| {
+    // No number is no convergence either.
+    (unsettled > 0.0 || unsettled.is_nan()).then(|| {
+        let off = if unsettled.is_finite() {
+            format!("at least {}, which the intervals of gains include", percent(unsettled))
+        } else {
+            "any amount, and so are gains".to_owned()
+        };
         format!(
-            "The traffic model did not converge for the program as it was recorded: modelled run times are off by at least {}, which the intervals of \
-             gains include.",
-            percent(unsettled)
+            "The traffic model did not converge for the program as it was recorded: modelled run times are off by {off}."
         )
     })
 }
@@ -295,7 +328,7 @@ pub(crate) fn limits_of(analysis: &Analysis<'_>, sums: &AllSums, unseen: &[Unsee
 
 #[cfg(test)]
 mod tests {
-    use numapilot_flows::{AccessRef, Filter, Object, ObjectKind, Site, Tables, Thread, Trace};
+    use numapilot_flows::{AccessRef, Filter, Object, ObjectKind, Site, Tables, Thread};
     use numapilot_machine::NodeId;
     use numapilot_trace::ids::{ObjectId, ThreadIndex, TimeNs};
 
@@ -343,6 +376,48 @@ mod tests {
             found.cannot_say.iter().any(|why| why.contains("ran on the recording host (Xeon), not on opteron-8385"))
         };
         assert!(said(Engine::Pmu, "Xeon") && !said(Engine::Pmu, "AMD Opteron") && !said(Engine::Import, "Xeon"));
+    }
+
+    /// 64 remote accesses in a second, of a thread that ran for so long by the kernel.
+    fn seldom(ran_ns: Option<u64>) -> Findings {
+        let mut tables = Tables { end: TimeNs(1_000_000_000), ..Tables::default() };
+        tables.threads.push(Thread { index: ThreadIndex(0), node: Some(NodeId(0)), ..Thread::default() });
+        tables.sites.push(Site { kind: ObjectKind::Heap, name: "table".into(), ..Site::default() });
+        tables.objects.push(Object { bytes: 1 << 20, ..Object::default() });
+        for at in 0..64 {
+            let (node, home) = (Some(NodeId(0)), Some(NodeId(3)));
+            let (time, object) = (TimeNs(at * 15_000_000), Some(ObjectId(0)));
+            let access = AccessRef { time, object, node, home, weight: 1, cluster: 1.0, ..AccessRef::at(at * 64) };
+            tables.accesses.push(&access);
+        }
+        let mut meta = numapilot_trace::meta::Meta::default();
+        if let Some(ns) = ran_ns {
+            let rows = serde_json::json!([{ "pid": 1, "user_ns": ns, "system_ns": 0 }]);
+            meta.more.insert("processor_time".to_owned(), rows);
+        }
+        found(&Trace::from_tables(tables).with_meta(meta), Filter::default()).0
+    }
+
+    #[test]
+    fn a_server_that_idles_is_not_said_to_wait_hardly_for_memory() {
+        for ran_ns in [None, Some(100_000_000), Some(900_000_000)] {
+            assert_eq!(seldom(ran_ns).nothing, Some(Nothing::HardlyWaits), "{ran_ns:?}");
+        }
+        // Accesses take about 10 us, which is half of what it ran.
+        let idle = seldom(Some(20_000));
+        assert!(idle.findings.is_empty() && idle.nothing.is_none(), "{idle:?}");
+        assert!(idle.cannot_say.iter().any(|why| why.starts_with("By the kernel, ")), "{:?}", idle.cannot_say);
+    }
+
+    #[test]
+    fn a_model_that_converged_to_no_number_did_not_converge() {
+        assert_eq!(unconverged(0.0), None);
+        let told = |unsettled| unconverged(unsettled).expect("a sentence");
+        let some = "are off by at least 2.0 %, which the intervals of gains include.";
+        assert!(told(0.02).ends_with(some), "{}", told(0.02));
+        for open in [f64::NAN, f64::INFINITY] {
+            assert!(told(open).ends_with("are off by any amount, and so are gains."), "{}", told(open));
+        }
     }
 
     #[test]

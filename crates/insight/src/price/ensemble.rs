@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use numapilot_host::workers;
 use numapilot_traffic::{Solver, TrafficError};
 
-use super::members::{Member, paces_on};
-use super::{Effort, Gathered, Pricer, Settled, Window};
+use super::members::{Member, kept, paces_on};
+use super::{Effort, Gathered, Priced, Pricer, Settled, Window};
 
 /// Less effort than for the price itself, because only the ends of the interval depend on a member's run time.
 const EFFORT: Effort = Effort { rounds: 3, settled: 1e-3 };
@@ -31,6 +31,16 @@ pub(super) struct OfMember {
     pub worked_ns: f64,
     /// Mean latency of each of the accesses that are watched, ns.
     pub watched_ns: Vec<f64>,
+}
+
+impl Priced {
+    /// Keeps the times of some members, as [`super::members::Members::keep`] does the members. `is_left`: which, in their order.
+    pub(crate) fn keep(&mut self, is_left: &[bool]) {
+        self.members_ns = kept(&self.members_ns, is_left);
+        self.members_worked_ns = kept(&self.members_worked_ns, is_left);
+        // They were watched to choose the members.
+        self.watched_ns.clear();
+    }
 }
 
 impl Pricer<'_> {
@@ -131,6 +141,17 @@ mod tests {
 
     fn window(latency_ns: f64, busy: f64) -> Window {
         Window { lasted_ns: 1.0, path_ns: vec![vec![latency_ns, f64::NAN]], stations: vec![busy] }
+    }
+
+    /// A gain is that of one member: without this, the work of one would be compared with that of another.
+    #[test]
+    fn members_that_are_left_keep_their_run_times_and_their_work() {
+        let (members_ns, members_worked_ns) = (vec![10.0, 20.0, 30.0], vec![100.0, 200.0, 300.0]);
+        let watched_ns = vec![vec![1.0]; 3];
+        let mut priced = Priced { members_ns, members_worked_ns, watched_ns, ..Priced::default() };
+        priced.keep(&[true, false, true]);
+        assert_eq!((priced.members_ns, priced.members_worked_ns), (vec![10.0, 30.0], vec![100.0, 300.0]));
+        assert!(priced.watched_ns.is_empty());
     }
 
     #[test]

@@ -412,6 +412,27 @@ fn false_sharing(size: Size) -> Program {
     made.finish(&[FalseSharing])
 }
 
+/// One thread fills a slot for each thread, eight to a line; then each reads its own, and where they are `written` writes it too.
+pub fn slots_of_threads(size: Size, written: bool) -> Program {
+    let mut made = Made::new(opteron(), 4, calm(size));
+    let private = made.private();
+    let site = made.site("slots");
+    let slots = made.object(site, 128, 64, 0);
+    let nodes = made.node_of.clone();
+    made.run(0.6, &private, &mut |random, thread, time| {
+        let filling = time < 0.1;
+        if filling && thread != 0 {
+            let (object, home) = (private[thread as usize], nodes[thread as usize]);
+            return Touch { object, offset: random.remainder(64 * PAGE), is_write: false, home, from: None };
+        }
+        let slot = if filling { random.remainder(16) } else { u64::from(thread) };
+        let is_write = filling || (written && write(random, 0.5));
+        Touch { object: slots, offset: slot * 8, is_write, home: 0, from: None }
+    });
+    let truth: &[PatternKind] = if written { &[FalseSharing] } else { &[] };
+    made.finish(truth)
+}
+
 /// A table that all use lies on the node without CPUs.
 fn tier(size: Size) -> Program {
     tier_in_clusters(size, 1)

@@ -38,8 +38,9 @@ pub fn value(metric: Metric, estimate: Estimate) -> String {
         Metric::RemoteShare | Metric::Imbalance => estimates::share(&estimate),
         _ if estimate.is_exact() || estimate.value <= 0.0 => plain(estimate.value),
         _ => {
-            let margin = estimates::margin_percent(&estimate.scaled(1.0 / estimate.value));
-            format!("{} ± {margin:.1} %", plain(estimate.value))
+            // An interval that ends at 0 was cut off there: its upper half says how wide it is.
+            let half = if estimate.low <= 0.0 { estimate.high - estimate.value } else { estimate.margin() };
+            format!("{} ± {:.1} %", plain(estimate.value), (half / estimate.value * 100.0).max(0.1))
         }
     }
 }
@@ -272,6 +273,18 @@ mod tests {
             said.ends_with("found +37 %: in doubt, one recording of each side cannot tell whether they agree"),
             "{said}"
         );
+    }
+
+    #[test]
+    fn times_that_differ_by_far_are_as_unsure_as_they_differ() {
+        let two = times(&[1e8, 2e8]).estimate;
+        assert!(
+            two.low == 0.0 && value(Metric::RunTime, two).ends_with(" ± 423.5 %"),
+            "{}",
+            value(Metric::RunTime, two)
+        );
+        let near = times(&[1e8, 1.01e8, 0.99e8]).estimate;
+        assert!(value(Metric::RunTime, near).ends_with(" ± 2.5 %"), "{}", value(Metric::RunTime, near));
     }
 
     #[test]

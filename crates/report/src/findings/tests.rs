@@ -124,6 +124,17 @@ fn what_a_sleeping_program_gains_is_processor_time() {
 }
 
 #[test]
+fn an_end_that_is_left_open_is_no_number() {
+    let open = Estimate { value: 0.2, low: 0.1, high: f64::INFINITY };
+    assert_eq!(gain_words(&open), "+20 % (at least 10), predicted");
+    // A run that takes for ever: few samples, or a model that did not converge.
+    let work = |value: f64| Estimate { value, low: -1.0, high: 1.0 };
+    let words = |value: f64| effect_words(&open, Some(&work(value)), &Uncertainty::default());
+    assert_eq!(words(0.25), "20 % less processor time for the same work (at most 50), predicted");
+    assert_eq!(words(-0.2), "25 % more processor time for the same work (at least -50), predicted");
+}
+
+#[test]
 fn nothing_is_said_in_whole_sentences() {
     let found = Findings { nothing: Some(Nothing::HardlyWaits), memory_share: Some(0.004), ..Findings::default() };
     let opened = open(Kind::OneThread, 100, 4, 1);

@@ -180,8 +180,8 @@ pub fn effect_words(gain: &Estimate, work: Option<&Estimate>, uncertainty: &Unce
 /// `12 % less processor time for the same work (8.0 to 15)`, from the old time over the new one, less one.
 pub(crate) fn work_span(work: &Estimate) -> String {
     let (shown, word) = saved(work);
-    let [value, low, high] = [shown.value, shown.low, shown.high].map(|share| signed(share, shown.value));
-    format!("{value} % {word} processor time for the same work ({low} to {high})")
+    let value = signed(shown.value, shown.value);
+    format!("{value} % {word} processor time for the same work ({})", span(&shown))
 }
 
 /// From the old time over the new one, less one: the share of the old time that is saved or added, never below 0, and `less` or `more`.
@@ -221,9 +221,19 @@ fn signed(share: f64, of: f64) -> String {
 
 /// `+93 % (65 to 121)`.
 pub(crate) fn gain_span(gain: &Estimate) -> String {
-    let percent = |share: f64| signed(share, gain.value);
     let sign = if gain.value >= 0.0 { "+" } else { "" };
-    format!("{sign}{} % ({} to {})", percent(gain.value), percent(gain.low), percent(gain.high))
+    format!("{sign}{} % ({})", signed(gain.value, gain.value), span(gain))
+}
+
+/// `65 to 121`, of an interval in per cent: the other end alone where one is left open.
+fn span(gain: &Estimate) -> String {
+    let percent = |share: f64| signed(share, gain.value);
+    match (gain.low.is_finite(), gain.high.is_finite()) {
+        (true, true) => format!("{} to {}", percent(gain.low), percent(gain.high)),
+        (true, false) => format!("at least {}", percent(gain.low)),
+        (false, true) => format!("at most {}", percent(gain.high)),
+        (false, false) => "any".to_owned(),
+    }
 }
 
 /// `25 ± 3 % of its accesses write`, `nodes that use it: 4`.
