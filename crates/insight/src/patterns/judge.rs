@@ -129,6 +129,12 @@ fn judged(
     let pricer_of_fixes = FixPricer::new(&scene)?;
     let unseen = unseen::unseen_sites(analysis);
     let (mut findings, dropped) = found(&pricer_of_fixes, drafts(&scene), &unseen)?;
+    findings.iter_mut().filter(|finding| is_of_simulated_file(finding, analysis.trace())).for_each(|finding| {
+        finding.would_change.push(
+            "the page cache has its pages on other nodes than those of the threads that read them first, where the recording takes them to be"
+                .to_owned(),
+        );
+    });
     let order = |finding: &Finding| usize::from(!matches!(finding.subject, Subject::Site(_)));
     findings.sort_by(|a, b| {
         let gain = |finding: &Finding| finding.fixes.first().map_or(0.0, |fix| fix.decisive().value);
@@ -162,6 +168,12 @@ fn judged(
     drop(pricer_of_fixes);
     surveyed.keep(scene);
     Ok(found)
+}
+
+/// Whether it is about a file whose pages' homes were simulated, as if the program had read it in itself.
+fn is_of_simulated_file(finding: &Finding, trace: &Trace) -> bool {
+    let Subject::Site(site) = finding.subject else { return false };
+    trace.meta().simulated && trace.site(site).is_some_and(|site| site.kind == ObjectKind::File)
 }
 
 /// The findings with a fix that gains enough, and the number of drafts without one.
