@@ -488,8 +488,8 @@ fn check_seats(scene: &Scene<'_>, change: &PlacementOverride) -> Result<(), What
     }
 }
 
-/// Node of the thread that touched each page first. A page of a private mapping of a file, or of initialised data, may have two: whoever read it, and whoever wrote
-/// it first and got a copy of it, on which the page lies from then on.
+/// Node of the thread that touched each page first. A page of a private mapping of a file, or of initialised data, may have two: whoever read it, and whoever
+/// wrote it first and got a copy, which is the page from then on.
 fn touchers(trace: &Trace, machine: &Machine) -> HashMap<ProcessPage, u16> {
     let mut touchers: HashMap<ProcessPage, u16> = HashMap::new();
     let mut node_of: BTreeMap<u32, Option<u16>> = BTreeMap::new();

@@ -628,9 +628,9 @@ fn binary_data(path: &str) -> Option<(&str, &str)> {
 /// mapping of it.
 fn mapping_site(flags: u32, path: &str, stack: StackId, file_offset: u64) -> SiteKey {
     let unnamed = path.is_empty() || path.starts_with('[');
-    // Threads' stacks are mapped inside the C library, without a call stack. What the program maps as a stack itself is a coroutine's, or a thread's, whose start
-    // says so.
-    if flags & map_flags::STACK != 0 && stack.0 == 0 || path == GROWING_STACK {
+    // Threads' stacks are mapped inside the C library, without a call stack. What the program maps as a stack itself is a coroutine's, or a thread's, whose
+    // start says so.
+    if (flags & map_flags::STACK != 0 && stack.0 == 0) || path == GROWING_STACK {
         SiteKey::Named(ObjectKind::Stack, "thread stacks")
     } else if flags & (map_flags::ALLOCATOR | map_flags::BRK) != 0 || path == "[heap]" {
         SiteKey::Named(ObjectKind::Allocator, "allocator")

@@ -129,12 +129,14 @@ fn judged(
     let pricer_of_fixes = FixPricer::new(&scene)?;
     let unseen = unseen::unseen_sites(analysis);
     let (mut findings, dropped) = found(&pricer_of_fixes, drafts(&scene), &unseen)?;
-    findings.iter_mut().filter(|finding| is_of_simulated_file(finding, analysis.trace())).for_each(|finding| {
-        finding.would_change.push(
-            "the page cache has its pages on other nodes than those of the threads that read them first, where the recording takes them to be"
-                .to_owned(),
-        );
-    });
+    for finding in &mut findings {
+        if is_of_simulated_file(finding, analysis.trace()) {
+            finding.would_change.push(
+                "the page cache has its pages on other nodes than those of the threads that read them first, where the recording takes them to be"
+                    .to_owned(),
+            );
+        }
+    }
     let order = |finding: &Finding| usize::from(!matches!(finding.subject, Subject::Site(_)));
     findings.sort_by(|a, b| {
         let gain = |finding: &Finding| finding.fixes.first().map_or(0.0, |fix| fix.decisive().value);
