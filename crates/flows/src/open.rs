@@ -25,7 +25,7 @@ use crate::model::{
     Thread, Wait,
 };
 use crate::rows::{alloc_kind_from_name, sample_from_row};
-use crate::sizes::{HeapPeak, Life, SiteSize, Span, heap_peak, keep_within_processes, site_sizes};
+use crate::sizes::{HeapPeak, Life, SiteSize, Span, count_shared_once, heap_peak, keep_within_processes, site_sizes};
 use crate::trace::{Losses, Tables, Trace};
 
 /// Highest stack id that is accepted. Ids are consecutive, so a higher one means damage.
@@ -91,7 +91,7 @@ fn read_tables(dir: &Path, reader: &TraceReader, meta: &Meta) -> Result<Tables, 
     let thread_columns: ThreadColumns = reader.read()?;
     let process_columns: ProcessColumns = reader.read()?;
     let lives = (lives, processes_of);
-    let (site_sizes, heap_peak) = sizes(lives, &thread_columns, &process_columns, sites.len());
+    let (site_sizes, heap_peak) = sizes(lives, &thread_columns, &process_columns, &sites);
     let threads = threads(thread_columns, &counters).map_err(inconsistent)?;
     let marks: MarkColumns = reader.read()?;
     let tables = Tables {
@@ -264,7 +264,7 @@ fn sizes(
     (mut lives, process_of): (Vec<Life>, Vec<u32>),
     threads: &ThreadColumns,
     processes: &ProcessColumns,
-    sites: usize,
+    sites: &[Site],
 ) -> (Vec<SiteSize>, HeapPeak) {
     let ended = processes.end_ns.iter().map(Option::is_some);
     let mut spans: Vec<Span> = ended.map(|ended| Span { ended, ..Span::default() }).collect();
@@ -279,7 +279,9 @@ fn sizes(
         span.last = span.last.max(life.death.unwrap_or(life.birth));
     }
     keep_within_processes(&mut lives, &process_of, &spans);
-    (site_sizes(&lives, sites), heap_peak(&lives, sites))
+    let mut of_sites = site_sizes(&lives, sites.len());
+    count_shared_once(&mut of_sites, &lives, &process_of, sites);
+    (of_sites, heap_peak(&lives, sites.len()))
 }
 
 fn threads(columns: ThreadColumns, counters: &[CountersAt]) -> Result<Vec<Thread>, String> {

@@ -3,8 +3,12 @@
 //! Pure functions of births and deaths. Moments are order stamps where the tables have them, because program times of different threads do not order their
 //! events. An object is live at a moment if it was born at or before it, and dies after it.
 
+use std::collections::BTreeMap;
+
 use numapilot_trace::ids::ObjectId;
 use serde::Serialize;
+
+use crate::model::{ObjectKind, Site};
 
 /// Sizes of all objects of a site, also of those that no sampled access reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -13,7 +17,7 @@ pub struct SiteSize {
     pub allocated_instances: u64,
     /// Sum of their sizes in bytes: grows with every allocation, whatever is freed.
     pub total_allocated_bytes: u64,
-    /// Greatest sum of the sizes in bytes of objects that were live at one moment.
+    /// Greatest sum of the sizes in bytes of objects that were live at one moment; shared memory that has a name is counted once, however many map it.
     pub peak_live_bytes: u64,
     /// Objects live at that moment (the first such).
     pub peak_live_instances: u64,
@@ -137,6 +141,38 @@ pub(crate) fn site_sizes(lives: &[Life], sites: usize) -> Vec<SiteSize> {
     sizes
 }
 
+/// Whether the name of a site is that of shared memory, so that its mappings in several processes show the same bytes. Anonymous shared memory has no name, and
+/// memfds of one name may be several.
+fn is_named_memory(site: &Site) -> bool {
+    site.kind == ObjectKind::Shared
+        && ["/dev/shm/", "System V segment "].iter().any(|start| site.name.starts_with(start))
+}
+
+/// Counts shared memory once where several processes map it, each of them once at a time: at its peak it has the bytes of its longest mapping. Where a process
+/// has two at once, they may be two segments that had the name one after the other, and the sum stands.
+pub(crate) fn count_shared_once(sizes: &mut [SiteSize], lives: &[Life], process_of: &[u32], sites: &[Site]) {
+    let mut mappings: BTreeMap<u32, Vec<(u32, &Life)>> = BTreeMap::new();
+    for (life, &process) in lives.iter().zip(process_of) {
+        if sites.get(life.site as usize).is_some_and(is_named_memory) {
+            mappings.entry(life.site).or_default().push((process, life));
+        }
+    }
+    for (site, mut mappings) in mappings {
+        mappings.sort_by_key(|(process, life)| (*process, life.birth));
+        let has_two_at_once = mappings.windows(2).any(|two| {
+            let [(process, life), (next_process, next)] = two else { return false };
+            process == next_process && life.end().is_none_or(|end| end > next.birth)
+        });
+        let largest = mappings.iter().map(|(_, life)| life).min_by_key(|life| (u64::MAX - life.bytes, life.birth));
+        let (Some(largest), Some(size), false) = (largest, sizes.get_mut(site as usize), has_two_at_once) else {
+            continue;
+        };
+        let is_live = |life: &Life| life.birth <= largest.birth && life.end().is_none_or(|end| end > largest.birth);
+        size.peak_live_bytes = largest.bytes;
+        size.peak_live_instances = mappings.iter().filter(|(_, life)| is_live(life)).count() as u64;
+    }
+}
+
 /// The recorded span of a process, in order stamps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Span {
@@ -211,6 +247,27 @@ mod tests {
         assert_eq!((sizes[0].peak_live_bytes, sizes[0].total_allocated_bytes), (100, 200));
         assert_eq!((sizes[1].peak_live_bytes, sizes[1].total_allocated_bytes), (7, 14));
         assert_eq!(lives[3].death, None);
+    }
+
+    #[test]
+    fn shared_memory_that_several_processes_map_is_counted_once() {
+        let site = |name: &str| Site { kind: ObjectKind::Shared, name: name.into(), ..Site::default() };
+        let names = ["/dev/shm/index", "memfd index", "/dev/shm/again"];
+        let sites = names.map(site);
+        // Three processes map the first two; one has the third twice at once.
+        let mut lives: Vec<Life> = (0..3).map(|at| life(0, 16, at, Some(10 + at))).collect();
+        lives.extend((0..3).map(|at| life(1, 16, at, None)));
+        lives.extend([life(2, 16, 1, None), life(2, 8, 2, None)]);
+        let mut sizes = site_sizes(&lives, 3);
+        count_shared_once(&mut sizes, &lives, &[0, 1, 2, 0, 1, 2, 0, 0], &sites);
+        assert_eq!(sizes.iter().map(|size| size.peak_live_bytes).collect::<Vec<_>>(), [16, 48, 24]);
+        assert_eq!((sizes[0].peak_live_instances, sizes[0].allocated_instances), (1, 3));
+        assert_eq!(sizes[0].total_allocated_bytes, 48);
+        // A longer mapping is the peak, with those that are live when it is made; one after the other is not at once.
+        let lives = [life(0, 8, 1, Some(5)), life(0, 32, 5, None), life(0, 8, 3, None)];
+        let mut sizes = site_sizes(&lives, 1);
+        count_shared_once(&mut sizes, &lives, &[0, 0, 1], &sites);
+        assert_eq!((sizes[0].peak_live_bytes, sizes[0].peak_live_instances), (32, 2));
     }
 
     /// Every moment at which something is born, every object: is it live then?

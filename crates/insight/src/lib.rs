@@ -45,7 +45,9 @@ pub use fixes::{Fix, FixKind, is_placeable};
 pub use headline::{Headline, Verdict};
 pub use heap::{HeapProfile, HeapRow, HeapThread, HeapUse, SampledHeap, SampledRow, SampledUse};
 pub use measured::MeasuredLatency;
-pub use patterns::{Confidence, Evidence, Finding, Findings, Nothing, PatternKind, Subject, Unit};
+pub use patterns::{
+    Confidence, Evidence, Finding, Findings, Nothing, OF_ITS_ACCESSES_REMOTE, PatternKind, Subject, Unit,
+};
 pub use rows::{FunctionRow, StackRow, ThreadRow};
 pub use scene::Surveyed;
 pub use statistics::Statistics;

@@ -1,9 +1,9 @@
 //! Pages whose first toucher is unknown: uninstrumented code touched them, or the kernel on its behalf. Without a page-fault event that names the thread, their
-//! home node is unknown too, so no placement of their object is judged.
+//! home node is unknown too, so no placement of their object is judged. So it is with pages of files that the page cache had before.
 
 use std::collections::BTreeMap;
 
-use numapilot_flows::{PlacementCause, SiteId, Trace};
+use numapilot_flows::{ObjectKind, PlacementCause, SiteId, Trace};
 use numapilot_text::units::short_percent;
 use numapilot_trace::engine::Engine;
 
@@ -87,6 +87,9 @@ pub(crate) fn sentences(trace: &Trace, sites: &[UnseenSite]) -> Vec<String> {
         .iter()
         .take(NAMED_MAX)
         .map(|site| {
+            if trace.site(site.site).is_some_and(|known| known.kind == ObjectKind::File) {
+                return in_page_cache(site);
+            }
             format!(
                 "The first toucher of {} of the pages of {} is unknown: {why}. Their home node is unknown too, and no placement of this object is judged. \
                  {remedy}",
@@ -100,6 +103,16 @@ pub(crate) fn sentences(trace: &Trace, sites: &[UnseenSite]) -> Vec<String> {
         said.push(format!("The same holds for {more} more {}.", if more == 1 { "object" } else { "objects" }));
     }
     said
+}
+
+/// A file whose pages were in memory before a recorded thread reached them, with the remedy.
+fn in_page_cache(site: &UnseenSite) -> String {
+    format!(
+        "{} of the pages of {} were in the page cache before a thread of the program reached them. Their home node is unknown, and no placement of this file \
+         is judged. Where real runs find it on the disk, empty the page cache before the recording (`echo 1 > /proc/sys/vm/drop_caches` as root).",
+        short_percent(site.share),
+        site.name
+    )
 }
 
 #[cfg(test)]
@@ -145,6 +158,16 @@ mod tests {
             let said = sentences(&trace, &sites).concat();
             assert!(said.contains(remedy), "{said}");
         }
+    }
+
+    /// The remedy was that of uninstrumented code.
+    #[test]
+    fn a_file_that_the_page_cache_has_is_named_as_such() {
+        let sites = vec![Site { kind: ObjectKind::File, ..Site::default() }];
+        let trace = Trace::from_tables(Tables { sites, ..Tables::default() });
+        let site = UnseenSite { site: SiteId(0), name: "/data/index".to_owned(), share: 0.5 };
+        let said = sentences(&trace, &[site]).concat();
+        assert!(said.starts_with("50 % of the pages of /data/index were in the page cache"), "{said}");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use foldhash::{HashMap, HashMapExt};
-use numapilot_flows::{NameError, Named, SiteId, Trace};
+use numapilot_flows::{NameError, Named, ObjectKind, SiteId, Trace};
 use numapilot_machine::{Machine, NodeId};
 use numapilot_text::units;
 use numapilot_trace::ids::{ObjectId, ProcessIndex, ThreadIndex};
@@ -488,7 +488,8 @@ fn check_seats(scene: &Scene<'_>, change: &PlacementOverride) -> Result<(), What
     }
 }
 
-/// Node of the thread that touched each page first.
+/// Node of the thread that touched each page first. A page of a private mapping of a file, or of initialised data, may have two: whoever read it, and whoever
+/// wrote it first and got a copy, which is the page from then on.
 fn touchers(trace: &Trace, machine: &Machine) -> HashMap<ProcessPage, u16> {
     let mut touchers: HashMap<ProcessPage, u16> = HashMap::new();
     let mut node_of: BTreeMap<u32, Option<u16>> = BTreeMap::new();
@@ -498,8 +499,14 @@ fn touchers(trace: &Trace, machine: &Machine) -> HashMap<ProcessPage, u16> {
             .entry(placement.thread.0)
             .or_insert_with(|| index_of(machine, thread.and_then(|thread| thread.node)));
         let process = thread.map_or(0, |thread| thread.process.0);
+        let kind = trace.kind_of(placement.object);
+        let is_of_file = matches!(kind, ObjectKind::File | ObjectKind::Static | ObjectKind::Section);
+        let Some(node) = node else { continue };
         for page in placement.address.page().run(u64::from(placement.pages)) {
-            node.map(|node| *touchers.entry((process, page)).or_insert(node));
+            let known = touchers.entry((process, page)).or_insert(node);
+            if is_of_file {
+                *known = node;
+            }
         }
     }
     touchers
@@ -537,4 +544,45 @@ fn outlook(machine: &Machine, priced: &Priced) -> Outlook {
     };
     let total = Traffic { accesses: priced.accesses.clone(), controllers, links, metrics };
     Outlook { run_time_ns: priced.run_ns, processor_time_ns: Some(priced.worked_ns), total }
+}
+
+#[cfg(test)]
+mod tests {
+    use numapilot_flows::{Object, Placement, Site, Tables, Thread};
+    use numapilot_trace::ids::VirtAddr;
+
+    use super::*;
+
+    /// A thread of node 0 touches two pages, and then one of node 2 the second of them.
+    fn touched_twice(kind: ObjectKind) -> Vec<u16> {
+        let machine = Machine::load("opteron-8385").expect("a built-in model");
+        let thread = |index, node| Thread { index: ThreadIndex(index), node: Some(NodeId(node)), ..Thread::default() };
+        let place = |thread, address, pages| Placement {
+            thread: ThreadIndex(thread),
+            address: VirtAddr(address),
+            pages,
+            object: Some(ObjectId(0)),
+            ..Placement::default()
+        };
+        let object = Object { address: VirtAddr(0x10_000), bytes: 0x2000, ..Object::default() };
+        let tables = Tables {
+            objects: vec![object],
+            sites: vec![Site { kind, ..Site::default() }],
+            threads: vec![thread(0, 0), thread(1, 2)],
+            placements: vec![place(0, 0x10_000, 2), place(1, 0x11_000, 1)],
+            ..Tables::default()
+        };
+        let found = touchers(&Trace::from_tables(tables), &machine);
+        [0x10_000, 0x11_000].map(|address| found[&(0, VirtAddr(address).page())]).to_vec()
+    }
+
+    /// The reader of initialised data, or of a file, was taken for its toucher although the copy is its writer's.
+    #[test]
+    fn a_page_of_a_file_that_was_copied_is_its_writers() {
+        for kind in [ObjectKind::File, ObjectKind::Static, ObjectKind::Section] {
+            assert_eq!(touched_twice(kind), [0, 2], "{kind:?}");
+        }
+        // Of a heap's page the next life may be another block's.
+        assert_eq!(touched_twice(ObjectKind::Heap), [0, 0]);
+    }
 }

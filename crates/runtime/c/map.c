@@ -156,7 +156,11 @@ static void record_mmap(const struct mmap_call *call, void *result, uint64_t bef
     else if (path != NULL) map.path_bytes = np_path_of_fd(call->fd, path);
     if (is_known) np_put_file(slot, &file, map.address, order);
     np_put_map(slot, &map, order);
+    /* The page cache has a file's pages where an earlier program, or a write, left them: who finds them there is not their first toucher. Where the program may
+     * write, its copies have homes (pages.c). The test of np_sim.ready is here, too: what follows takes room on the stack, which may be small. */
+    bool is_read_only = !is_shared && !is_anonymous && (call->protection & (PROT_READ | PROT_WRITE)) == PROT_READ;
     if (is_shared && !is_anonymous && (file.is_full || np_arena->emulated)) np_pages_of_others(slot, map.address, bytes, file.is_full);
+    else if (is_read_only && np_load(np_sim.ready)) np_pages_of_others(slot, map.address, bytes, false);
     np_leave(slot);
 }
 

@@ -267,3 +267,10 @@ fn copies_of_a_files_pages_that_advice_discards_have_new_homes() {
     let outcome = Homes::new().run(&["dropped"]);
     assert_eq!(homes(&outcome, "homes"), ([0, PAGES / 2, PAGES / 2, 0], 0));
 }
+
+/// The first reader's node was taken for the home of pages that the page cache had already, and findings priced that.
+#[test]
+fn pages_that_the_page_cache_has_are_not_their_first_readers() {
+    let outcome = Homes::new().run(&["cached"]);
+    assert_eq!(homes(&outcome, "homes"), ([PAGES / 2, 0, 0, 0], PAGES / 2));
+}

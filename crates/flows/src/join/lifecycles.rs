@@ -628,7 +628,9 @@ fn binary_data(path: &str) -> Option<(&str, &str)> {
 /// mapping of it.
 fn mapping_site(flags: u32, path: &str, stack: StackId, file_offset: u64) -> SiteKey {
     let unnamed = path.is_empty() || path.starts_with('[');
-    if flags & map_flags::STACK != 0 || path == GROWING_STACK {
+    // Threads' stacks are mapped inside the C library, without a call stack. What the program maps as a stack itself is a coroutine's, or a thread's, whose
+    // start says so.
+    if (flags & map_flags::STACK != 0 && stack.0 == 0) || path == GROWING_STACK {
         SiteKey::Named(ObjectKind::Stack, "thread stacks")
     } else if flags & (map_flags::ALLOCATOR | map_flags::BRK) != 0 || path == "[heap]" {
         SiteKey::Named(ObjectKind::Allocator, "allocator")
@@ -645,5 +647,21 @@ fn mapping_site(flags: u32, path: &str, stack: StackId, file_offset: u64) -> Sit
         SiteKey::Named(ObjectKind::Anonymous, "memory from before the recording")
     } else {
         SiteKey::Allocation(ObjectKind::Anonymous, stack)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Coroutines' stacks were "thread stacks", together with those of the threads that ran them.
+    #[test]
+    fn stacks_that_the_program_maps_are_its_own_memory() {
+        let kind = |stack| match mapping_site(map_flags::STACK, "", StackId(stack), 0) {
+            SiteKey::Named(kind, _) | SiteKey::Allocation(kind, _) => kind,
+            _ => ObjectKind::Unknown,
+        };
+        assert_eq!(kind(9), ObjectKind::Anonymous);
+        assert_eq!(kind(0), ObjectKind::Stack);
     }
 }

@@ -124,6 +124,9 @@ pub struct Evidence {
     pub unit: Unit,
 }
 
+/// [`Evidence::what`] of the share of remote accesses: where few are, a finding is of a part of the memory.
+pub const OF_ITS_ACCESSES_REMOTE: &str = "of its accesses are remote";
+
 /// Confidence in a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]

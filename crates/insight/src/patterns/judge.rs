@@ -1,9 +1,12 @@
 //! Turns drafts into findings: drops those without a fix that gains enough, grades the confidence of the rest, and states why where none is left.
 
-use numapilot_flows::{Evidence, Trace};
+use std::collections::BTreeMap;
+
+use numapilot_flows::{Evidence, Object, ObjectKind, SiteId, Trace};
 use numapilot_machine::Machine;
 use numapilot_text::units::{fine_percent, percent, short_percent, time_ns};
 use numapilot_trace::engine::Engine;
+use numapilot_trace::ids::ProcessIndex;
 use numapilot_traffic::TrafficError;
 
 use super::{
@@ -130,6 +133,14 @@ fn judged(
     let pricer_of_fixes = FixPricer::new(&scene)?;
     let unseen = unseen::unseen_sites(analysis);
     let (mut findings, dropped) = found(&pricer_of_fixes, drafts(&scene), &unseen)?;
+    for finding in &mut findings {
+        if is_of_simulated_file(finding, analysis.trace()) {
+            finding.would_change.push(
+                "the page cache has its pages on other nodes than those of the threads that read them first, where the recording takes them to be"
+                    .to_owned(),
+            );
+        }
+    }
     let order = |finding: &Finding| usize::from(!matches!(finding.subject, Subject::Site(_)));
     findings.sort_by(|a, b| {
         let gain = |finding: &Finding| finding.fixes.first().map_or(0.0, |fix| fix.decisive().value);
@@ -165,11 +176,18 @@ fn judged(
             .chain(scene.usage.paced().map(paced))
             .chain(unconverged(scene.now.unsettled))
             .chain(idle.map(|ran_ns| waits_unseen(ran_ns, busy_ns)))
+            .chain(caches_apart(analysis.trace()))
             .collect(),
     };
     drop(pricer_of_fixes);
     surveyed.keep(scene);
     Ok(found)
+}
+
+/// Whether it is about a file whose pages' homes were simulated, as if the program had read it in itself.
+fn is_of_simulated_file(finding: &Finding, trace: &Trace) -> bool {
+    let Subject::Site(site) = finding.subject else { return false };
+    trace.meta().simulated && trace.site(site).is_some_and(|site| site.kind == ObjectKind::File)
 }
 
 /// The findings with a fix that gains enough, and the number of drafts without one.
@@ -300,6 +318,30 @@ fn confidence(criterion: &Criterion, gains: bool) -> (Confidence, String) {
     (confidence, why)
 }
 
+/// That processes share memory, and that what they do to each other's cache lines is not simulated, in whole sentences.
+fn caches_apart(trace: &Trace) -> Option<String> {
+    if !trace.meta().simulated || trace.processes().len() < 2 {
+        return None;
+    }
+    let is_shared = |object: &&Object| trace.kind_of(Some(object.id)) == ObjectKind::Shared;
+    let mut mapped_by: BTreeMap<SiteId, ProcessIndex> = BTreeMap::new();
+    let mut shared = trace.objects().iter().filter(is_shared);
+    let is_mapped_again =
+        shared.any(|object| *mapped_by.entry(object.site).or_insert(object.process) != object.process);
+    let is_inherited = || {
+        trace.accesses().any(|access| {
+            let object = access.object.and_then(|id| trace.object(id)).filter(is_shared);
+            let process = trace.thread(access.thread).map(|thread| thread.process);
+            object.is_some_and(|object| process.is_some_and(|process| process != object.process))
+        })
+    };
+    (is_mapped_again || is_inherited()).then(|| {
+        "Processes share memory, and the caches of each process are simulated apart: a write by one takes no line out of another's caches. So lines that \
+         several processes write, and false sharing between processes, are not found, and such memory costs more than is said."
+            .to_owned()
+    })
+}
+
 /// What limits findings or a prediction, in whole sentences. `what`: their name with "do" or "does".
 pub(crate) fn limits_of(analysis: &Analysis<'_>, sums: &AllSums, unseen: &[UnseenSite], what: &str) -> Vec<String> {
     let mut said = Vec::new();
@@ -328,7 +370,7 @@ pub(crate) fn limits_of(analysis: &Analysis<'_>, sums: &AllSums, unseen: &[Unsee
 
 #[cfg(test)]
 mod tests {
-    use numapilot_flows::{AccessRef, Filter, Object, ObjectKind, Site, Tables, Thread};
+    use numapilot_flows::{AccessRef, Filter, Object, ObjectKind, Process, Site, Tables, Thread};
     use numapilot_machine::NodeId;
     use numapilot_trace::ids::{ObjectId, ThreadIndex, TimeNs};
 
@@ -418,6 +460,23 @@ mod tests {
         for open in [f64::NAN, f64::INFINITY] {
             assert!(told(open).ends_with("are off by any amount, and so are gains."), "{}", told(open));
         }
+    }
+
+    /// A counter that four processes write at addresses of their own had one sample, and nothing said why.
+    #[test]
+    fn what_processes_do_to_each_others_lines_is_said_to_be_unseen() {
+        let says = |kind: ObjectKind, processes: u32, simulated: bool| {
+            let mut tables = Tables { sites: vec![Site { kind, ..Site::default() }], ..Tables::default() };
+            for index in (0..processes).map(ProcessIndex) {
+                tables.processes.push(Process { index, ..Process::default() });
+                tables.objects.push(Object { id: ObjectId(index.0), process: index, ..Object::default() });
+            }
+            let meta = numapilot_trace::meta::Meta { simulated, ..numapilot_trace::meta::Meta::default() };
+            caches_apart(&Trace::from_tables(tables).with_meta(meta)).is_some()
+        };
+        assert!(says(ObjectKind::Shared, 2, true));
+        assert!(!says(ObjectKind::Shared, 1, true) && !says(ObjectKind::Anonymous, 2, true));
+        assert!(!says(ObjectKind::Shared, 2, false), "real caches are coherent");
     }
 
     #[test]

@@ -19,7 +19,9 @@ mod serial_first_touch;
 mod threads_moved;
 mod tier;
 
-pub use finding::{Confidence, Evidence, Finding, Findings, Nothing, PatternKind, Subject, Unit};
+pub use finding::{
+    Confidence, Evidence, Finding, Findings, Nothing, OF_ITS_ACCESSES_REMOTE, PatternKind, Subject, Unit,
+};
 
 pub(crate) use draft::{Criterion, Draft};
 pub(crate) use judge::{limits_of, paced, why_unpriced};

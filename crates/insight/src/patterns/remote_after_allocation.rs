@@ -2,7 +2,7 @@
 
 use numapilot_machine::NodeId;
 
-use super::{Criterion, Draft, NEARLY_ALL, PatternKind, Scene, Subject, Unit, number, share};
+use super::{Criterion, Draft, NEARLY_ALL, OF_ITS_ACCESSES_REMOTE, PatternKind, Scene, Subject, Unit, number, share};
 use crate::estimate::Estimate;
 use crate::facts::SiteFacts;
 use crate::fixes::{FixCandidate, FixKind};
@@ -30,6 +30,7 @@ pub(super) fn detect(scene: &Scene<'_>, facts: &SiteFacts, at_stake: Estimate) -
             share("of its accesses come from one node (per instance)", share_of_one),
             share("of its accesses come before any other node uses it", facts.opening),
             share("of its accesses are to pages on the node of its first user", facts.on_first_users),
+            share(OF_ITS_ACCESSES_REMOTE, facts.remote),
             number("instances", facts.instances as f64, Unit::Count),
         ],
         criterion: Criterion::above(share_of_one, NEARLY_ALL - 0.05, "share of accesses from one node"),

@@ -1,6 +1,6 @@
 //! First touch by one thread: an initialisation loop put all pages on one node, and then each node's threads use their own part.
 
-use super::{Criterion, Draft, NEARLY_ALL, PatternKind, Scene, Subject, share};
+use super::{Criterion, Draft, NEARLY_ALL, OF_ITS_ACCESSES_REMOTE, PatternKind, Scene, Subject, share};
 use crate::estimate::Estimate;
 use crate::facts::SiteFacts;
 use crate::fixes::{FixCandidate, FixKind};
@@ -21,6 +21,9 @@ pub(super) fn detect(scene: &Scene<'_>, facts: &SiteFacts, at_stake: Estimate) -
         share("of its accesses come from the node that uses the whole object most", facts.by_one_node),
         share("of its accesses are to pages on the node of its first user", facts.on_first_users),
     ];
+    if !is_serial {
+        evidence.push(share(OF_ITS_ACCESSES_REMOTE, facts.remote));
+    }
     if !facts.first_function.is_empty() {
         evidence.push(share(
             &format!("of its accesses come before any other node uses it, with the writes in {}", facts.first_function),

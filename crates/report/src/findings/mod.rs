@@ -9,8 +9,8 @@ mod tests;
 
 pub use json::json;
 pub use text::text;
+pub(crate) use words::{doubt_words, evidence_words, explanation, means_words, nothing_words, subject_words};
 pub use words::{effect_words, fix_words, gain_words, price_words};
-pub(crate) use words::{evidence_words, explanation, means_words, nothing_words, subject_words};
 pub(crate) use words::{gain_span, saved, unsettled_words, work_span};
 
 /// Number of findings in a report without `--findings`.

@@ -2,11 +2,14 @@
 
 use numapilot_fixtures::Kind;
 use numapilot_flows::{Filter, ObjectKind, Site, SiteId, Tables, Trace};
-use numapilot_insight::{Analysis, Estimate, Findings, Fix, FixKind, Nothing, Uncertainty};
+use numapilot_insight::{
+    Analysis, Confidence, Estimate, Evidence, Finding, Findings, Fix, FixKind, Nothing, OF_ITS_ACCESSES_REMOTE,
+    PatternKind, Subject, Uncertainty, Unit,
+};
 use numapilot_text::style::Look;
 use unicode_width::UnicodeWidthStr;
 
-use super::{effect_words, gain_words, json, means_words, price_words, text};
+use super::{doubt_words, effect_words, explanation, gain_words, json, means_words, price_words, text};
 use crate::fixture::open;
 
 #[test]
@@ -91,6 +94,50 @@ fn no_plan_is_promised_for_the_pages_of_files() {
         assert!(fix.works_by_plan(&trace) && means_words(&fix, &trace).is_empty(), "{sites:?}");
     }
     assert!(means_words(&fix(FixKind::FirstTouchByUsers, &[2]), &trace).contains("change of the source"));
+}
+
+/// A gain that some of the machines and programs do not confirm says so beside its interval, and one that is sure says nothing.
+#[test]
+fn a_fix_that_may_lose_says_so() {
+    let doubt = |low, high| {
+        doubt_words(&Fix {
+            kind: FixKind::Interleave,
+            sites: Vec::new(),
+            threads: Vec::new(),
+            processes: Vec::new(),
+            gain: Estimate { value: 0.047, low, high },
+            work_gain: None,
+            uncertainty: Uncertainty::default(),
+            more_bytes: 0,
+        })
+    };
+    assert_eq!(doubt(0.01, 0.096), "");
+    assert_eq!(doubt(-0.079, 0.096), " It may gain nothing, or lose.");
+    assert_eq!(doubt(0.0, 0.096), " It may gain nothing.");
+    assert_eq!(doubt(-0.079, -0.01), "", "other words say that it loses");
+}
+
+/// Memory of which most is local was said to be used by threads of another node, all of it.
+#[test]
+fn memory_of_which_a_part_is_remote_is_not_said_to_be_so_as_a_whole() {
+    let finding = |remote: f64| Finding {
+        pattern: PatternKind::RemoteAfterAllocation,
+        subject: Subject::Site(SiteId(0)),
+        at_stake: Estimate::exact(0.1),
+        evidence: vec![Evidence {
+            what: OF_ITS_ACCESSES_REMOTE.to_owned(),
+            value: Estimate::exact(remote),
+            unit: Unit::Share,
+        }],
+        confidence: Confidence::High,
+        confidence_because: String::new(),
+        would_change: Vec::new(),
+        fixes: Vec::new(),
+    };
+    let part = explanation(&finding(0.15));
+    assert!(part.starts_with("Part of this memory is on the node"), "{part}");
+    assert!(part.contains("15 % of the accesses to this memory are remote."), "{part}");
+    assert!(explanation(&finding(0.9)).starts_with("This memory is on the node"));
 }
 
 #[test]

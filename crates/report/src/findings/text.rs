@@ -10,7 +10,9 @@ use numapilot_text::style::{Look, clean};
 use numapilot_text::units;
 
 use super::SHOWN;
-use super::words::{effect_words, evidence_words, explanation, fix_words, means_words, nothing_words, subject_words};
+use super::words::{
+    doubt_words, effect_words, evidence_words, explanation, fix_words, means_words, nothing_words, subject_words,
+};
 
 /// Renders the first findings with their best fixes, or, if `all`, every finding with its evidence and every fix that was priced, losses included.
 #[must_use]
@@ -45,7 +47,7 @@ pub fn text(findings: &Findings, trace: &Trace, machine: Option<&Machine>, all: 
     }
     if all {
         for fix in &findings.tried_by_many {
-            paragraph(&mut out, 2, "Often tried: ", &priced(fix, trace), look, &str::to_owned);
+            paragraph(&mut out, 2, "Often tried: ", &priced(fix, trace, ""), look, &str::to_owned);
         }
     }
     out
@@ -78,7 +80,8 @@ fn one(
             _ if Some(index) == by_plan => "By plan: ",
             _ => "Or: ",
         };
-        paragraph(out, 5, label, &priced(fix, trace), look, &str::to_owned);
+        let doubt = if index == 0 { doubt_words(fix) } else { "" };
+        paragraph(out, 5, label, &priced(fix, trace, doubt), look, &str::to_owned);
     }
     if all {
         let evidence: Vec<String> = finding.evidence.iter().map(evidence_words).collect();
@@ -92,8 +95,8 @@ fn one(
     }
 }
 
-/// A fix with its predicted gain, its memory, and what it needs where no plan applies it.
-fn priced(fix: &Fix, trace: &Trace) -> String {
+/// A fix with its predicted gain, what is in doubt of it, its memory, and what it needs where no plan applies it.
+fn priced(fix: &Fix, trace: &Trace, doubt: &str) -> String {
     let loses = match &fix.work_gain {
         _ if !fix.loses() => "",
         None => " It would make the program slower.",
@@ -105,7 +108,7 @@ fn priced(fix: &Fix, trace: &Trace) -> String {
     };
     let by = means_words(fix, trace);
     let effect = effect_words(&fix.gain, fix.work_gain.as_ref(), &fix.uncertainty);
-    clean(&format!("{}: {effect}.{loses}{memory}{by}", fix_words(fix, trace)))
+    clean(&format!("{}: {effect}.{loses}{doubt}{memory}{by}", fix_words(fix, trace)))
 }
 
 /// Writes a label and text, wrapped and indented; further lines have a hanging indent.

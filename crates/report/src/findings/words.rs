@@ -2,7 +2,8 @@
 
 use numapilot_flows::{SiteId, Trace};
 use numapilot_insight::{
-    Estimate, Evidence, Finding, Findings, Fix, FixKind, Nothing, PatternKind, Subject, Uncertainty, Unit, is_placeable,
+    Estimate, Evidence, Finding, Findings, Fix, FixKind, Nothing, OF_ITS_ACCESSES_REMOTE, PatternKind, Subject,
+    Uncertainty, Unit, is_placeable,
 };
 use numapilot_machine::Machine;
 use numapilot_text::units;
@@ -47,7 +48,23 @@ pub(crate) fn explanation(finding: &Finding) -> String {
         }
         _ => format!("Compared with idle local accesses, this costs {percent} of the threads' time (modelled)."),
     };
-    format!("{} {cost}", what_happens(finding.pattern))
+    let what = partly_remote(finding).unwrap_or_else(|| what_happens(finding.pattern).to_owned());
+    format!("{what} {cost}")
+}
+
+/// Share of remote accesses below which "this memory" would be taken for all of it.
+const MOSTLY: f64 = 0.5;
+
+/// What happens to memory that threads of another node than its own use in part only.
+fn partly_remote(finding: &Finding) -> Option<String> {
+    let share = finding.evidence.iter().find(|evidence| evidence.what == OF_ITS_ACCESSES_REMOTE)?.value.value;
+    (finding.pattern == PatternKind::RemoteAfterAllocation && share < MOSTLY).then(|| {
+        format!(
+            "Part of this memory is on the node where it was allocated or first touched, but threads of another node use that part: {} of the \
+             accesses to this memory are remote.",
+            units::significant_percent(share)
+        )
+    })
 }
 
 fn what_happens(pattern: PatternKind) -> &'static str {
@@ -103,6 +120,15 @@ fn what_happens(pattern: PatternKind) -> &'static str {
         PatternKind::TierMisplacement => {
             "This memory is used often, but it is on a node without CPUs. Such memory is slower for every thread."
         }
+    }
+}
+
+/// That the best fix of a finding may gain nothing by what is known, as a sentence behind its gain; else nothing.
+pub(crate) fn doubt_words(fix: &Fix) -> &'static str {
+    match fix.decisive() {
+        gain if gain.low > 0.0 || fix.loses() => "",
+        gain if gain.low < 0.0 => " It may gain nothing, or lose.",
+        _ => " It may gain nothing.",
     }
 }
 

@@ -563,6 +563,16 @@ static void common(const char *kind) {
     print_homes("parent", block, BIG);
 }
 
+/* A file that may only be read, half of which is in the page cache when it is mapped. */
+static void cached(void) {
+    static char half[BIG / 2];
+    int file = memory_file();
+    if (pwrite(file, half, sizeof half, 0) != (ssize_t)sizeof half) exit(7);
+    char *block = mmap(NULL, BIG, PROT_READ, MAP_PRIVATE, file, 0);
+    if (block == MAP_FAILED || sum_of(block, BIG) != 0) exit(7);
+    print_homes("homes", block, BIG);
+}
+
 /* Copies of a file's pages are discarded; the file's own stay. */
 static void dropped(void) {
     char *block = mmap(NULL, BIG, PROT_READ | PROT_WRITE, MAP_PRIVATE, memory_file(), 0);
@@ -684,6 +694,7 @@ int main(int argc, char **argv) {
     else if (strcmp(name, "copied") == 0) copied();
     else if (strcmp(name, "numbered") == 0) numbered();
     else if (strcmp(name, "dropped") == 0) dropped();
+    else if (strcmp(name, "cached") == 0) cached();
     else return 2;
     return 0;
 }
