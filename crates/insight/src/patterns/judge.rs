@@ -370,7 +370,7 @@ pub(crate) fn limits_of(analysis: &Analysis<'_>, sums: &AllSums, unseen: &[Unsee
 
 #[cfg(test)]
 mod tests {
-    use numapilot_flows::{AccessRef, Filter, Object, ObjectKind, Process, Site, Tables, Thread};
+    use numapilot_flows::{AccessRef, Filter, Process, Site, Tables, Thread};
     use numapilot_machine::NodeId;
     use numapilot_trace::ids::{ObjectId, ThreadIndex, TimeNs};
 
