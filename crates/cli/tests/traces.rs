@@ -153,7 +153,7 @@ fn every_command_takes_a_trace_by_its_name_with_and_without_the_ending() {
         &["check", "--max-slowdown", "5%", "--baseline", &other, "--trace", &whole],
     ] {
         let missing = run(command);
-        assert!(missing.code == 1 && missing.stderr.contains("is not a trace"), "{}", missing.stderr);
+        assert!(missing.code == 1 && missing.stderr.contains("does not exist: give the"), "{}", missing.stderr);
         assert_eq!(missing.stderr.matches(&other).count(), 1, "named once: {}", missing.stderr);
     }
 }
