@@ -43,6 +43,7 @@ use numapilot_trace::output::Existing;
 
 use super::background;
 use super::group::group;
+use super::group::require_memory;
 use super::run::summary;
 use crate::args;
 use crate::args::RecordArgs;
@@ -157,6 +158,7 @@ fn running(arguments: &RecordArgs) -> Result<Option<Running>> {
     if arguments.system {
         return Ok(Some(Running::System));
     }
+    require_memory(&Root::default(), &arguments.pid)?;
     Ok(group(&Root::default(), &arguments.pid, &arguments.group, arguments.quiet)?.map(Running::Group))
 }
 
