@@ -50,6 +50,14 @@ pub fn animate(bar: &ProgressBar) {
     }
 }
 
+/// A line on a terminal's standard error that moves while something takes its time; nothing elsewhere. Whoever prints removes it before.
+pub fn spinner(message: &str) -> ProgressBar {
+    let bar = ProgressBar::new_spinner();
+    bar.set_message(clean(message));
+    animate(&bar);
+    bar
+}
+
 /// Prints to standard output. (A closed pipe ends the process by SIGPIPE, quietly.)
 pub fn print(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
@@ -88,4 +96,18 @@ pub fn write_with(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<()>)
     let mut file = PendingFile::create(path)?;
     write(&mut file)?;
     Ok(file.finish()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Names of traces come from others; and the messages of a report that goes to a file stay free of progress.
+    #[test]
+    fn what_takes_long_is_told_without_what_talks_to_the_terminal() {
+        let bar = spinner("reading \u{1b}[2Jx");
+        assert_eq!(bar.message(), "reading \\u{1b}[2Jx");
+        assert!(bar.is_hidden() || std::io::stderr().is_terminal());
+        bar.finish_and_clear();
+    }
 }

@@ -298,7 +298,7 @@ fn a_unix_socket_goes_with_its_server() {
     assert_eq!(end(&mut server.child), 0);
     assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 0);
     let nobody = run(&["export", "--once", "--pid", "4194303"]);
-    assert!(nobody.code == 1 && nobody.stderr.contains("4194303"), "{}", nobody.stderr);
+    assert!(nobody.code == 1 && nobody.stderr.contains("there is no process 4194303"), "{}", nobody.stderr);
     let taken = run(&["export", "--listen", "unix:/no/such/folder/socket"]);
     assert!(taken.code == 1 && taken.stderr.contains("/no/such/folder/socket"), "{}", taken.stderr);
 }

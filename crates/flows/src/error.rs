@@ -15,6 +15,12 @@ pub enum FlowError {
     /// The tables cannot be read or written.
     #[error(transparent)]
     Table(#[from] TableError),
+    /// There is nothing at that path.
+    #[error(
+        "{} does not exist: give the NAME.numatrace folder that `numapilot record` wrote (its last line names it; a recording that failed leaves none)",
+        .0.display()
+    )]
+    NoSuchPath(PathBuf),
     /// The folder holds no trace.
     #[error("{} is not a trace: give the NAME.numatrace folder that `numapilot record` wrote", .0.display())]
     NotATrace(PathBuf),

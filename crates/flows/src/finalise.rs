@@ -545,10 +545,9 @@ fn meta(session: &SessionFacts<'_>, joined: &Joined, samples: u64, weight: u64) 
     }
 }
 
-/// Program time up to the last record. For an imported recording, up to its own last event, which may not be a record here; its stamps are nanoseconds.
+/// Program time up to the last record, or to the recording's end where that is known to be later.
 fn duration_ns(session: &SessionFacts<'_>, joined: &Joined) -> u64 {
-    let end = session.end.filter(|_| session.start.engine == Engine::Import);
-    end.map_or(0, |end| end.end_order.saturating_sub(session.start.start_order)).max(joined.end.0)
+    session.end.and_then(|end| session.start.end_time(end)).unwrap_or_default().max(joined.end).0
 }
 
 /// Code addresses without a name: their number by binary, and the reason.

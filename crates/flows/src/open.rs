@@ -50,13 +50,17 @@ impl Trace {
     /// and [`Trace::was_rebuilt`] is then true.
     ///
     /// # Errors
-    /// If `dir` is not a trace, is still being recorded, has a newer format, or is damaged.
+    /// If `dir` does not exist, is not a trace, is still being recorded, has a newer format, or is damaged.
     pub fn open(dir: &Path) -> Result<Trace, FlowError> {
         let dir = &name::find(dir);
         let mut was_rebuilt = false;
         if !dir.join(META_FILE).exists() {
             if !dir.join(RAW_FOLDER).is_dir() {
-                return Err(FlowError::NotATrace(dir.to_path_buf()));
+                // What cannot be looked at (a folder without rights above it) is not called absent.
+                return Err(match dir.try_exists() {
+                    Ok(false) => FlowError::NoSuchPath(dir.to_path_buf()),
+                    _ => FlowError::NotATrace(dir.to_path_buf()),
+                });
             }
             refuse_unfinished(dir)?;
             was_rebuilt = finalise_if_missing(dir)?;

@@ -56,7 +56,9 @@ fn a_killed_recording_is_rebuilt_at_opening_and_other_folders_are_refused() {
     compare(&trace, &expected);
     assert!(!Trace::open(&dir).unwrap().was_rebuilt(), "the tables are there now");
     let error = Trace::open(folder.path()).unwrap_err().to_string();
-    assert!(error.contains("numapilot record"), "{error}");
+    assert!(error.contains("is not a trace") && error.contains("numapilot record"), "{error}");
+    let error = Trace::open(&folder.path().join("none")).unwrap_err().to_string();
+    assert!(error.contains("does not exist") && error.contains("numapilot record"), "{error}");
     std::fs::write(dir.join("objects.parquet"), b"foreign").unwrap();
     let error = Trace::open(&dir).unwrap_err().to_string();
     assert!(error.contains("objects.parquet") && error.contains("raw/"), "{error}");

@@ -54,6 +54,11 @@ impl HostInstant {
         best.1
     }
 
+    /// Time from an earlier reading to this one.
+    pub fn since(&self, earlier: &HostInstant) -> Duration {
+        Duration::from_nanos(self.monotonic_ns.saturating_sub(earlier.monotonic_ns))
+    }
+
     /// Rate of the counter in kHz between an earlier reading and this one; `None` if they are too close to tell.
     pub fn khz_since(&self, earlier: &HostInstant) -> Option<u32> {
         let elapsed_ns = self.monotonic_ns.checked_sub(earlier.monotonic_ns).filter(|ns| *ns >= 1_000_000)?;

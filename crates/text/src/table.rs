@@ -3,7 +3,12 @@
 use unicode_width::UnicodeWidthStr;
 
 use super::elide::elide_all;
-use super::style::{Look, clean, shorten};
+use super::style::{Look, clean, shorten, wrap};
+
+/// Columns below which a remark has one line, shortened.
+const REMARK_LEAST: usize = 30;
+/// Lines that a remark takes, about, before its middle is left out.
+const REMARK_LINES: usize = 2;
 
 /// Which side a column's text leans to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +38,7 @@ pub struct Table {
 #[derive(Clone, Debug)]
 enum Row {
     Cells(Vec<String>),
-    /// A line of its own under a row, indented: what must stay, and what may be shortened.
+    /// Lines of their own under a row, indented: what must stay, and what may be shortened where it takes more than a few lines.
     Remark(String, String),
 }
 
@@ -87,7 +92,7 @@ impl Table {
         self.rows.push(Row::Cells(cells));
     }
 
-    /// Adds a line under the last row. `lead` (where the row's object comes from) is shortened only where it alone does not fit.
+    /// Adds lines under the last row, mostly one. `lead` (where the row's object comes from) is shortened only where it alone does not fit.
     pub fn remark(&mut self, lead: &str, rest: &str) {
         self.rows.push(Row::Remark(clean(lead), clean(rest)));
     }
@@ -117,9 +122,9 @@ impl Table {
                 }
                 Row::Remark(lead, rest) => {
                     let inset = indent + widths.first().copied().unwrap_or(0) + self.gap;
-                    let lead = shorten(lead, look.width.saturating_sub(inset));
-                    let rest = shorten(rest, look.width.saturating_sub(inset + lead.width()));
-                    text.push_str(&look.faint(&format!("{}{lead}{rest}", " ".repeat(inset))));
+                    let lines = remark_lines(lead, rest, look.width.saturating_sub(inset));
+                    let lines = lines.iter().map(|line| look.faint(&format!("{}{line}", " ".repeat(inset))));
+                    text.push_str(&lines.collect::<Vec<_>>().join("\n"));
                 }
             }
             text.push('\n');
@@ -174,6 +179,21 @@ impl Table {
     }
 }
 
+/// A remark in lines of at most `room` columns. Words left out of its middle would be those that matter:
+/// "10 l…ed by 4 threads".
+fn remark_lines(lead: &str, rest: &str, room: usize) -> Vec<String> {
+    if lead.width() + rest.width() <= room {
+        return vec![format!("{lead}{rest}")];
+    }
+    let lead = shorten(lead, room);
+    if room < REMARK_LEAST {
+        let rest = shorten(rest, room.saturating_sub(lead.width()));
+        return vec![format!("{lead}{rest}")];
+    }
+    let rest = shorten(rest, REMARK_LINES * room);
+    wrap(&format!("{lead}{rest}"), room)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -201,11 +221,17 @@ mod tests {
         let mut table = Table::new().flexible("object", 8);
         table.row(["u".to_owned()]);
         table.remark("a_rather_long_file_name.f90:1234", " in a_function_with_a_long_name(), heap, 3 instances");
-        for width in [44, 60] {
+        for width in [44, 60, 100] {
             let text = table.render(Look { width, colour: false }, 2);
-            assert!(text.contains("a_rather_long_file_name.f90:1234 "), "{text}");
+            let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(
+                words.contains("a_rather_long_file_name.f90:1234 in a_function_with_a_long_name(), heap, 3 "),
+                "{text}"
+            );
             assert!(text.lines().all(|line| line.width() <= width), "{text}");
         }
+        let narrow = table.render(Look { width: 30, colour: false }, 2);
+        assert!(narrow.lines().count() == 3 && narrow.lines().all(|line| line.width() <= 30), "{narrow}");
     }
 
     #[test]

@@ -15,7 +15,7 @@ pub enum WatchError {
     #[error(transparent)]
     File(#[from] FileError),
     /// The process does not exist at the start.
-    #[error("there is no process {pid}; `pgrep` and `ps` show the ids of processes")]
+    #[error("there is no process {pid}: it has ended, or never ran; look it up with `pgrep` or `ps`")]
     NoProcess {
         /// Process id.
         pid: Pid,

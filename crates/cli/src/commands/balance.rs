@@ -51,6 +51,7 @@ use numapilot_service::served::interval;
 use numapilot_text::units;
 
 use super::group::group;
+use super::group::require_memory;
 use super::not_started::not_started;
 use crate::args::BalanceArgs;
 use crate::output;
@@ -225,6 +226,7 @@ fn machine(name: Option<&str>) -> Result<(Machine, Vec<String>)> {
 }
 
 fn options(arguments: &BalanceArgs) -> Result<Options> {
+    require_memory(&Root::default(), &arguments.pids)?;
     let who = match group(&Root::default(), &arguments.pids, &arguments.group, arguments.quiet)? {
         Some(group) => Who::Group(group),
         None if arguments.system => Who::System,
@@ -449,10 +451,11 @@ fn summary(stop: &Stop) -> String {
         }
     };
     format!(
-        "{}: {} observations, {} page uses observed ({} lost), {} decisions; pages: {pages}; {} moved by numapilot in all, {} pages moved back; \
+        "{}: {} observation{}, {} page uses observed ({} lost), {} decisions; pages: {pages}; {} moved by numapilot in all, {} pages moved back; \
          {kernel}; {} threads moved; numapilot itself used {} of processor time and {} of memory\n",
         stop.because,
         counters.observations,
+        if counters.observations == 1 { "" } else { "s" },
         counters.samples + counters.hint_faults + counters.file_uses,
         counters.samples_lost,
         counters.decisions,
@@ -476,6 +479,12 @@ mod tests {
         };
         let moved = said(Some(34 << 20));
         assert!(moved.contains("pages: none moved by numapilot;"), "{moved}");
+        let once = numapilot_balancer::status::Counters { observations: 1, ..Default::default() };
+        let once = summary(&Stop { because: "the time is over".to_owned(), counters: once, own: Default::default() });
+        assert!(
+            once.contains("the time is over: 1 observation, 0 page uses") && moved.contains(": 0 observations, "),
+            "{once}{moved}"
+        );
         assert!(moved.contains("the kernel's NUMA balancing moved 34.0 MiB on this machine in that time"), "{moved}");
         assert!(said(Some(0)).contains("the kernel's NUMA balancing moved none"), "{}", said(Some(0)));
         assert!(said(None).contains("is not known"), "{}", said(None));

@@ -6,12 +6,59 @@ use anyhow::bail;
 use numapilot_host::Group;
 use numapilot_host::Members;
 use numapilot_host::Pid;
+use numapilot_host::ProcessPages;
 use numapilot_host::Root;
+use numapilot_host::TaskStat;
+use numapilot_host::Tid;
 use numapilot_host::cgroups;
+use numapilot_kernel::KernelError;
+use numapilot_kernel::task;
+use numapilot_kernel::task::Process;
 use numapilot_kernel::task::why_absent;
+use numapilot_watch::WatchError;
 
 use crate::args::GroupArgs;
 use crate::output::tell;
+
+/// A process that was named, from now on meant whoever gets its number.
+///
+/// # Errors
+/// There is none, which all commands say in the same words and with the same status; or it cannot be referred to.
+pub fn named(pid: Pid) -> Result<Process> {
+    Process::open(pid).map_err(|error| match error {
+        KernelError::Gone { pid } => WatchError::NoProcess { pid }.into(),
+        other => other.into(),
+    })
+}
+
+/// Refuses named processes that do not exist. What else is wrong with a process, whoever looks at it says.
+///
+/// # Errors
+/// The first of them, as [`named`] has it.
+pub fn require(pids: &[Pid]) -> Result<()> {
+    let is_absent =
+        |error: &anyhow::Error| matches!(error.downcast_ref::<WatchError>(), Some(WatchError::NoProcess { .. }));
+    pids.iter().filter_map(|pid| named(*pid).err()).find(is_absent).map_or(Ok(()), Err)
+}
+
+/// [`require`] for commands that are about memory: threads of the kernel, too, are refused. Without that a recording of nothing succeeded.
+///
+/// # Errors
+/// The first of them, and what to do.
+pub fn require_memory(root: &Root, pids: &[Pid]) -> Result<()> {
+    require(pids)?;
+    let Some(&pid) = pids.iter().find(|pid| is_of_the_kernel(root, **pid)) else { return Ok(()) };
+    let name = task::name_of(pid, Tid::first_of(pid));
+    bail!(
+        "process {pid} ({name}) is a thread of the kernel and has no memory of its own; name another one (`ps -e -o pid,rss,args` lists them)"
+    );
+}
+
+/// Whether it runs without an address space. One that has ended has none either, and one whose first thread alone has ended seems to have none.
+fn is_of_the_kernel(root: &Root, pid: Pid) -> bool {
+    let has_none = ProcessPages::read(root, pid).is_some_and(|pages| pages.mapped == 0);
+    has_none && TaskStat::read(root, pid, &mut Vec::new()).is_some_and(|stat| !stat.has_ended())
+}
 
 /// An error for a process that was named and is not among those found: it has ended, or /proc hides it. Without that its figures would be those of nobody.
 ///
@@ -55,4 +102,42 @@ pub fn group(root: &Root, pids: &[Pid], named: &GroupArgs, is_quiet: bool) -> Re
         folders.push(cgroups::of_path(root, path)?);
     }
     Ok(Some(Group::Cgroups(folders)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    /// `record`, `stat`, `balance` and `export` had two messages and two statuses for it, one of which said that it had ended.
+    #[test]
+    fn a_process_that_is_not_there_is_said_not_to_be() {
+        let none = Pid(0x7fff_ffff);
+        let told = [named(none).map(drop), require_memory(&Root::default(), &[Pid::own(), none])];
+        for told in told.map(|told| told.unwrap_err().to_string()) {
+            assert_eq!(
+                told,
+                format!("there is no process {none}: it has ended, or never ran; look it up with `pgrep` or `ps`")
+            );
+        }
+    }
+
+    /// `record --pid 2` ended with status 0 and an empty trace.
+    #[test]
+    fn threads_of_the_kernel_are_told_from_other_processes_without_memory() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::new(folder.path());
+        for (pid, state, pages) in [(7, 'S', "0 0 0 0 0 0 0"), (8, 'Z', "0 0 0 0 0 0 0"), (9, 'S', "50 4 1 3 0 9 0")] {
+            let of_process = folder.path().join(format!("proc/{pid}"));
+            fs::create_dir_all(&of_process).unwrap();
+            fs::write(of_process.join("statm"), format!("{pages}\n")).unwrap();
+            let zeros = " 0".repeat(48);
+            fs::write(of_process.join("stat"), format!("{pid} (task) {state} 1{zeros}\n")).unwrap();
+        }
+        let found = [7, 8, 9, 10].map(|pid| is_of_the_kernel(&root, Pid(pid)));
+        assert_eq!(found, [true, false, false, false]);
+        let refused = require_memory(&root, &[Pid::own()]);
+        assert!(refused.is_ok(), "{refused:?}");
+    }
 }

@@ -8,9 +8,9 @@ use numapilot_import::ImportOptions;
 use numapilot_import::Importer;
 use numapilot_machine::Machine;
 use numapilot_text::units;
+use numapilot_trace::name::output_folder;
 use numapilot_trace::output::Existing;
 
-use super::record::named_output;
 use crate::args::ImportArgs;
 
 /// Imports the recording and writes the tables of the trace.
@@ -18,7 +18,7 @@ pub fn run(arguments: &ImportArgs) -> Result<()> {
     let options = ImportOptions {
         input: arguments.input.clone(),
         output: match &arguments.output {
-            Some(name) => named_output(name, arguments.quiet),
+            Some(name) => output_folder(name),
             None => default_output(&arguments.input),
         },
         existing: if arguments.force { Existing::Replace } else { Existing::Rotate },

@@ -6,7 +6,6 @@ use std::time::Instant;
 
 use anyhow::Result;
 use anyhow::anyhow;
-use numapilot_kernel::KernelError;
 use numapilot_kernel::actuator::MoveOptions;
 use numapilot_kernel::actuator::MoveOutcome;
 use numapilot_kernel::actuator::Mover;
@@ -15,7 +14,6 @@ use numapilot_kernel::migrate;
 use numapilot_kernel::migrate::Migration;
 use numapilot_kernel::migrate::Route;
 use numapilot_kernel::task;
-use numapilot_kernel::task::Process;
 use numapilot_launch::signals::Guard;
 use numapilot_machine::Machine;
 use numapilot_machine::NodeId;
@@ -23,6 +21,7 @@ use numapilot_text::units;
 use serde_json::json;
 
 use super::exit::BEYOND_LIMITS;
+use super::group::named;
 use crate::args::MoveArgs;
 use crate::output;
 
@@ -33,10 +32,7 @@ pub fn run(arguments: &MoveArgs) -> Result<ExitCode> {
     let to = nodes(&arguments.to, "--to", &machine)?;
     let mut route = Route::new(&from, &to).ok_or_else(|| anyhow!("--from and --to need at least one node each"))?;
     task::require_own_proc()?;
-    let process = Process::open(arguments.pid).map_err(|error| match error {
-        KernelError::Gone { pid } => anyhow!("there is no process {pid}; look it up with `pgrep` or `ps`"),
-        other => other.into(),
-    })?;
+    let process = named(arguments.pid)?;
     let mut mover = Mover::new(MoveOptions {
         bytes_per_s: arguments.rate,
         keep_bytes: arguments.keep,

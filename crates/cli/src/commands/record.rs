@@ -43,6 +43,7 @@ use numapilot_trace::output::Existing;
 
 use super::background;
 use super::group::group;
+use super::group::require_memory;
 use super::run::summary;
 use crate::args;
 use crate::args::RecordArgs;
@@ -58,10 +59,7 @@ pub fn run(arguments: &RecordArgs) -> Result<ExitCode> {
         return background::start(&folder, arguments.quiet);
     }
     let machine = Machine::load(&arguments.machine)?;
-    let output = arguments
-        .output
-        .as_deref()
-        .map_or_else(|| default_output(arguments), |name| named_output(name, arguments.quiet));
+    let output = arguments.output.as_deref().map_or_else(|| default_output(arguments), output_folder);
     let who = running(arguments)?;
     if who.is_some() && arguments.java.is_some() {
         bail!(
@@ -70,7 +68,7 @@ pub fn run(arguments: &RecordArgs) -> Result<ExitCode> {
         );
     }
     let line = Line::new(arguments.quiet);
-    let mut shown = line.clone();
+    let mut shown = Line { announced: renamed(arguments.output.as_deref(), &output), ..line.clone() };
     let mut options = RecordOptions::new(arguments.command.clone(), output, &machine);
     apply(arguments, &mut options)?;
     if let Some(program) = &arguments.native {
@@ -84,6 +82,7 @@ pub fn run(arguments: &RecordArgs) -> Result<ExitCode> {
         Some(who) => numapilot_sources::record_running(who, options)?,
         None => numapilot_sources::record(options)?,
     };
+    shown.announce();
     line.bar.finish_and_clear();
     if !arguments.quiet {
         if is_running {
@@ -169,16 +168,13 @@ fn running(arguments: &RecordArgs) -> Result<Option<Running>> {
     if arguments.system {
         return Ok(Some(Running::System));
     }
+    require_memory(&Root::default(), &arguments.pid)?;
     Ok(group(&Root::default(), &arguments.pid, &arguments.group, arguments.quiet)?.map(Running::Group))
 }
 
-/// The trace's folder for an output name: `.numatrace` is appended if it is missing, and a note says so.
-pub fn named_output(name: &Path, is_quiet: bool) -> PathBuf {
-    let folder = output_folder(name);
-    if folder != name && !is_quiet {
-        tell!("numapilot: the trace goes to {}", folder.display());
-    }
-    folder
+/// The trace's folder where it is not named as the user named it, because `.numatrace` is appended.
+fn renamed(name: Option<&Path>, folder: &Path) -> Option<PathBuf> {
+    name.filter(|name| *name != folder).map(|_| folder.to_owned())
 }
 
 fn default_output(arguments: &RecordArgs) -> PathBuf {
@@ -249,6 +245,8 @@ fn apply(arguments: &RecordArgs, options: &mut RecordOptions<'_>) -> Result<()> 
 struct Line {
     bar: ProgressBar,
     is_quiet: bool,
+    /// A folder to be told of once something is recorded there: where the recording fails before, there is no such trace.
+    announced: Option<PathBuf>,
 }
 
 impl Line {
@@ -257,7 +255,14 @@ impl Line {
         if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
             bar.set_style(style);
         }
-        Line { bar, is_quiet }
+        Line { bar, is_quiet, announced: None }
+    }
+
+    /// Says once where the trace goes.
+    fn announce(&mut self) {
+        if let Some(folder) = self.announced.take().filter(|_| !self.is_quiet) {
+            self.bar.suspend(|| tell!("numapilot: the trace goes to {}", folder.display()));
+        }
     }
 
     fn while_busy<T>(&self, message: &str, work: impl FnOnce() -> T) -> T {
@@ -302,6 +307,7 @@ impl Progress for Line {
     }
 
     fn update(&mut self, state: &ProgressState) {
+        self.announce();
         let lost = if state.lost > 0 { format!(", {} lost", units::count(state.lost as f64)) } else { String::new() };
         self.bar.set_message(format!(
             "recording: {} of program time, {}, {}, {}{lost}",
@@ -343,4 +349,23 @@ fn describe(recording: &Recording) {
         units::time_ns(u64::try_from(recording.wall_time.as_nanos()).unwrap_or(u64::MAX)),
         units::counted(recording.records, "record", "records")
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// "The trace goes to x.numatrace", said before the checks, stood above "there is no process 999999".
+    #[test]
+    fn a_trace_is_announced_once_it_is_recorded_and_only_under_another_name_than_the_users() {
+        let names = ["run", "run.numatrace"].map(|name| (Path::new(name), output_folder(Path::new(name))));
+        let [renamed_one, same] = names.map(|(name, folder)| renamed(Some(name), &folder));
+        assert_eq!(
+            (renamed_one.clone(), same, renamed(None, Path::new("a.numatrace"))),
+            (Some("run.numatrace".into()), None, None)
+        );
+        let mut line = Line { announced: renamed_one, ..Line::new(true) };
+        line.update(&ProgressState::default());
+        assert_eq!(line.announced, None);
+    }
 }

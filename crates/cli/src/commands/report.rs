@@ -3,6 +3,7 @@
 use anyhow::Context;
 use anyhow::Result;
 use anyhow::bail;
+use indicatif::ProgressBar;
 use numapilot_flows::Evidence;
 use numapilot_flows::Filter;
 use numapilot_flows::Named;
@@ -44,16 +45,28 @@ const PAGE_STRETCHES: usize = 16;
 
 /// Renders the report, and writes the files that the arguments name.
 pub fn run(arguments: &ReportArgs) -> Result<()> {
+    let bar = output::spinner(&format!("reading {}", arguments.trace.display()));
+    let done = report(arguments, &bar);
+    bar.finish_and_clear();
+    done
+}
+
+/// `bar`: the progress, which goes before anything is printed.
+fn report(arguments: &ReportArgs, bar: &ProgressBar) -> Result<()> {
     let export = &arguments.export;
     let files = [&arguments.html, &arguments.plan, &export.svg, &export.pprof, &export.firefox, &export.csv];
     let is_taken = output::takes_standard_output(&files)?;
     let trace = Trace::open(&arguments.trace)?;
     let machine = trace.machine();
     let heading = Heading::of(&name::find(&arguments.trace), &trace, machine.as_ref());
+    bar.set_message("analysing");
     let view = View { arguments, trace: &trace, machine: machine.as_ref(), heading: &heading };
     let analysis = view.analysis()?;
     let mut surveyed = Surveyed::default();
     let found = view.findings(&analysis, &mut surveyed);
+    if is_taken {
+        bar.finish_and_clear();
+    }
     if let Some(path) = &arguments.html {
         output::write_file(path, &view.page(&analysis, &found))?;
     }
@@ -76,9 +89,13 @@ pub fn run(arguments: &ReportArgs) -> Result<()> {
     written.extend(arguments.plan.iter().map(|path| format!("Plan: {}{of_plan}", path.display())));
     written.extend(arguments.html.iter().map(|path| format!("Page: {}", path.display())));
     if arguments.json {
-        return output::print_json(&view.json(&analysis, &found)?);
+        let told = view.json(&analysis, &found)?;
+        bar.finish_and_clear();
+        return output::print_json(&told);
     }
-    output::print(&view.text(&analysis, &found, output::look(&arguments.look))?)?;
+    let told = view.text(&analysis, &found, output::look(&arguments.look))?;
+    bar.finish_and_clear();
+    output::print(&told)?;
     if written.is_empty() { Ok(()) } else { output::print(&format!("\n{}\n", written.join("\n"))) }
 }
 

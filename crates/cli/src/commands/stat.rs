@@ -41,6 +41,7 @@ use numapilot_watch::stat::Stat;
 
 use super::group::all_found;
 use super::group::group;
+use super::group::require;
 use super::not_started::not_started;
 use super::schedule;
 use crate::args::StatArgs;
@@ -73,8 +74,7 @@ fn watch(arguments: &StatArgs, out: &mut Output) -> Result<ExitCode> {
     }
     let group = group(&Root::default(), &arguments.pid, &arguments.group, false)?;
     let default = group.is_none().then_some(SYSTEM_TIME).filter(|_| arguments.interval.is_none());
-    // An error for those that were named and do not exist.
-    arguments.pid.iter().try_for_each(|pid| Process::open(*pid).map(drop))?;
+    require(&arguments.pid)?;
     let members = group.map(|group| {
         let mut members = Members::new(group);
         members.refresh(&Root::default());

@@ -6,7 +6,7 @@ use numapilot_insight::whatif::{Answer, Outlook, Traffic};
 use numapilot_insight::{Calibration, Estimate, LatencyBound, MeasuredLatency, Uncertainty, UncertaintySource};
 use numapilot_simulator::{Report, whatif as elsewhere};
 use numapilot_text::style::Look;
-use numapilot_text::style::{clean, wrap};
+use numapilot_text::style::{clean, columns, wrap};
 use numapilot_text::table::{Align, Table};
 use numapilot_text::units;
 use serde_json::{Value, json};
@@ -204,11 +204,28 @@ fn sources(uncertainty: &Uncertainty, look: Look) -> String {
         .column("THE INTERVAL COMES FROM", Align::Left)
         .column("SHARE", Align::Right)
         .column("NARROWED BY", Align::Left);
-    for source in shown {
+    let in_words = |source: &UncertaintySource| {
         let range = source.range.map_or_else(String::new, |(_, low, high)| format!(" ({})", range(low, high)));
-        table.row([format!("{}{range}", source.words), units::part_percent(source.share), source.narrowed_by.clone()]);
+        format!("{}{range}", source.words)
+    };
+    for source in &shown {
+        table.row([in_words(source), units::part_percent(source.share), source.narrowed_by.clone()]);
     }
-    format!("\n{}", table.render(look, 2))
+    let plain = table.render(Look { colour: false, ..look }, 2);
+    if plain.lines().all(|line| columns(line) <= look.width) {
+        return format!("\n{}", table.render(look, 2));
+    }
+    // Sentences: shortened in the middle they would say nothing.
+    let mut out = format!("\n  {}\n", look.heading("THE INTERVAL COMES FROM"));
+    for source in shown {
+        let share = format!("  {:>7}  ", units::part_percent(source.share));
+        let words = clean(&format!("{}; narrowed by: {}", in_words(source), source.narrowed_by));
+        for (index, line) in wrap(&words, look.width.saturating_sub(share.len())).iter().enumerate() {
+            let lead = if index == 0 { share.clone() } else { " ".repeat(share.len()) };
+            let _ = writeln!(out, "{lead}{line}");
+        }
+    }
+    out
 }
 
 /// What measured latencies did to the interval, in whole sentences.
@@ -300,6 +317,30 @@ mod tests {
             "{text}"
         );
         assert_eq!(measured(&[], Look::default()), "");
+    }
+
+    /// The table ran to 200 columns whatever `--width` said.
+    #[test]
+    fn sources_of_an_interval_keep_within_the_width() {
+        let source = UncertaintySource {
+            place: "traffic.controller_efficiency".to_owned(),
+            words: "share of a memory controller's peak bandwidth that a program can have at most on this machine"
+                .to_owned(),
+            range: Some((0.8, 0.7, 0.9)),
+            share: 0.431,
+            narrowed_by: "`numapilot measure` on the machine itself, while nothing else runs on it".to_owned(),
+        };
+        let uncertainty = Uncertainty { sources: vec![source.clone()], ..Uncertainty::default() };
+        for width in [60, 80, 100, 240] {
+            let text = sources(&uncertainty, Look { width, colour: false });
+            assert!(text.lines().all(|line| columns(line) <= width), "{width}: {text}");
+            let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(
+                words.contains(&source.words) && words.contains(&source.narrowed_by) && words.contains("43.1 %"),
+                "{words}"
+            );
+            assert_eq!(text.contains("NARROWED BY"), width == 240, "{width}: {text}");
+        }
     }
 
     #[test]

@@ -135,7 +135,10 @@ pub fn heading(heading: &Heading, look: Look) -> String {
     };
     let nodes = units::counted(heading.node_count as u64, "node", "nodes");
     let placement = if heading.placement.is_empty() { String::new() } else { format!("; {}", heading.placement) };
-    text.push_str(&line("Machine", &format!("{} ({nodes}, {kind}){placement}", heading.machine)));
+    // Of a machine without a name, only those nodes are known that were seen.
+    let alone = heading.node_count == 1 && !heading.machine.is_empty();
+    let alone = if alone { "; all memory is local where there is one node, so nothing can be remote" } else { "" };
+    text.push_str(&line("Machine", &format!("{} ({nodes}, {kind}){placement}{alone}", heading.machine)));
     let seen = format!(
         "engine {}; {} of program time, {}, {}, {}",
         heading.engine,
@@ -167,6 +170,19 @@ mod tests {
     use super::*;
     use crate::counted::Counted;
     use crate::fixture::of_unknown_homes;
+
+    /// A laptop's or a virtual machine's report was read for remote accesses that it cannot have.
+    #[test]
+    fn a_machine_of_one_node_is_said_to_have_nothing_remote() {
+        let of = |node_count: usize, machine: &str| {
+            let told = Heading { node_count, machine: machine.to_owned(), ..Heading::default() };
+            heading(&told, Look::default()).split_whitespace().collect::<Vec<_>>().join(" ")
+        };
+        assert!(of(1, "live").contains("so nothing can be remote"), "{}", of(1, "live"));
+        for (node_count, machine) in [(2, "live"), (1, "")] {
+            assert!(!of(node_count, machine).contains("remote"), "{}", of(node_count, machine));
+        }
+    }
 
     #[test]
     fn shares_say_what_they_are_of_where_some_homes_are_unknown() {

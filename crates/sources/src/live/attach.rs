@@ -135,7 +135,9 @@ pub fn record_running(who: Running, mut options: RecordOptions<'_>) -> Result<Re
         })?;
         Ok::<_, SourceError>((outcome, stopped))
     })?;
-    let mut recording = result(&options, engine, began.elapsed(), stopped, known);
+    // The trace and what is told of it mean the same span.
+    let end = HostInstant::now();
+    let mut recording = result(&options, engine, end.since(&start), stopped, known);
     let hidden = watch.followed.is_none().then(|| hidden_processes(&Root::default())).flatten();
     recording.notes.splice(1..1, named.into_iter().flatten().chain(hidden));
     if watch.joined > 0 {
@@ -147,7 +149,7 @@ pub fn record_running(who: Running, mut options: RecordOptions<'_>) -> Result<Re
     }
     recording.refusals = refusals;
     live.conclude(&outcome, &mut recording);
-    finish(writer, &outcome, &mut recording, &start);
+    finish(writer, &outcome, &mut recording, (&start, &end));
     Ok(recording)
 }
 
@@ -412,12 +414,19 @@ impl<'a> Watch<'a> {
 
 /// What there was at the start. Kernel threads are members of their tree, but have nothing to inspect: "attached to 0 processes" beside their names
 /// contradicts itself.
-fn found(known: Known) -> String {
+///
+/// Threads become rows of the trace with their first sample, and a process's first thread with it: reports of idle servers count fewer threads.
+fn found(known: Known, engine: Engine) -> String {
     if known.processes == 0 {
         return "no process with memory of its own was running at the start: kernel threads have none, nor have processes that are ending".to_owned();
     }
+    let rest = match known.threads > known.processes {
+        true if engine == Engine::Fault => "; threads without page faults are not counted, except first ones",
+        true => "; threads without samples are not counted, except first ones",
+        false => "",
+    };
     format!(
-        "attached to {} with {} already running: their mappings are known, but no heap blocks; the first toucher of {} in memory before is unknown",
+        "attached to {} with {} already running: their mappings are known, but no heap blocks; the first toucher of {} in memory before is unknown{rest}",
         units::counted(known.processes, "process", "processes"),
         units::counted(known.threads, "thread", "threads"),
         units::counted(known.pages, "page", "pages")
@@ -431,7 +440,7 @@ fn result(
     stopped: Option<StopReason>,
     known: Known,
 ) -> Recording {
-    let mut notes = vec![found(known)];
+    let mut notes = vec![found(known, engine)];
     if known.closed > 0 {
         notes.push(format!(
             "{} not be inspected, so some memory has no names; run with CAP_SYS_PTRACE to inspect all",
@@ -461,7 +470,12 @@ fn result(
     }
 }
 
-fn finish(writer: SharedWriter, outcome: &LiveOutcome, recording: &mut Recording, start: &HostInstant) {
+fn finish(
+    writer: SharedWriter,
+    outcome: &LiveOutcome,
+    recording: &mut Recording,
+    (start, end): (&HostInstant, &HostInstant),
+) {
     let generated =
         // The kernel tells all numbers as they are here.
         if outcome.failure.is_none() {
@@ -474,7 +488,6 @@ fn finish(writer: SharedWriter, outcome: &LiveOutcome, recording: &mut Recording
         Ok(told) => recording.notes.extend(told),
         Err(error) => failure = Some(error.to_string()),
     }
-    let end = HostInstant::now();
     let session = SessionEnd {
         end_monotonic_ns: end.monotonic_ns,
         end_order: end.order,
@@ -517,13 +530,16 @@ mod tests {
     /// `record --pid 2`: the kernel's threads.
     #[test]
     fn processes_without_memory_are_not_said_to_be_attached_to() {
-        let none = found(Known::default());
+        let none = found(Known::default(), Engine::Fault);
         assert!(
             none.starts_with("no process with memory of its own was running") && !none.contains("attached"),
             "{none}"
         );
-        let one = found(Known { processes: 1, threads: 5, pages: 7, closed: 0 });
+        let known = Known { processes: 1, threads: 5, pages: 7, closed: 0 };
+        let one = found(known, Engine::Fault);
         assert!(one.starts_with("attached to 1 process with 5 threads already running"), "{one}");
+        assert!(one.ends_with("; threads without page faults are not counted, except first ones"), "{one}");
+        assert!(!found(Known { threads: 1, ..known }, Engine::Pmu).contains("not counted"));
     }
 
     /// A service that starts a process for each request: the events of those that have ended stayed open to the end of the recording.

@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::engine::RecordedBy;
+use crate::engine::{Engine, RecordedBy};
+use crate::ids::TimeNs;
 use crate::wire::Clock;
 
 /// Written before the program starts. Unknown fields are kept in `more`.
@@ -49,6 +50,17 @@ impl SessionStart {
     pub fn clock(&self) -> Clock {
         Clock { khz: self.clock_khz, origin_cycles: self.clock_origin_cycles }
     }
+
+    /// When a recording ended whose last record may be long before its end: of processes that ran before and after it (an idle server), and an imported one,
+    /// whose last event may be no record here. `None`: a started program's own end is its last record.
+    #[must_use]
+    pub fn end_time(&self, end: &SessionEnd) -> Option<TimeNs> {
+        if self.config.contains_key("attached") {
+            return Some(self.clock().time(end.end_order));
+        }
+        // Stamps of imported recordings are nanoseconds.
+        (self.engine == Engine::Import).then(|| TimeNs(end.end_order.saturating_sub(self.start_order)))
+    }
 }
 
 /// Written after the last record. Its absence means that the recorder was killed.
@@ -74,4 +86,28 @@ pub struct SessionEnd {
     /// Fields that this build does not know.
     #[serde(flatten)]
     pub more: Map<String, Value>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An idle server that was recorded for five seconds, and had its last page fault after two: "1.88 s of program time", where `record` said 5.
+    #[test]
+    fn processes_that_run_on_are_recorded_up_to_the_recorders_end() {
+        let (start_order, clock_origin_cycles, clock_khz) = (7_000, 7_000, 2_000_000);
+        let started = SessionStart {
+            engine: Engine::Fault.into(),
+            start_order,
+            clock_origin_cycles,
+            clock_khz,
+            ..SessionStart::default()
+        };
+        let mut attached = started.clone();
+        attached.config.insert("attached".to_owned(), serde_json::json!([70]));
+        let imported = SessionStart { engine: Engine::Import.into(), ..started.clone() };
+        let end = SessionEnd { end_order: 17_000, ..SessionEnd::default() };
+        let times = [&attached, &imported, &started].map(|start| start.end_time(&end).map(|time| time.0));
+        assert_eq!(times, [Some(5_000), Some(10_000), None]);
+    }
 }

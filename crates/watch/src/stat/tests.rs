@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::*;
 use crate::figures::EventFigures;
 use crate::figures::Interval;
+use crate::figures::Metric;
 use crate::figures::MetricValue;
 use crate::figures::NumaStat;
 use crate::fixture::Tree;
@@ -63,6 +64,32 @@ fn texts_are_as_they_were() {
 }
 
 /// Unknown is no zero; and whoever names a process does not talk to the terminal of who watches.
+/// On a virtual machine without counters, some twenty lines told the same reason five times, before the tables.
+#[test]
+fn a_reason_that_several_metrics_share_is_told_once() {
+    let mut interval = Interval::default();
+    let base = "no counters";
+    for metric in Metric::ALL {
+        interval.metrics.set(metric, MetricValue::Missing(base.to_owned()));
+    }
+    let whole = format!("{base}; the kernel counts the whole machine (`--system`)");
+    interval.metrics.set(Metric::LocalShare, MetricValue::Missing(whole));
+    let unsampled = format!("latencies cannot be sampled: {base} (use the host itself)");
+    interval.metrics.set(Metric::Latency, MetricValue::Missing(unsampled));
+    interval.metrics.set(Metric::LinkUsage, MetricValue::Missing("there is no PMU of links".to_owned()));
+    let told = brief_heading(&interval, Look { width: 500, colour: false });
+    let lines: Vec<&str> = told.lines().collect();
+    assert_eq!(
+        &lines[..lines.len() - 1],
+        [
+            "controller imbalance, interconnect imbalance, L3 misses per 1,000 instr., instructions per cycle: not available here, because no counters",
+            "local access ratio: not available here for the same reason; the kernel counts the whole machine (`--system`)",
+            "memory latency: not available here, because latencies cannot be sampled, for the same reason (use the host itself)",
+            "interconnect usage: not available here, because there is no PMU of links",
+        ]
+    );
+}
+
 #[test]
 fn faults_that_are_not_counted_are_not_0_and_notes_are_only_text() {
     let event = |name, count: Option<f64>| EventFigures {

@@ -88,19 +88,37 @@ fn metrics(interval: &Interval, look: Look) -> String {
     let mut out = String::new();
     for metric in Metric::ALL {
         let lead = format!("{:<width$}  ", metric.title());
-        match interval.metrics.get(metric) {
-            MetricValue::Value { value, source, is_estimate } => {
-                let kind = if *is_estimate { "estimate, " } else { "" };
-                let _ = writeln!(out, "{lead}{:<14}{}", metric.format(*value), look.faint(&format!("{kind}{source}")));
-            }
-            MetricValue::Missing(why) => {
-                let lines = wrap(&format!("not available here, because {why}"), look.width.saturating_sub(width + 2));
-                for (index, line) in lines.iter().enumerate() {
-                    let lead = if index == 0 { lead.clone() } else { " ".repeat(width + 2) };
-                    let _ = writeln!(out, "{lead}{}", look.faint(line));
-                }
-            }
+        if let MetricValue::Value { value, source, is_estimate } = interval.metrics.get(metric) {
+            let kind = if *is_estimate { "estimate, " } else { "" };
+            let _ = writeln!(out, "{lead}{:<14}{}", metric.format(*value), look.faint(&format!("{kind}{source}")));
         }
+    }
+    out + &missing(interval, look)
+}
+
+/// The metrics without a source, and why: each reason once. Without hardware counters all of them lack one, most for the same reason.
+fn missing(interval: &Interval, look: Look) -> String {
+    let mut groups: Vec<(Vec<&str>, &str)> = Vec::new();
+    for metric in Metric::ALL {
+        let MetricValue::Missing(why) = interval.metrics.get(metric) else { continue };
+        match groups.iter_mut().find(|(_, other)| *other == why.as_str()) {
+            Some((titles, _)) => titles.push(metric.title()),
+            None => groups.push((vec![metric.title()], why.as_str())),
+        }
+    }
+    // A reason that is part of others comes before them, and is not told again.
+    let whys: Vec<&str> = groups.iter().map(|(_, why)| *why).collect();
+    let is_part = |why: &str| !why.is_empty() && whys.iter().any(|other| *other != why && other.contains(why));
+    let part = whys.iter().copied().find(|why| is_part(why)).unwrap_or("\n");
+    groups.sort_by_key(|(_, why)| if *why == part { 0 } else { 2 - u8::from(why.contains(part)) });
+    let mut out = String::new();
+    for (titles, why) in groups {
+        let reason = match why.strip_prefix(part) {
+            Some(rest) if why != part => format!(" for the same reason{rest}"),
+            _ => format!(", because {}", why.replace(&format!(": {part}"), ", for the same reason")),
+        };
+        let line = format!("{}: not available here{reason}", titles.join(", "));
+        wrap(&line, look.width).iter().for_each(|line| out.push_str(&format!("{}\n", look.faint(line))));
     }
     out
 }
@@ -268,12 +286,7 @@ pub fn brief_heading(interval: &Interval, look: Look) -> String {
         Some(title) => format!("{}\n", look.strong(&format!("SIMULATED: {}. Nothing here is measured.", clean(title)))),
         None => String::new(),
     };
-    for metric in Metric::ALL {
-        if let MetricValue::Missing(why) = interval.metrics.get(metric) {
-            let line = format!("{}: not available here, because {why}", metric.title());
-            wrap(&line, look.width).iter().for_each(|line| out.push_str(&format!("{}\n", look.faint(line))));
-        }
-    }
+    out.push_str(&missing(interval, look));
     let line = format!(
         "{:>9} {:>8} {:>13} {:>9} {:>8} {:>8} {:>8} {:>6} {:>8}",
         "seconds", "local", "latency", "ctrl imb", "links", "link imb", "L3 MPKI", "IPC", "faults"
