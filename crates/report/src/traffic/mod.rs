@@ -70,7 +70,7 @@ pub fn svg(traffic: &Traffic<'_>) -> String {
     let findings = format!(
         "{} of {} remote · controller imbalance {imbalance}",
         estimates::remote_share(totals),
-        estimates::remote_base(totals, traffic.counted.in_full()),
+        estimates::remote_base(totals, traffic.counted.many()),
     );
     let top = headline.top.as_ref().map_or_else(String::new, |row| {
         let place = if row.place.is_empty() { String::new() } else { format!(" ({})", row.place) };
