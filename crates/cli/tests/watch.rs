@@ -144,10 +144,10 @@ fn a_running_process_is_watched_until_it_dies() {
     let file = folder.path().join("stat.json");
     let mut command = numapilot(&["stat", "--json", "--pid", &pid, "-o"]);
     let mut child = command.arg(&file).spawn().expect("it starts");
-    // It has begun, and waits for its second look.
+    // It has begun, and has looked more than once: looks are 50 ms apart, and probing of what there is may sleep, too.
     wait_until("the file's beginning", || std::fs::read_dir(folder.path()).expect("a folder").count() > 0);
     wait_until_handled(&child, libc::SIGINT);
-    wait_until_idle(&child);
+    wait_for_looks(&child, 60);
     assert!(child.try_wait().expect("a status").is_none(), "it watches");
     target.kill().expect("a signal");
     target.wait().expect("an end");
@@ -163,7 +163,7 @@ fn an_interrupted_watch_still_tells_what_it_saw() {
     let mut child =
         numapilot(&["stat", "--system", "--for", "1000", "--json"]).stdout(Stdio::piped()).spawn().expect("it starts");
     wait_until_handled(&child, libc::SIGINT);
-    wait_until_idle(&child);
+    wait_for_looks(&child, 60);
     signal(&child, libc::SIGINT);
     let mut text = String::new();
     child.stdout.take().expect("a pipe").read_to_string(&mut text).expect("text");

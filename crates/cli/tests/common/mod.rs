@@ -200,18 +200,14 @@ pub fn wait_for_faults(pid: u32, count: u64) {
     wait_until("page faults", || faults() >= wanted);
 }
 
-/// Waits until all threads of a child wait, seen three times in a row: it is done with its start, and waits for what comes.
+/// Waits until a child's first thread has gone to sleep so many more times: of one that looks, sleeps for a moment and looks again, so many looks.
 #[track_caller]
-pub fn wait_until_idle(child: &Child) {
-    let tasks = format!("/proc/{}/task", child.id());
-    let waits = |task: fs::DirEntry| {
-        let stat = fs::read_to_string(task.path().join("stat")).unwrap_or_default();
-        stat.rsplit_once(") ").is_some_and(|(_, fields)| fields.starts_with('S'))
+pub fn wait_for_looks(child: &Child, count: u64) {
+    let sleeps = || {
+        let status = fs::read_to_string(format!("/proc/{}/status", child.id())).expect("it runs");
+        let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        line.and_then(|number| number.trim().parse::<u64>().ok()).expect("a number")
     };
-    let mut times = 0;
-    wait_until("all its threads wait", || {
-        let all_wait = fs::read_dir(&tasks).expect("it runs").flatten().all(waits);
-        times = if all_wait { times + 1 } else { 0 };
-        times == 3
-    });
+    let wanted = sleeps() + count;
+    wait_until("looks", || sleeps() >= wanted);
 }

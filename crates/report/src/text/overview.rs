@@ -11,6 +11,7 @@ use numapilot_text::style::clean;
 use numapilot_text::style::shorten;
 use numapilot_text::style::wrap;
 use numapilot_text::units;
+use numapilot_trace::engine::Engine;
 use numapilot_trace::meta::Origin;
 use unicode_width::UnicodeWidthStr;
 
@@ -136,7 +137,7 @@ pub fn heading(heading: &Heading, look: Look) -> String {
     let nodes = units::counted(heading.node_count as u64, "node", "nodes");
     let placement = if heading.placement.is_empty() { String::new() } else { format!("; {}", heading.placement) };
     // Of a machine without a name, only those nodes are known that were seen.
-    let alone = heading.node_count == 1 && !heading.machine.is_empty();
+    let alone = heading.node_count == 1 && !heading.machine.is_empty() && heading.engine != Engine::Track;
     let alone = if alone { "; all memory is local where there is one node, so nothing can be remote" } else { "" };
     text.push_str(&line("Machine", &format!("{} ({nodes}, {kind}){placement}{alone}", heading.machine)));
     let seen = format!(
