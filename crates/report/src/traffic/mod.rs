@@ -64,7 +64,11 @@ pub fn svg(traffic: &Traffic<'_>) -> String {
     let kind = heading.origin.words();
     let totals = &headline.totals;
     let imbalance = match totals.knows_homes() {
-        true => format!("{} (population)", units::whole_percent(totals.imbalance.population.value)),
+        true => {
+            // What the share is of takes the room of the definition where homes are unknown.
+            let definition = if totals.knows_all_homes() { " (population)" } else { "" };
+            format!("{}{definition}", units::whole_percent(totals.imbalance.population.value))
+        }
         false => "unknown".to_owned(),
     };
     let findings = format!(
