@@ -25,7 +25,7 @@ use crate::model::{
     Thread, Wait,
 };
 use crate::rows::{alloc_kind_from_name, sample_from_row};
-use crate::sizes::{HeapPeak, Life, SiteSize, Span, count_shared_once, heap_peak, keep_within_processes, site_sizes};
+use crate::sizes::{self, HeapPeak, Life, SiteSize, Span, keep_within_processes};
 use crate::trace::{Losses, Tables, Trace};
 
 /// Highest stack id that is accepted. Ids are consecutive, so a higher one means damage.
@@ -283,9 +283,7 @@ fn sizes(
         span.last = span.last.max(life.death.unwrap_or(life.birth));
     }
     keep_within_processes(&mut lives, &process_of, &spans);
-    let mut of_sites = site_sizes(&lives, sites.len());
-    count_shared_once(&mut of_sites, &lives, &process_of, sites);
-    (of_sites, heap_peak(&lives, sites.len()))
+    sizes::sizes(&lives, &process_of, sites)
 }
 
 fn threads(columns: ThreadColumns, counters: &[CountersAt]) -> Result<Vec<Thread>, String> {

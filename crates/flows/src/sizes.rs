@@ -75,7 +75,7 @@ impl Life {
 }
 
 /// The peak of all heap blocks. `lives[n]` is object n's; those of no site below `sites` do not count.
-pub(crate) fn heap_peak(lives: &[Life], sites: usize) -> HeapPeak {
+fn heap_peak(lives: &[Life], sites: usize) -> HeapPeak {
     let counts = |life: &Life| life.is_block && (life.site as usize) < sites;
     let blocks = || (0..lives.len() as u32).filter(|&at| counts(&lives[at as usize]));
     let mut births: Vec<u32> = blocks().collect();
@@ -113,7 +113,7 @@ pub(crate) fn heap_peak(lives: &[Life], sites: usize) -> HeapPeak {
 }
 
 /// The sizes of sites 0 to `sites` - 1; objects of other sites do not count.
-pub(crate) fn site_sizes(lives: &[Life], sites: usize) -> Vec<SiteSize> {
+fn site_sizes(lives: &[Life], sites: usize) -> Vec<SiteSize> {
     let mut births: Vec<u32> =
         (0..lives.len() as u32).filter(|&at| (lives[at as usize].site as usize) < sites).collect();
     births.sort_by_key(|&at| lives[at as usize].birth);
@@ -141,6 +141,13 @@ pub(crate) fn site_sizes(lives: &[Life], sites: usize) -> Vec<SiteSize> {
     sizes
 }
 
+/// The sizes of all sites, and the heap's peak. `process_of`: the process of each of the lives.
+pub(crate) fn sizes(lives: &[Life], process_of: &[u32], sites: &[Site]) -> (Vec<SiteSize>, HeapPeak) {
+    let mut of_sites = site_sizes(lives, sites.len());
+    count_shared_once(&mut of_sites, lives, process_of, sites);
+    (of_sites, heap_peak(lives, sites.len()))
+}
+
 /// Whether the name of a site is that of shared memory, so that its mappings in several processes show the same bytes. Anonymous shared memory has no name, and
 /// memfds of one name may be several.
 fn is_named_memory(site: &Site) -> bool {
@@ -150,7 +157,7 @@ fn is_named_memory(site: &Site) -> bool {
 
 /// Counts shared memory once where several processes map it, each of them once at a time: at its peak it has the bytes of its longest mapping. Where a process
 /// has two at once, they may be two segments that had the name one after the other, and the sum stands.
-pub(crate) fn count_shared_once(sizes: &mut [SiteSize], lives: &[Life], process_of: &[u32], sites: &[Site]) {
+fn count_shared_once(sizes: &mut [SiteSize], lives: &[Life], process_of: &[u32], sites: &[Site]) {
     let mut mappings: BTreeMap<u32, Vec<(u32, &Life)>> = BTreeMap::new();
     for (life, &process) in lives.iter().zip(process_of) {
         if sites.get(life.site as usize).is_some_and(is_named_memory) {

@@ -14,7 +14,7 @@ pub use crate::losses::Losses;
 use crate::model::{
     CountersAt, Location, LocationId, Object, ObjectKind, Placement, Process, Site, SiteId, Thread, Wait,
 };
-use crate::sizes::{HeapPeak, Life, SiteSize, count_shared_once, heap_peak, site_sizes};
+use crate::sizes::{self, HeapPeak, Life, SiteSize};
 
 /// Key in `meta.json` of the number of sampled accesses to memory that another process had touched first, elsewhere: what threads count by home node takes them
 /// for accesses to the home that their own process would have given it.
@@ -352,10 +352,7 @@ fn sizes_by_program_time(tables: &Tables) -> (Vec<SiteSize>, HeapPeak) {
     });
     let lives: Vec<Life> = lives.collect();
     let process_of: Vec<u32> = tables.objects.iter().map(|object| object.process.0).collect();
-    let sites = tables.sites.len();
-    let mut of_sites = site_sizes(&lives, sites);
-    count_shared_once(&mut of_sites, &lives, &process_of, &tables.sites);
-    (of_sites, heap_peak(&lives, sites))
+    sizes::sizes(&lives, &process_of, &tables.sites)
 }
 
 /// The orders by thread and by object: of many accesses at the same time.
