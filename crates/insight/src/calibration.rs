@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use numapilot_machine::NodeIndex;
 use numapilot_trace::engine::Engine;
 use numapilot_trace::meta::Meta;
 use numapilot_traffic::TrafficError;
@@ -62,14 +63,14 @@ fn bounds(scene: &Scene<'_>) -> Result<Bounds, String> {
             "Threads keep {outstanding:.0} accesses outstanding on average: loads then wait for miss registers, and their latencies may count that."
         ));
     }
-    let mut pairs: BTreeMap<(u16, u16), Loads> = BTreeMap::new();
+    let mut pairs: BTreeMap<(NodeIndex, NodeIndex), Loads> = BTreeMap::new();
     for load in loads(scene) {
         pairs.entry((load.from, load.home)).or_default().add(&load, khz);
     }
     pairs.retain(|_, loads| loads.sums.mean_ns().is_some());
-    let id = |index: u16| scene.machine.nodes()[usize::from(index)].id;
+    let id = |index: NodeIndex| scene.machine.nodes()[index].id;
     let count = pairs.len();
-    let bound = |((from, home), mut loads): ((u16, u16), Loads)| {
+    let bound = |((from, home), mut loads): ((NodeIndex, NodeIndex), Loads)| {
         let at_least_ns = loads.at_least_ns(count)?;
         let Loads { sums, windows, .. } = loads;
         let watched = Watched { from, home, windows: windows.into_iter().collect() };
@@ -268,7 +269,8 @@ mod tests {
         let mut loads = Loads::default();
         for number in 0..400_u32 {
             let (part, cycles) = (number as usize % PARTS, cycles(number));
-            let load = MeasuredLoad { from: 0, home: 1, window: 0, weight: 1.0, part, cycles, predicted_ns: 150.0 };
+            let (from, home) = (NodeIndex(0), NodeIndex(1));
+            let load = MeasuredLoad { from, home, window: 0, weight: 1.0, part, cycles, predicted_ns: 150.0 };
             loads.add(&load, 2e6);
         }
         loads

@@ -91,7 +91,7 @@ impl<'t> Analysis<'t> {
         &self.filter
     }
 
-    /// Position of a node in per-node lists; `None` if the node is unknown.
+    /// Position of a node in per-node lists; `None` if the node is unknown. It is no position in a machine's list, because the trace alone may name nodes, too.
     #[must_use]
     pub fn node_position(&self, node: NodeId) -> Option<usize> {
         self.position.get(usize::from(node.0)).filter(|&&index| index != u16::MAX).map(|&index| usize::from(index))

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use numapilot_flows::AccessRef;
-use numapilot_machine::NodeId;
+use numapilot_machine::{NodeId, NodeIndex};
 use numapilot_trace::record::Level;
 use serde::Serialize;
 
@@ -36,9 +36,9 @@ pub struct MeasuredLatency {
 /// A sampled load that memory answered and whose latency the processor measured.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MeasuredLoad {
-    /// The accessing node and the page's home, by their indexes.
-    pub from: u16,
-    pub home: u16,
+    /// The accessing node and the page's home.
+    pub from: NodeIndex,
+    pub home: NodeIndex,
     pub window: usize,
     /// Accesses that it stands for.
     pub weight: f64,
@@ -95,8 +95,8 @@ pub(crate) fn loads(scene: &Scene<'_>) -> impl Iterator<Item = MeasuredLoad> {
         let cycles = f64::from(access.latency_cycles?);
         let (from, home) = (index_of(machine, access.node)?, index_of(machine, access.home)?);
         let window = scene.usage.windows.at(access.time.0 as f64);
-        let path_ns = scene.now.windows.get(window)?.path_ns.get(usize::from(from))?;
-        let predicted_ns = path_ns.get(usize::from(home)).copied().filter(|ns| ns.is_finite())?;
+        let path_ns = scene.now.windows.get(window)?.path_ns.get(from.0)?;
+        let predicted_ns = path_ns.get(home.0).copied().filter(|ns| ns.is_finite())?;
         let (weight, part) = (f64::from(access.weight.max(1)), usize::from(part_of(&access)));
         Some(MeasuredLoad { from, home, window, weight, part, cycles, predicted_ns })
     };
@@ -111,11 +111,11 @@ pub(crate) fn latencies(scene: &Scene<'_>) -> Vec<MeasuredLatency> {
     let (trace, machine) = (scene.analysis.trace(), scene.machine);
     let of_core = trace.meta().latency_khz().map(f64::from).or(machine.clock_mhz().map(|mhz| mhz * 1000.0));
     let Some(khz) = of_core.filter(|khz| *khz > 0.0 && !trace.meta().simulated) else { return Vec::new() };
-    let mut pairs: BTreeMap<(u16, u16), Sums> = BTreeMap::new();
+    let mut pairs: BTreeMap<(NodeIndex, NodeIndex), Sums> = BTreeMap::new();
     for load in loads(scene) {
         pairs.entry((load.from, load.home)).or_default().add(&load, khz);
     }
-    let id = |index: u16| machine.nodes()[usize::from(index)].id;
+    let id = |index: NodeIndex| machine.nodes()[index].id;
     pairs.iter().filter_map(|(&(from, home), sums)| sums.latency(id(from), id(home))).collect()
 }
 

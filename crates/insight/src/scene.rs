@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use foldhash::HashSet;
-use numapilot_machine::Machine;
+use numapilot_machine::{Machine, NodeIndex};
 use numapilot_trace::ids::ObjectId;
 use numapilot_traffic::TrafficError;
 
@@ -11,7 +11,7 @@ use crate::context::Analysis;
 use crate::estimate::Estimate;
 use crate::facts::{ByTouch, PageUse, SiteFacts, Survey};
 use crate::price::{Priced, Pricer};
-use crate::usage::{NONE, PARTS, Usage, index_of};
+use crate::usage::{PARTS, Usage};
 
 /// Share of the threads' time below which an effect does not matter: repeated runs of one program differ by more. The only threshold that is a matter
 /// of taste.
@@ -27,8 +27,8 @@ const HELPER: f64 = 0.02;
 /// The node that each moved thread belongs to.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seats {
-    /// By thread: the index of the node that holds most of the memory that it accesses; `None` if it was not moved.
-    pub of_moved: Vec<Option<u16>>,
+    /// By thread: the node that holds most of the memory that it accesses; `None` if it was not moved.
+    pub of_moved: Vec<Option<NodeIndex>>,
 }
 
 /// Processes that are spread over nodes, and the node on which each would be pinned.
@@ -36,8 +36,8 @@ pub(crate) struct Seats {
 pub(crate) struct Processes {
     /// Processes with threads on several nodes that share memory.
     pub spread: Vec<u32>,
-    /// By process: the index of the node on which it would be pinned.
-    pub seat: BTreeMap<u32, u16>,
+    /// By process: the node on which it would be pinned.
+    pub seat: BTreeMap<u32, NodeIndex>,
     /// Of all remote accesses, the share to memory that only the thread's own process uses.
     pub own_remote: Estimate,
 }
@@ -166,16 +166,15 @@ impl<'a> Scene<'a> {
         self.machine.nodes().iter().filter(|node| node.has_memory()).count()
     }
 
-    /// Whether a node has CPUs on which threads can run, by index.
-    pub fn has_cpus(&self, node: usize) -> bool {
+    /// Whether a node has CPUs on which threads can run.
+    pub fn has_cpus(&self, node: NodeIndex) -> bool {
         self.machine.has_online_cpus(&self.machine.nodes()[node])
     }
 
-    /// The node, by index, whose memory a node's threads get: its own, or that of the nearest node with memory where it has none.
-    pub fn memory_of(&self, node: u16) -> u16 {
-        let nearest =
-            |id| self.machine.nodes_nearest_first(id).first().and_then(|id| index_of(self.machine, Some(*id)));
-        self.machine.nodes().get(usize::from(node)).and_then(|node| nearest(node.id)).unwrap_or(node)
+    /// The node whose memory a node's threads get: its own, or that of the nearest node with memory where it has none.
+    pub fn memory_of(&self, node: NodeIndex) -> NodeIndex {
+        let nearest = |id| self.machine.nodes_nearest_first(id).first().and_then(|id| self.machine.node_index(*id));
+        self.machine.nodes().get(node.0).and_then(|node| nearest(node.id)).unwrap_or(node)
     }
 
     /// Mean difference between idle remote and idle local latency over all pairs of nodes with CPUs and memory, ns.
@@ -195,19 +194,21 @@ impl<'a> Scene<'a> {
 fn stakes(pricer: &Pricer<'_>, now: &Priced) -> BTreeMap<u32, (Estimate, f64)> {
     let usage = pricer.usage;
     let nodes = pricer.machine.nodes();
-    let idle = |from: usize, to: usize| pricer.machine.idle_latency_or_guess_ns(nodes[from].id, nodes[to].id);
-    let memory: Vec<usize> = (0..nodes.len()).filter(|&to| nodes[to].has_memory()).collect();
+    let all = || NodeIndex::all(nodes.len());
+    let idle = |from: NodeIndex, to: NodeIndex| pricer.machine.idle_latency_or_guess_ns(nodes[from].id, nodes[to].id);
+    let memory: Vec<NodeIndex> = all().filter(|&to| nodes[to].has_memory()).collect();
     let best: Vec<f64> =
-        (0..nodes.len()).map(|from| memory.iter().map(|&to| idle(from, to)).fold(f64::INFINITY, f64::min)).collect();
+        all().map(|from| memory.iter().map(|&to| idle(from, to)).fold(f64::INFINITY, f64::min)).collect();
     let scales = pricer.scales();
     let mut sums: BTreeMap<u32, ([f64; PARTS], f64)> = BTreeMap::new();
-    for (cell, count) in usage.cells.iter().filter(|(cell, _)| cell.home != NONE) {
+    for (cell, count) in &usage.cells {
+        let Some(home) = cell.home.index() else { continue };
         let row = &usage.rows[cell.row as usize];
         let path_ns = &now.windows[usize::from(row.window)].path_ns;
         let pace = pricer.pace(row);
-        let Some(path) = path_ns.get(usize::from(row.from)) else { continue };
-        let latency_ns = path[usize::from(cell.home)];
-        let excess_ns = (latency_ns - best[usize::from(row.from)]).max(0.0);
+        let Some(path) = path_ns.get(row.from.0) else { continue };
+        let latency_ns = path[home];
+        let excess_ns = (latency_ns - best[row.from]).max(0.0);
         let overlapped = scales[cell.row as usize] * count / pace.outstanding;
         let (parts, waits) = sums.entry(cell.group).or_default();
         parts[usize::from(cell.part)] += overlapped * excess_ns;
@@ -228,9 +229,9 @@ fn seats(usage: &Usage) -> Seats {
     for (cell, count) in &usage.cells {
         let row = &usage.rows[cell.row as usize];
         let thread = row.thread as usize * usage.nodes;
-        from[thread + usize::from(row.from)] += count;
-        if cell.home != NONE {
-            home[thread + usize::from(cell.home)] += count;
+        from[thread + row.from.0] += count;
+        if let Some(at) = cell.home.index() {
+            home[thread + at.0] += count;
         }
     }
     let most = |counts: &[f64]| (0..counts.len()).max_by(|&a, &b| counts[a].total_cmp(&counts[b]).then(b.cmp(&a)));
@@ -243,7 +244,7 @@ fn seats(usage: &Usage) -> Seats {
         // Among the nodes on which it ran, the one where its memory is.
         let ran: Vec<f64> =
             homes.iter().zip(counts).map(|(home, ran)| if *ran > MOVED * all { *home } else { -1.0 }).collect();
-        is_moved.then(|| most(&ran).map(|node| node as u16)).flatten()
+        is_moved.then(|| most(&ran).map(NodeIndex)).flatten()
     };
     Seats { of_moved: (0..usage.threads).map(of_thread).collect() }
 }
@@ -256,10 +257,10 @@ fn processes(analysis: &Analysis<'_>, machine: &Machine, usage: &Usage) -> Proce
     let mut from: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
     for (cell, count) in &usage.cells {
         let row = &usage.rows[cell.row as usize];
-        from.entry(process_of(row.thread)).or_insert_with(|| vec![0.0; usage.nodes])[usize::from(row.from)] += count;
+        from.entry(process_of(row.thread)).or_insert_with(|| vec![0.0; usage.nodes])[row.from] += count;
     }
     // Those that a plan's rule for all nodes means. What is pinned to one without memory gets that of the nearest with some.
-    let nodes: Vec<u16> = machine.cpu_nodes().filter_map(|node| index_of(machine, Some(node.id))).collect();
+    let nodes: Vec<NodeIndex> = machine.cpu_nodes().filter_map(|node| machine.node_index(node.id)).collect();
     let mut of_command: BTreeMap<&str, usize> = BTreeMap::new();
     let mut seat = BTreeMap::new();
     for (process, facts) in (0..).zip(trace.processes()) {
@@ -295,8 +296,8 @@ impl Processes {
 /// A station of the queueing model (memory controller or link) at which accesses queue.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Congestion {
-    /// Node index, if it is a controller.
-    pub controller: Option<usize>,
+    /// Its node, if it is a controller.
+    pub controller: Option<NodeIndex>,
     /// Link index, if it is a link.
     pub link: Option<usize>,
     /// Share of the threads' time that accesses lose because of it.
@@ -317,16 +318,18 @@ impl Scene<'_> {
     /// utilisation on its route.
     pub fn congestion(&self) -> Vec<Congestion> {
         let nodes = self.machine.nodes();
-        let controllers: Vec<usize> = (0..nodes.len()).filter(|&node| nodes[node].has_memory()).collect();
+        let controllers: Vec<NodeIndex> =
+            NodeIndex::all(nodes.len()).filter(|&node| nodes[node].has_memory()).collect();
         let Ok(pricer) = Pricer::new(self.machine, &self.usage) else { return Vec::new() };
         let scales = pricer.scales();
         let mut sums: BTreeMap<usize, (Congestion, [f64; PARTS], f64)> = BTreeMap::new();
-        for (cell, count) in self.usage.cells.iter().filter(|(cell, _)| cell.home != NONE) {
+        for (cell, count) in &self.usage.cells {
+            let Some(at) = cell.home.index() else { continue };
             let row = &self.usage.rows[cell.row as usize];
             let window = &self.now.windows[usize::from(row.window)];
-            let Some(path) = window.path_ns.get(usize::from(row.from)) else { continue };
-            let (from, home) = (nodes[usize::from(row.from)].id, nodes[usize::from(cell.home)].id);
-            let own = controllers.iter().position(|&node| node == usize::from(cell.home));
+            let Some(path) = window.path_ns.get(row.from.0) else { continue };
+            let (from, home) = (nodes[row.from].id, nodes[at].id);
+            let own = controllers.iter().position(|&node| node == at);
             let links = self.machine.routes(home, from).iter().flatten();
             let on_way = own.into_iter().chain(links.map(|link| controllers.len() + usize::from(link.0)));
             let busy = |station: &usize| window.stations.get(*station).copied().unwrap_or(0.0);
@@ -335,7 +338,7 @@ impl Scene<'_> {
             if busy_share < KNEE {
                 continue;
             }
-            let loaded_ns = path[usize::from(cell.home)];
+            let loaded_ns = path[at];
             let idle_ns = self.machine.idle_latency_or_guess_ns(from, home);
             let pace = pricer.pace(row);
             let accesses = scales[cell.row as usize] * count;
@@ -403,8 +406,8 @@ mod tests {
         let trace = Trace::from_tables(tables);
         let analysis = Analysis::on(&trace, Some(&machine), Filter::default());
         let usage = Usage::of(&analysis, &machine, &BTreeMap::new());
-        let seats: Vec<u16> = processes(&analysis, &machine, &usage).seat.into_values().collect();
-        assert_eq!(seats, [0, 1, 2, 0]);
+        let seats: Vec<NodeIndex> = processes(&analysis, &machine, &usage).seat.into_values().collect();
+        assert_eq!(seats, [0, 1, 2, 0].map(NodeIndex));
     }
 
     /// By how much the waits of all groups together miss those of the whole program, on a machine.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use foldhash::{HashMap, HashMapExt};
 use numapilot_flows::{NameError, Named, ObjectKind, SiteId, Trace};
-use numapilot_machine::{Machine, NodeId};
+use numapilot_machine::{Machine, NodeId, NodeIndex};
 use numapilot_text::units;
 use numapilot_trace::ids::{ObjectId, ProcessIndex, ThreadIndex};
 use numapilot_traffic::{Imbalance, Metrics, TrafficError};
@@ -476,7 +476,7 @@ fn check(machine: &Machine, change: &PlacementOverride) -> Result<(), WhatIfErro
 /// Checks that each thread goes to a node on which it ran, because first touches are known for those nodes only.
 fn check_seats(scene: &Scene<'_>, change: &PlacementOverride) -> Result<(), WhatIfError> {
     let About::Threads(seats) = &change.about else { return Ok(()) };
-    let mut ran_on: HashMap<u32, Vec<u16>> = HashMap::new();
+    let mut ran_on: HashMap<u32, Vec<NodeIndex>> = HashMap::new();
     scene.usage.rows.iter().for_each(|row| ran_on.entry(row.thread).or_default().push(row.from));
     let is_known = |thread: ThreadIndex, node: NodeId| {
         let index = index_of(scene.machine, Some(node));
@@ -490,9 +490,9 @@ fn check_seats(scene: &Scene<'_>, change: &PlacementOverride) -> Result<(), What
 
 /// Node of the thread that touched each page first. A page of a private mapping of a file, or of initialised data, may have two: whoever read it, and whoever
 /// wrote it first and got a copy, which is the page from then on.
-fn touchers(trace: &Trace, machine: &Machine) -> HashMap<ProcessPage, u16> {
-    let mut touchers: HashMap<ProcessPage, u16> = HashMap::new();
-    let mut node_of: BTreeMap<u32, Option<u16>> = BTreeMap::new();
+fn touchers(trace: &Trace, machine: &Machine) -> HashMap<ProcessPage, NodeIndex> {
+    let mut touchers: HashMap<ProcessPage, NodeIndex> = HashMap::new();
+    let mut node_of: BTreeMap<u32, Option<NodeIndex>> = BTreeMap::new();
     for placement in trace.placements().iter().filter(|placement| placement.cause.is_first()) {
         let thread = trace.thread(placement.thread);
         let node = *node_of
@@ -527,13 +527,13 @@ fn outlook(machine: &Machine, priced: &Priced) -> Outlook {
         next += usize::from(node.has_memory());
     }
     let links: Vec<f64> = (0..machine.links().len()).map(|link| mean(next + link)).collect();
-    let served = |to: usize| priced.accesses.iter().map(|row| row[to]).sum::<f64>();
-    let loads: Vec<f64> = (0..nodes.len()).filter(|&to| nodes[to].has_memory()).map(served).collect();
+    let served = |to: NodeIndex| priced.accesses.iter().map(|row| row[to]).sum::<f64>();
+    let loads: Vec<f64> = NodeIndex::all(nodes.len()).filter(|&to| nodes[to].has_memory()).map(served).collect();
     let all: f64 = priced.accesses.iter().flatten().sum();
     let of_all = |sum: f64| (all > 0.0).then(|| sum / all);
     let latency_ns = of_all(priced.latency_ns);
     let metrics = Metrics {
-        local_access_ratio: of_all((0..nodes.len()).map(|node| priced.accesses[node][node]).sum()),
+        local_access_ratio: of_all(NodeIndex::all(nodes.len()).map(|node| priced.accesses[node][node]).sum()),
         memory_latency_ns: latency_ns,
         memory_latency_cycles: latency_ns.zip(machine.clock_mhz()).map(|(ns, mhz)| ns * mhz / 1000.0),
         controller_imbalance: Imbalance::of(&loads),
@@ -554,7 +554,7 @@ mod tests {
     use super::*;
 
     /// A thread of node 0 touches two pages, and then one of node 2 the second of them.
-    fn touched_twice(kind: ObjectKind) -> Vec<u16> {
+    fn touched_twice(kind: ObjectKind) -> Vec<NodeIndex> {
         let machine = Machine::load("opteron-8385").expect("a built-in model");
         let thread = |index, node| Thread { index: ThreadIndex(index), node: Some(NodeId(node)), ..Thread::default() };
         let place = |thread, address, pages| Placement {
@@ -580,9 +580,9 @@ mod tests {
     #[test]
     fn a_page_of_a_file_that_was_copied_is_its_writers() {
         for kind in [ObjectKind::File, ObjectKind::Static, ObjectKind::Section] {
-            assert_eq!(touched_twice(kind), [0, 2], "{kind:?}");
+            assert_eq!(touched_twice(kind), [0, 2].map(NodeIndex), "{kind:?}");
         }
         // Of a heap's page the next life may be another block's.
-        assert_eq!(touched_twice(ObjectKind::Heap), [0, 0]);
+        assert_eq!(touched_twice(ObjectKind::Heap), [0, 0].map(NodeIndex));
     }
 }

@@ -2,6 +2,7 @@
 
 use foldhash::{HashMap, HashMapExt};
 use numapilot_flows::AccessRef;
+use numapilot_machine::NodeId;
 use numapilot_trace::ids::TimeNs;
 
 use super::keep::{Level, Ranks};
@@ -17,9 +18,25 @@ struct Key {
     code: u32,
     thread: u32,
     bin: u32,
-    from: u16,
-    home: u16,
+    from: Position,
+    home: Position,
     flags: u8,
+}
+
+/// A node's position in [`Analysis::nodes`], or none, in two bytes: keys are hashed and sorted by the million.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Position(u16);
+
+impl Position {
+    fn of(analysis: &Analysis<'_>, node: Option<NodeId>) -> Position {
+        let position = node.and_then(|node| analysis.node_position(node));
+        Position(position.map_or(u16::MAX, |position| position as u16))
+    }
+
+    /// As columns have it: the position, or [`NONE`].
+    fn column(self) -> u32 {
+        if self.0 == u16::MAX { NONE } else { u32::from(self.0) }
+    }
 }
 
 /// Maps accesses to keys at one level, numbering objects and code as they come.
@@ -77,10 +94,7 @@ impl<'a> Fold<'a> {
     fn key(&mut self, access: &AccessRef) -> Key {
         let weight = f64::from(access.weight.max(1));
         self.all += weight;
-        let position = |node: Option<numapilot_machine::NodeId>| {
-            node.and_then(|node| self.analysis.node_position(node)).map_or(u16::MAX, |position| position as u16)
-        };
-        let (from, home) = (position(access.node), position(access.home));
+        let (from, home) = (Position::of(self.analysis, access.node), Position::of(self.analysis, access.home));
         let bin = (access.time.0.saturating_sub(self.start_ns) / self.bin_ns).min(u64::from(self.level.time_bins) - 1);
         Key {
             object: self.object(access, weight),
@@ -144,10 +158,6 @@ impl<'a> Fold<'a> {
     }
 }
 
-fn node(position: u16) -> u32 {
-    if position == u16::MAX { NONE } else { u32::from(position) }
-}
-
 /// One row per sample.
 pub(super) fn samples(analysis: &Analysis<'_>, fold: &mut Fold<'_>) -> Rows {
     let mut rows = Rows::default();
@@ -173,8 +183,8 @@ impl Rows {
         self.thread.push(key.thread);
         self.object.push(key.object);
         self.code.push(key.code);
-        self.from.push(node(key.from));
-        self.home.push(node(key.home));
+        self.from.push(key.from.column());
+        self.home.push(key.home.column());
         self.flags.push(key.flags);
         self.samples.push(u32::try_from(tally.samples).unwrap_or(u32::MAX));
         self.weight.push(tally.weight);

@@ -10,7 +10,7 @@ use numapilot_machine::Machine;
 use numapilot_trace::ids::{ObjectId, ProcessIndex, TimeNs, VirtAddr};
 
 use crate::context::Analysis;
-use crate::usage::index_of;
+use crate::usage::{PackedNode, index_of};
 
 /// Least share of the accesses by further processes that must find the page where the first process had it.
 const AGREE: f64 = 0.9;
@@ -47,7 +47,7 @@ impl CommonMemory {
         }
         let firsts = first_mappings(trace);
         let first_of = |object: &Object| firsts.get(&object.id).copied().unwrap_or(object.id);
-        let mut pages: HashMap<(ObjectId, u64), (u32, u16)> = HashMap::new();
+        let mut pages: HashMap<(ObjectId, u64), (u32, PackedNode)> = HashMap::new();
         let mut votes: HashMap<ObjectId, Votes> = HashMap::new();
         for access in analysis.accesses() {
             let object = access.object.and_then(|id| trace.object(id));
@@ -55,7 +55,7 @@ impl CommonMemory {
             let first = first_of(object);
             let at = trace.object(first).map_or(0, |first| first.address.0);
             let page = VirtAddr(at.wrapping_add(access.address.0.wrapping_sub(object.address.0))).page();
-            let process = process_of(trace, &access);
+            let (process, home) = (process_of(trace, &access), PackedNode::from(home));
             let (seen_by, seen_on) = *pages.entry((first, page.0)).or_insert((process, home));
             if seen_by != process {
                 let votes = votes.entry(first).or_default();

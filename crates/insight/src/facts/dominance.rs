@@ -1,6 +1,8 @@
 //! Share of accesses from the node that dominates a set of samples. Each sample is judged by the other samples only: among few samples, some node always has
 //! most, so a sample must not count as evidence for itself.
 
+use numapilot_machine::NodeIndex;
+
 use crate::estimate::{Tally, Weight};
 
 /// Samples and accesses by node.
@@ -11,20 +13,19 @@ pub(crate) struct ByNode {
 }
 
 impl ByNode {
-    pub fn add(&mut self, node: u16, weight: Weight) {
-        let node = usize::from(node);
-        if node >= self.samples.len() {
-            self.samples.resize(node + 1, 0);
-            self.weight.resize(node + 1, Tally::default());
+    pub fn add(&mut self, node: NodeIndex, weight: Weight) {
+        if node.0 >= self.samples.len() {
+            self.samples.resize(node.0 + 1, 0);
+            self.weight.resize(node.0 + 1, Tally::default());
         }
         self.samples[node] += 1;
         self.weight[node].add(weight);
     }
 
     /// The node with most samples.
-    pub fn main(&self) -> Option<u16> {
+    pub fn main(&self) -> Option<NodeIndex> {
         let main = self.samples.iter().enumerate().max_by_key(|&(node, count)| (*count, std::cmp::Reverse(node)))?;
-        (*main.1 > 0).then_some(main.0 as u16)
+        (*main.1 > 0).then_some(NodeIndex(main.0))
     }
 
     /// Adds to `agree` the accesses from the node that the *other* samples name, to `judged` all that have others to be judged by.
@@ -34,8 +35,8 @@ impl ByNode {
         }
         self.weight.iter().for_each(|tally| judged.merge(tally));
         let Some(main) = self.main() else { return };
-        let main = usize::from(main);
-        let second = (0..self.samples.len()).filter(|&node| node != main).map(|node| self.samples[node]).max();
+        let others = NodeIndex::all(self.samples.len()).filter(|&node| node != main);
+        let second = others.map(|node| self.samples[node]).max();
         if self.samples[main] > second.unwrap_or(0) + 1 || second.unwrap_or(0) == 0 {
             agree.merge(&self.weight[main]);
         }
@@ -48,8 +49,8 @@ mod tests {
 
     fn share(counts: &[u32]) -> f64 {
         let mut by_node = ByNode::default();
-        for (node, &count) in counts.iter().enumerate() {
-            (0..count).for_each(|_| by_node.add(node as u16, Weight::from(1)));
+        for (node, &count) in NodeIndex::all(counts.len()).zip(counts) {
+            (0..count).for_each(|_| by_node.add(node, Weight::from(1)));
         }
         let (mut agree, mut judged) = (Tally::default(), Tally::default());
         by_node.judge(&mut agree, &mut judged);

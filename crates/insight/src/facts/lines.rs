@@ -1,6 +1,7 @@
 //! Falsely shared cache lines: several nodes use different words of a line, so the line moves between nodes although no data is shared.
 
 use foldhash::{HashMap, HashMapExt};
+use numapilot_machine::NodeIndex;
 
 use super::dominance::ByNode;
 use crate::estimate::{Estimate, Tally, Weight};
@@ -31,12 +32,12 @@ impl Lines {
     }
 
     /// Adds a sample. `is_write`: it writes once the object is shared.
-    pub fn add(&mut self, process: u32, address: u64, node: u16, is_write: bool, weight: Weight) {
+    pub fn add(&mut self, process: u32, address: u64, node: NodeIndex, is_write: bool, weight: Weight) {
         let line = self.0.entry((process, address / LINE_BYTES)).or_default();
         line.words[(address % LINE_BYTES / WORD_BYTES) as usize].add(node, weight);
         line.all.add(node, weight);
         line.samples += 1;
-        line.written_by |= if is_write { 1 << (node % 64) } else { 0 };
+        line.written_by |= if is_write { 1 << (node.0 % 64) } else { 0 };
     }
 
     /// The falsely shared lines, and their share of `all`. All lines are judged together: in those that several nodes use and write, each word must belong

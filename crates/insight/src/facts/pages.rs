@@ -3,13 +3,13 @@
 use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use numapilot_flows::{AccessRef, ObjectKind};
 use numapilot_host::PageNumber;
-use numapilot_machine::Machine;
+use numapilot_machine::{Machine, NodeIndex};
 use numapilot_text::units::exact_bytes;
 
 use super::common::CommonMemory;
 use crate::context::Analysis;
 use crate::estimate::{Estimate, Tally, Weight};
-use crate::usage::{NONE, Usage, index_of};
+use crate::usage::{PackedNode, Usage, index_of};
 
 /// Share of a page's accesses below which a node does not count as a user. Where more than five nodes access it, half of their even share.
 const PASSER_BY: f64 = 0.1;
@@ -93,25 +93,24 @@ pub(crate) struct Use {
     from: Vec<NodeUse>,
     pub all: Tally,
     /// The last home node that is known.
-    home: Option<u16>,
+    home: PackedNode,
     /// Whether the home node changed during the recording.
     moved: bool,
 }
 
 impl Use {
-    fn add(&mut self, from: u16, home: u16, weight: Weight, access: &AccessRef) {
-        let from = usize::from(from);
-        if from >= self.from.len() {
-            self.from.resize(from + 1, NodeUse::default());
+    fn add(&mut self, from: NodeIndex, home: Option<NodeIndex>, weight: Weight, access: &AccessRef) {
+        if from.0 >= self.from.len() {
+            self.from.resize(from.0 + 1, NodeUse::default());
         }
         let (count, time) = (f64::from(access.weight), access.time.0 as f64 * 1e-9);
         self.from[from].count += count;
         self.from[from].times += count * time;
         self.from[from].squares += count * time * time;
         // Where the home of an access is not known, the page has not moved for that.
-        if home != NONE {
-            self.moved |= self.home.is_some_and(|before| before != home);
-            self.home = Some(home);
+        if let Some(home) = home {
+            self.moved |= self.home.index().is_some_and(|before| before != home);
+            self.home = home.into();
         }
         self.all.add(weight);
     }
@@ -139,8 +138,9 @@ impl Use {
         spans.windows(2).any(|pair| pair[1].0 < pair[0].1)
     }
 
-    fn main_user(&self) -> Option<usize> {
-        (0..self.from.len()).max_by(|&a, &b| self.from[a].count.total_cmp(&self.from[b].count).then(b.cmp(&a)))
+    fn main_user(&self) -> Option<NodeIndex> {
+        let all = NodeIndex::all(self.from.len());
+        all.max_by(|&a, &b| self.from[a].count.total_cmp(&self.from[b].count).then(b.cmp(&a)))
     }
 }
 
@@ -153,8 +153,8 @@ pub(crate) struct PageUse {
     pub large: HashMap<LargePage, Use>,
     /// Large pages whose small pages are used by different nodes and all lie on one.
     mixed_large: HashSet<LargePage>,
-    /// Nodes whose threads had a heap block on the page, as bits. Any earlier lifetime counts.
-    earlier: HashMap<ProcessPage, Vec<(u64, u16)>>,
+    /// Births of heap blocks on the page, and the nodes of their threads. Any earlier lifetime counts.
+    earlier: HashMap<ProcessPage, Vec<(u64, NodeIndex)>>,
 }
 
 impl PageUse {
@@ -162,7 +162,7 @@ impl PageUse {
     pub fn of(
         analysis: &Analysis<'_>,
         machine: &Machine,
-        seats: &[Option<u16>],
+        seats: &[Option<NodeIndex>],
         wanted: &HashSet<u32>,
         usage: &Usage,
     ) -> PageUse {
@@ -188,7 +188,7 @@ impl PageUse {
                 continue;
             };
             let from = seats[access.thread.0 as usize].unwrap_or(from);
-            let home = index_of(machine, access.home).unwrap_or(NONE);
+            let home = index_of(machine, access.home);
             let weight = Weight::from(&access);
             pages.small.entry((process, page)).or_default().add(from, home, weight, &access);
             pages.large.entry(huge).or_default().add(from, home, weight, &access);
@@ -205,7 +205,7 @@ impl PageUse {
         for ((process, page), used) in self.small.iter().filter(|(_, used)| used.all.samples > 1) {
             let Some(user) = used.main_user() else { continue };
             let entry = users.entry((*process, self.sizes.huge_of(*page))).or_default();
-            entry.0 |= 1 << (user % 64);
+            entry.0 |= 1 << (user.0 % 64);
             entry.1 += used.from[user].count;
             entry.2 += used.all.weight;
         }
@@ -244,7 +244,7 @@ impl PageUse {
     }
 
     /// Whether a thread of `node` had a heap block on the page before `birth`.
-    pub fn was_used_by(&self, page: ProcessPage, node: u16, birth: u64) -> bool {
+    pub fn was_used_by(&self, page: ProcessPage, node: NodeIndex, birth: u64) -> bool {
         self.earlier.get(&page).is_some_and(|lives| lives.iter().any(|&(born, of)| born < birth && of == node))
     }
 }
@@ -262,13 +262,14 @@ mod tests {
     use super::*;
 
     /// So many accesses by each node, in turn, to a page at these homes in turn.
-    fn used(by_node: &[u64], homes: &[u16]) -> Use {
+    fn used(by_node: &[u64], homes: &[Option<usize>]) -> Use {
         let mut used = Use::default();
         let mut homes = homes.iter().cycle();
         for turn in 0..by_node.iter().copied().max().unwrap_or(0) {
-            for (node, _) in by_node.iter().enumerate().filter(|(_, count)| turn < **count) {
+            for (node, _) in NodeIndex::all(by_node.len()).zip(by_node).filter(|(_, count)| turn < **count) {
                 let access = AccessRef { time: numapilot_trace::ids::TimeNs(turn), weight: 1, ..AccessRef::at(0) };
-                used.add(node as u16, homes.next().copied().unwrap_or(NONE), Weight::from(1), &access);
+                let home = homes.next().copied().flatten().map(NodeIndex);
+                used.add(node, home, Weight::from(1), &access);
             }
         }
         used
@@ -277,18 +278,20 @@ mod tests {
     /// Of sixteen nodes each makes a sixteenth of the accesses, which is less than a passer-by of four nodes makes.
     #[test]
     fn a_page_that_many_nodes_use_alike_has_them_all_for_users() {
-        let many = used(&[10; 16], &[0]);
+        let many = used(&[10; 16], &[Some(0)]);
         assert!(many.users() == 16 && many.is_shared(), "{}", many.users());
-        let few = used(&[95, 5, 0, 0], &[0]);
+        let few = used(&[95, 5, 0, 0], &[Some(0)]);
         assert!(few.users() == 1 && !few.is_shared(), "{}", few.users());
-        let mostly_one = used(&[300, 5, 5, 5, 5, 5, 5, 5], &[0]);
+        let mostly_one = used(&[300, 5, 5, 5, 5, 5, 5, 5], &[Some(0)]);
         assert_eq!((mostly_one.users(), Use::default().users()), (1, 0));
     }
 
     #[test]
     fn a_page_of_which_some_homes_are_unknown_has_not_moved() {
-        assert!(!used(&[4], &[1, NONE, 1]).moved && !used(&[4], &[NONE, 1]).moved && !used(&[4], &[NONE]).moved);
-        assert!(used(&[4], &[1, NONE, 2]).moved && used(&[2], &[0, 1]).moved);
+        for homes in [&[Some(1), None, Some(1)][..], &[None, Some(1)], &[None]] {
+            assert!(!used(&[4], homes).moved, "{homes:?}");
+        }
+        assert!(used(&[4], &[Some(1), None, Some(2)]).moved && used(&[2], &[Some(0), Some(1)]).moved);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use foldhash::{HashMap, HashSet};
 use numapilot_flows::SiteId;
-use numapilot_machine::Machine;
+use numapilot_machine::{Machine, NodeIndex};
 
 use super::pages::{HotPage, PageUse, ProcessPage};
 use crate::context::Analysis;
@@ -57,7 +57,7 @@ pub(crate) struct SiteFacts {
     /// Share to cache lines that several nodes use for different words.
     pub on_false_shared: Estimate,
     /// The best single node for all instances: the node that uses most of them, by their other samples.
-    pub main_node: Option<u16>,
+    pub main_node: Option<NodeIndex>,
     /// Share of the instances' accesses (after the opening) whose main node that is.
     pub main_node_share: f64,
     /// Function in which the first node's accesses were made, if it wrote there.
@@ -69,7 +69,7 @@ pub(crate) struct Survey<'a> {
     pub analysis: &'a Analysis<'a>,
     pub machine: &'a Machine,
     /// By thread: the node of its memory, if the scheduler moved it; `None`: it counts on the node on which it runs.
-    pub seats: &'a [Option<u16>],
+    pub seats: &'a [Option<NodeIndex>],
     pub pages: &'a PageUse,
     /// Sums over all memory accesses.
     pub all: &'a Tally,
@@ -82,5 +82,5 @@ pub(crate) struct Survey<'a> {
 pub(crate) struct ByTouch {
     pub groups: HashSet<u32>,
     /// Node of the thread that touched a page first.
-    pub touchers: HashMap<ProcessPage, u16>,
+    pub touchers: HashMap<ProcessPage, NodeIndex>,
 }

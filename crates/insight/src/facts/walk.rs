@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use foldhash::{HashMap, HashMapExt, HashSet};
 use numapilot_flows::{AccessRef, Object, SiteId};
 use numapilot_host::PageNumber;
+use numapilot_machine::NodeIndex;
 use numapilot_trace::ids::ObjectId;
 
 use super::common::process_of;
@@ -14,7 +15,7 @@ use super::pages::{HotPage, ProcessPage, Use};
 use super::{SiteFacts, Survey};
 use crate::estimate::{Estimate, Tally, Weight};
 use crate::totals::UNKNOWN_MAX;
-use crate::usage::{Cell, FALSE_SHARED, HOT, NONE, PARTS, SHARED, Usage, index_of, part_of};
+use crate::usage::{Cell, FALSE_SHARED, HOT, PARTS, PackedNode, SHARED, Usage, index_of, part_of};
 
 /// Share of the other nodes' accesses at which the opening ends, so that one stray access does not end it.
 const BEGUN: f64 = 0.02;
@@ -28,9 +29,9 @@ const NEIGHBOURS: usize = 2;
 struct Sample {
     access: AccessRef,
     /// The accessing node, and the node that its thread counts on.
-    from: u16,
-    seat: u16,
-    home: u16,
+    from: NodeIndex,
+    seat: NodeIndex,
+    home: PackedNode,
     /// The process and page by which the memory is known, as is the access's address ([`CommonMemory::place`](super::common::CommonMemory::place)).
     process: u32,
     page: PageNumber,
@@ -70,19 +71,18 @@ struct Sums {
 struct Votes(Vec<[f32; PARTS]>);
 
 impl Votes {
-    fn add(&mut self, node: u16, part: u8, count: f32) {
-        let node = usize::from(node);
-        if node >= self.0.len() {
-            self.0.resize(node + 1, [0.0; PARTS]);
+    fn add(&mut self, node: NodeIndex, part: u8, count: f32) {
+        if node.0 >= self.0.len() {
+            self.0.resize(node.0 + 1, [0.0; PARTS]);
         }
         self.0[node][usize::from(part)] += count;
     }
 
     /// The node with most accesses, by the samples of the other parts.
-    fn without(&self, part: u8) -> Option<u16> {
+    fn without(&self, part: u8) -> Option<NodeIndex> {
         let of = |votes: &[f32; PARTS]| votes.iter().sum::<f32>() - votes[usize::from(part)];
         let best = self.0.iter().map(of).enumerate().max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0)))?;
-        (best.1 > 0.0).then_some(best.0 as u16)
+        (best.1 > 0.0).then_some(NodeIndex(best.0))
     }
 }
 
@@ -179,7 +179,7 @@ fn samples(survey: &Survey<'_>, object: &Object) -> Vec<Sample> {
             access,
             from,
             seat: survey.seats[access.thread.0 as usize].unwrap_or(from),
-            home: index_of(survey.machine, access.home).unwrap_or(NONE),
+            home: index_of(survey.machine, access.home).into(),
             process,
             page: survey.pages.sizes.base_of(address.page()),
             touched,
@@ -232,12 +232,10 @@ fn whole(
                 sums.by_allocator.add(sample.weight);
             }
         }
-        if sample.home == NONE {
-            continue;
-        }
-        facts.on[usize::from(sample.home)].add(sample.weight);
+        let Some(home) = sample.home.index() else { continue };
+        facts.on[home].add(sample.weight);
         sums.known.add(sample.weight);
-        if sample.home == first {
+        if home == first {
             sums.on_first.add(sample.weight);
         }
         let page: ProcessPage = (sample.process, sample.page);
@@ -246,10 +244,10 @@ fn whole(
             (_, true) => sums.mixed_large.add(sample.weight),
             _ => {}
         }
-        if sample.home != sample.seat {
+        if home != sample.seat {
             sums.remote.add(sample.weight);
             sums.remote_heap.add(sample.weight);
-            if survey.pages.was_used_by(page, sample.home, birth) {
+            if survey.pages.was_used_by(page, home, birth) {
                 sums.recycled.add(sample.weight);
             }
         }
@@ -261,7 +259,7 @@ fn after(samples: &[Sample], facts: &mut SiteFacts, sums: &mut Sums) {
     let mut by_node = ByNode::default();
     for sample in samples {
         by_node.add(sample.seat, sample.weight);
-        facts.from[usize::from(sample.seat)] += f64::from(sample.access.weight);
+        facts.from[sample.seat] += f64::from(sample.access.weight);
         sums.after.add(sample.weight);
         if sample.access.is_write {
             sums.writes.add(sample.weight);
@@ -272,7 +270,7 @@ fn after(samples: &[Sample], facts: &mut SiteFacts, sums: &mut Sums) {
     by_node.judge(&mut sums.agree, &mut sums.judged);
     let weight: f64 = by_node.weight.iter().map(|tally| tally.weight).sum();
     if let Some(main) = by_node.main() {
-        sums.main[usize::from(main)] += weight;
+        sums.main[main] += weight;
     }
     if samples.len() < 2 {
         return;
@@ -282,16 +280,16 @@ fn after(samples: &[Sample], facts: &mut SiteFacts, sums: &mut Sums) {
     sums.turns += samples.windows(2).filter(|pair| pair[0].seat != pair[1].seat).count() as f64;
     sums.turns_expected += (all - 1.0) * (1.0 - squares);
     sums.turns_samples += samples.len() as u64;
-    let users: Vec<u16> = (0..samples.len()).map(|index| user_at(samples, index)).collect();
+    let users: Vec<NodeIndex> = (0..samples.len()).map(|index| user_at(samples, index)).collect();
     sums.stretches += 1 + users.windows(2).filter(|pair| pair[0] != pair[1]).count() as u64;
     let ends = (samples[0].access.time.0, samples[samples.len() - 1].access.time.0);
     sums.stretches_ns += (ends.1 - ends.0) as f64;
 }
 
 /// The node that uses the object around a sample: the majority of its neighbours, itself included.
-fn user_at(samples: &[Sample], index: usize) -> u16 {
+fn user_at(samples: &[Sample], index: usize) -> NodeIndex {
     let near = &samples[index.saturating_sub(NEIGHBOURS)..(index + NEIGHBOURS + 1).min(samples.len())];
-    let count = |node: u16| near.iter().filter(|sample| sample.seat == node).count();
+    let count = |node: NodeIndex| near.iter().filter(|sample| sample.seat == node).count();
     near.iter().map(|sample| (count(sample.seat), sample.seat)).max().map_or(samples[index].seat, |(_, node)| node)
 }
 
@@ -338,8 +336,8 @@ fn refine(
         let known = (sample.process, sample.access.address.page());
         let touchers = &survey.by_touch.touchers;
         let toucher = || touchers.get(&sample.touched).or_else(|| touchers.get(&known)).copied();
-        cell.users = if by_touch { toucher() } else { user }.unwrap_or(sample.home);
-        cell.owner = if index >= opened { user_at(&samples[opened..], index - opened) } else { sample.home };
+        cell.users = if by_touch { toucher() } else { user }.map_or(sample.home, PackedNode::from);
+        cell.owner = if index >= opened { user_at(&samples[opened..], index - opened).into() } else { sample.home };
         cell.flags |= if index >= opened { SHARED } else { 0 };
         cell.flags |= if hot.contains(&(sample.process, sample.page)) { HOT } else { 0 };
         cells.push((cell, f64::from(sample.access.weight), key(sample.process, sample.access.address.0)));
@@ -363,8 +361,8 @@ fn finish(survey: &Survey<'_>, sums: Sums, facts: &mut SiteFacts) {
     facts.stretch_ns = sums.stretches_ns / sums.stretches.max(1) as f64;
     facts.turns = turns(&sums);
     let all: f64 = sums.main.iter().sum();
-    let main = (0..sums.main.len()).max_by(|&a, &b| sums.main[a].total_cmp(&sums.main[b]).then(b.cmp(&a)));
-    facts.main_node = main.filter(|_| all > 0.0).map(|node| node as u16);
+    let main = NodeIndex::all(sums.main.len()).max_by(|&a, &b| sums.main[a].total_cmp(&sums.main[b]).then(b.cmp(&a)));
+    facts.main_node = main.filter(|_| all > 0.0);
     facts.main_node_share = main.filter(|_| all > 0.0).map_or(0.0, |node| sums.main[node] / all);
     let trace = survey.analysis.trace();
     let first = sums.first_locations.iter().max_by(|a, b| a.1.total_cmp(b.1).then(b.0.cmp(a.0)));

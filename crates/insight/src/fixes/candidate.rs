@@ -1,7 +1,7 @@
 //! A fix before it is priced, as detectors and `whatif` propose it.
 
 use numapilot_flows::SiteId;
-use numapilot_machine::{Machine, NodeId};
+use numapilot_machine::{Machine, NodeId, NodeIndex};
 use numapilot_trace::ids::{ProcessIndex, ThreadIndex};
 
 use super::costs::{COPY_BYTES_PER_S, MOVE_SMALL_NS, PAGE_BYTES};
@@ -25,8 +25,8 @@ pub(crate) struct FixCandidate {
     live_bytes: u64,
     instances: u64,
     hand_overs: u64,
-    /// Threads or processes with the node (an index) of each; empty: where the recording says that they belong.
-    seats: Vec<(u32, u16)>,
+    /// Threads or processes with the node of each; empty: where the recording says that they belong.
+    seats: Vec<(u32, NodeIndex)>,
 }
 
 impl FixCandidate {
@@ -76,13 +76,13 @@ impl FixCandidate {
         FixCandidate::plain(FixKind::PinProcesses)
     }
 
-    /// The same fix for these threads or processes, each on a node (an index).
-    pub fn with_seats(self, seats: Vec<(u32, u16)>) -> FixCandidate {
+    /// The same fix for these threads or processes, each on a node.
+    pub fn with_seats(self, seats: Vec<(u32, NodeIndex)>) -> FixCandidate {
         FixCandidate { seats, ..self }
     }
 
-    /// The node (an index) of a thread or process; `recorded` is the node that follows from the recording.
-    pub fn seat(&self, of: u32, recorded: Option<u16>) -> Option<u16> {
+    /// The node of a thread or process; `recorded` is the node that follows from the recording.
+    pub fn seat(&self, of: u32, recorded: Option<NodeIndex>) -> Option<NodeIndex> {
         if self.seats.is_empty() {
             return recorded;
         }
@@ -98,14 +98,15 @@ impl FixCandidate {
     pub fn weighted(scene: &Scene<'_>, facts: &SiteFacts) -> Option<FixCandidate> {
         let nodes = scene.machine.nodes();
         let (mut others, mut own) = (vec![0.0; nodes.len()], 0.0);
-        for (cell, count) in scene.usage.cells.iter().filter(|(cell, _)| usize::from(cell.home) < nodes.len()) {
+        for (cell, count) in &scene.usage.cells {
+            let Some(home) = cell.home.index() else { continue };
             if cell.group == facts.site.0 {
                 own += count;
             } else {
-                others[usize::from(cell.home)] += count;
+                others[home] += count;
             }
         }
-        let open: Vec<usize> = (0..nodes.len()).filter(|&node| nodes[node].has_memory()).collect();
+        let open: Vec<NodeIndex> = NodeIndex::all(nodes.len()).filter(|&node| nodes[node].has_memory()).collect();
         let mean = (open.iter().map(|&node| others[node]).sum::<f64>() + own) / open.len() as f64;
         let room: Vec<f64> = open.iter().map(|&node| (mean - others[node]).max(0.0)).collect();
         let sum: f64 = room.iter().sum();
@@ -122,15 +123,17 @@ impl FixCandidate {
     }
 
     /// Spreads the heaviest sites on a node.
-    pub fn relieve(scene: &Scene<'_>, node: usize) -> Vec<FixCandidate> {
+    pub fn relieve(scene: &Scene<'_>, node: NodeIndex) -> Vec<FixCandidate> {
         let mut on: Vec<(&SiteFacts, f64)> = Vec::new();
         for facts in &scene.sites {
             let all: f64 = facts.on.iter().map(|on| on.weight).sum();
             on.push((facts, facts.all.weight * facts.on[node].weight / all.max(1.0)));
         }
         on.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.site.cmp(&b.0.site)));
-        let whole: f64 =
-            (scene.usage.cells.iter()).filter(|(cell, _)| usize::from(cell.home) == node).map(|(_, count)| count).sum();
+        let whole: f64 = (scene.usage.cells.iter())
+            .filter(|(cell, _)| cell.home.index() == Some(node))
+            .map(|(_, count)| count)
+            .sum();
         let mut candidate = FixCandidate::plain(FixKind::Interleave);
         let mut moved = 0.0;
         for (facts, weight) in on.into_iter().filter(|(_, weight)| *weight > 0.0) {
@@ -218,7 +221,7 @@ impl FixCandidate {
 
     /// The fix with its predicted gain.
     pub fn fix(&self, scene: &Scene<'_>, effect: Effect) -> Fix {
-        let id = |index: u16| scene.machine.nodes()[usize::from(index)].id;
+        let id = |index: NodeIndex| scene.machine.nodes()[index].id;
         let threads = match self.kind {
             FixKind::PinThreads => (scene.seats.of_moved.iter().enumerate())
                 .filter_map(|(thread, seat)| seat.map(|seat| (ThreadIndex(thread as u32), id(seat))))

@@ -13,6 +13,7 @@ pub use kind::{Fix, FixKind, is_placeable};
 
 use std::cell::RefCell;
 
+use numapilot_machine::NodeIndex;
 use numapilot_traffic::TrafficError;
 
 use crate::calibration;
@@ -20,7 +21,7 @@ use crate::estimate::Estimate;
 use crate::price::{Change, Priced, Pricer, To};
 use crate::scene::Scene;
 use crate::uncertainty::{Calibration, Uncertainty, interval};
-use crate::usage::{Cell, FALSE_SHARED, HOT, NONE, OWN_PROCESS, PARTS, Row, SHARED, WRITE};
+use crate::usage::{Cell, FALSE_SHARED, HOT, OWN_PROCESS, PARTS, Row, SHARED, WRITE};
 
 /// Predicts the gains of fixes over the program as it was recorded.
 pub(crate) struct FixPricer<'a> {
@@ -89,11 +90,10 @@ impl<'a> FixPricer<'a> {
         let (of_thread, of_process) = self.seats(candidates);
         let pinned = |row: &Row| of_process[row.thread as usize];
         let seat = |row: &Row| of_thread[row.thread as usize].or_else(|| pinned(row)).unwrap_or(row.from);
-        let memory_of: Vec<u16> = (0..self.scene.usage.nodes as u16).map(|node| self.scene.memory_of(node)).collect();
+        let all_nodes = NodeIndex::all(self.scene.usage.nodes);
+        let memory_of: Vec<NodeIndex> = all_nodes.map(|node| self.scene.memory_of(node)).collect();
         let to = |cell: &Cell| {
-            if cell.home == NONE {
-                return To::Node(cell.home);
-            }
+            let Some(home) = cell.home.index() else { return To::Node(None) };
             let row = &self.scene.usage.rows[cell.row as usize];
             let about = candidates
                 .iter()
@@ -105,16 +105,16 @@ impl<'a> FixPricer<'a> {
                     let spreads = Spreads { even: &even, near: &near, weights };
                     match candidate.kind {
                         FixKind::AllocateOnNode(node) => {
-                            To::Node(self.scene.machine.node_index(node).map_or(cell.home, |index| index.0 as u16))
+                            To::Node(Some(self.scene.machine.node_index(node).unwrap_or(home)))
                         }
                         _ => placed(&candidate.kind, cell, seat(row), &spreads),
                     }
                 }
-                None if cell.flags & OWN_PROCESS != 0 => To::Node(pinned(row).unwrap_or(cell.home)),
-                None => To::Node(cell.home),
+                None if cell.flags & OWN_PROCESS != 0 => To::Node(Some(pinned(row).unwrap_or(home))),
+                None => To::Node(Some(home)),
             };
             match wanted {
-                To::Node(node) => To::Node(memory_of.get(usize::from(node)).copied().unwrap_or(node)),
+                To::Node(node) => To::Node(node.map(|node| memory_of.get(node.0).copied().unwrap_or(node))),
                 spread_or_gone => spread_or_gone,
             }
         };
@@ -125,7 +125,7 @@ impl<'a> FixPricer<'a> {
     }
 
     /// By thread: the node on which a fix of threads pins it, and the node on which a fix of processes pins its process.
-    fn seats(&self, candidates: &[&FixCandidate]) -> (Vec<Option<u16>>, Vec<Option<u16>>) {
+    fn seats(&self, candidates: &[&FixCandidate]) -> (Vec<Option<NodeIndex>>, Vec<Option<NodeIndex>>) {
         let threads = self.scene.analysis.trace().threads();
         let (mut of_thread, mut of_process) =
             (vec![None; self.scene.usage.threads], vec![None; self.scene.usage.threads]);
@@ -171,8 +171,8 @@ impl<'a> FixPricer<'a> {
         (gain, Uncertainty { calibration: self.calibration.clone(), ..uncertainty })
     }
 
-    fn even(&self, is_in: impl Fn(usize) -> bool) -> Vec<f64> {
-        let nodes = 0..self.scene.usage.nodes;
+    fn even(&self, is_in: impl Fn(NodeIndex) -> bool) -> Vec<f64> {
+        let nodes = NodeIndex::all(self.scene.usage.nodes);
         let count = nodes.clone().filter(|&node| is_in(node)).count().max(1) as f64;
         nodes.map(|node| if is_in(node) { 1.0 / count } else { 0.0 }).collect()
     }
@@ -204,7 +204,7 @@ struct Spreads<'s> {
 }
 
 /// Where a fix that concerns pages puts an access by a thread on node `from`.
-fn placed<'s>(kind: &FixKind, cell: &Cell, from: u16, spreads: &Spreads<'s>) -> To<'s> {
+fn placed<'s>(kind: &FixKind, cell: &Cell, from: NodeIndex, spreads: &Spreads<'s>) -> To<'s> {
     match kind {
         FixKind::Interleave | FixKind::InterleaveAll => To::Spread(spreads.even),
         // The object's other pages stay where they are.
@@ -212,16 +212,16 @@ fn placed<'s>(kind: &FixKind, cell: &Cell, from: u16, spreads: &Spreads<'s>) -> 
         FixKind::WeightedInterleave(_) => To::Spread(spreads.weights),
         FixKind::NearTier => To::Spread(spreads.near),
         // Before it is shared, and by writes, the original is used.
-        FixKind::Replicate if cell.flags & SHARED != 0 && cell.flags & WRITE == 0 => To::Node(from),
-        FixKind::LocalArenas => To::Node(cell.allocator),
-        FixKind::ParallelFirstTouch | FixKind::FirstTouchByUsers => To::Node(cell.users),
-        FixKind::MigrateAtHandOver => To::Node(cell.owner),
+        FixKind::Replicate if cell.flags & SHARED != 0 && cell.flags & WRITE == 0 => To::Node(Some(from)),
+        FixKind::LocalArenas => To::Node(cell.allocator.index()),
+        FixKind::ParallelFirstTouch | FixKind::FirstTouchByUsers => To::Node(cell.users.index()),
+        FixKind::MigrateAtHandOver => To::Node(cell.owner.index()),
         FixKind::SplitOrAlign if cell.flags & FALSE_SHARED != 0 => To::Gone,
         FixKind::Replicate
         | FixKind::SpreadHot
         | FixKind::SplitOrAlign
         | FixKind::PinThreads
         | FixKind::PinProcesses
-        | FixKind::AllocateOnNode(_) => To::Node(cell.home),
+        | FixKind::AllocateOnNode(_) => To::Node(cell.home.index()),
     }
 }

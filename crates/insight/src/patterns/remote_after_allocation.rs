@@ -1,6 +1,6 @@
 //! Remote use after allocation: one node placed the object, and nearly all accesses come from another node.
 
-use numapilot_machine::NodeId;
+use numapilot_machine::{NodeId, NodeIndex};
 
 use super::{Criterion, Draft, NEARLY_ALL, OF_ITS_ACCESSES_REMOTE, PatternKind, Scene, Subject, Unit, number, share};
 use crate::estimate::Estimate;
@@ -18,7 +18,7 @@ pub(super) fn detect(scene: &Scene<'_>, facts: &SiteFacts, at_stake: Estimate) -
         return None;
     }
     // A node without memory can be the main user, but nothing can be allocated there.
-    let node = |index: u16| scene.machine.nodes()[usize::from(scene.memory_of(index))].id;
+    let node = |index: NodeIndex| scene.machine.nodes()[scene.memory_of(index)].id;
     let one: Option<NodeId> = facts.main_node.filter(|_| facts.main_node_share >= ONE_NODE).map(node);
     let mut candidates = vec![FixCandidate::of(FixKind::MigrateAtHandOver, facts)];
     candidates.insert(0, FixCandidate::of(one.map_or(FixKind::FirstTouchByUsers, FixKind::AllocateOnNode), facts));

@@ -1,14 +1,16 @@
 //! Tier misplacement: frequently used memory lies on a node without CPUs, whose memory is slower for every thread.
 
+use numapilot_machine::NodeIndex;
+
 use super::{Criterion, Draft, MATERIAL, PatternKind, Scene, Subject, Unit, number, share};
 use crate::estimate::{Estimate, Tally};
 use crate::facts::SiteFacts;
 use crate::fixes::{FixCandidate, FixKind};
 
 pub(super) fn detect(scene: &Scene<'_>, facts: &SiteFacts, at_stake: Estimate) -> Option<Draft> {
-    let far = |node: usize| scene.machine.nodes()[node].has_memory() && !scene.has_cpus(node);
+    let far = |node: NodeIndex| scene.machine.nodes()[node].has_memory() && !scene.has_cpus(node);
     let (mut all, mut on_far) = (Tally::default(), Tally::default());
-    for (node, on) in facts.on.iter().enumerate() {
+    for (node, on) in NodeIndex::all(facts.on.len()).zip(&facts.on) {
         all.merge(on);
         if far(node) {
             on_far.merge(on);

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use numapilot_flows::{Filter, Trace};
-use numapilot_machine::Machine;
+use numapilot_machine::{Machine, NodeIndex};
 
 use super::{Change, Priced, Pricer, To};
 use crate::Analysis;
-use crate::usage::{Cell, NONE, Row, Usage, WRITE};
+use crate::usage::{Cell, Row, Usage, WRITE};
 
 /// What is recorded of a multigrid program of sixteen threads, and the machine of four nodes with four CPUs each.
 fn multigrid() -> (Usage, Machine) {
@@ -18,7 +18,7 @@ fn multigrid() -> (Usage, Machine) {
     (usage, machine)
 }
 
-fn price<'a>(pricer: &Pricer<'_>, to: &'a dyn Fn(&Cell) -> To<'a>, seat: &'a dyn Fn(&Row) -> u16) -> Priced {
+fn price<'a>(pricer: &Pricer<'_>, to: &'a dyn Fn(&Cell) -> To<'a>, seat: &'a dyn Fn(&Row) -> NodeIndex) -> Priced {
     pricer.price(&Change { to, seat, extra_ns: 0.0, extra_work_ns: 0.0 }, false).expect("a price")
 }
 
@@ -31,13 +31,14 @@ fn a_thread_that_was_on_several_nodes_waits_once_for_cpus_of_the_one_to_which_it
     let run_ns = |usage: &Usage, cpus: f64| {
         let mut pricer = Pricer::new(&machine, usage).expect("a pricer");
         pricer.cpus.fill(cpus);
-        price(&pricer, &|_| To::Node(0), &|_| 0).run_ns
+        price(&pricer, &|_| To::Node(Some(NodeIndex(0))), &|_| NodeIndex(0)).run_ns
     };
     let (crowded_ns, roomy_ns) = (run_ns(&usage, 4.0), run_ns(&usage, 16.0));
     assert!(crowded_ns > 1.1 * roomy_ns, "sixteen threads on four CPUs: {crowded_ns} ns, on sixteen: {roomy_ns} ns");
     // Half of each row's accesses on the next node.
-    let (rows, nodes) = (usage.rows.len() as u32, usage.nodes as u16);
-    let twins: Vec<Row> = usage.rows.iter().map(|row| Row { from: (row.from + 1) % nodes, ..*row }).collect();
+    let (rows, nodes) = (usage.rows.len() as u32, usage.nodes);
+    let next = |row: &Row| Row { from: NodeIndex((row.from.0 + 1) % nodes), ..*row };
+    let twins: Vec<Row> = usage.rows.iter().map(next).collect();
     usage.rows.extend(twins);
     usage.cells.iter_mut().for_each(|(_, count)| *count /= 2.0);
     let halves: Vec<(Cell, f64)> =
@@ -53,14 +54,14 @@ fn where_caches_answer_everything_nobody_waits_for_memory() {
     let (usage, machine) = multigrid();
     let seat = |row: &Row| row.from;
     let pricer = Pricer::new(&machine, &usage).expect("a pricer");
-    let now = price(&pricer, &|cell| To::Node(cell.home), &seat);
+    let now = price(&pricer, &|cell| To::Node(cell.home.index()), &seat);
     let all = price(&pricer, &|_| To::Gone, &seat);
     assert!(all.memory_ns < 0.01 * now.memory_ns, "{} ns, {} ns before", all.memory_ns, now.memory_ns);
     assert!(all.run_ns < now.run_ns, "{} ns, {} ns before", all.run_ns, now.run_ns);
     // In half of the windows: less time than before, but not none.
     let middle = (usage.windows.count / 2) as u16;
     let late = |cell: &Cell| usage.rows[cell.row as usize].window >= middle;
-    let half = price(&pricer, &|cell| if late(cell) { To::Gone } else { To::Node(cell.home) }, &seat);
+    let half = price(&pricer, &|cell| if late(cell) { To::Gone } else { To::Node(cell.home.index()) }, &seat);
     let windows_ns =
         |priced: &Priced| priced.windows[usize::from(middle)..].iter().map(|one| one.lasted_ns).sum::<f64>();
     assert!(windows_ns(&half) < windows_ns(&now), "{} ns, {} ns before", windows_ns(&half), windows_ns(&now));
@@ -74,8 +75,8 @@ fn without_the_part_that_has_all_its_samples_a_thread_keeps_the_time_that_was_re
     usage.cells.iter_mut().for_each(|(cell, _)| cell.part = 0);
     let pricer = Pricer::new(&machine, &usage).expect("a pricer");
     let seat = |row: &Row| row.from;
-    let priced = price(&pricer, &|cell| To::Node(cell.home), &seat);
-    let unknown = price(&pricer, &|_| To::Node(NONE), &seat);
+    let priced = price(&pricer, &|cell| To::Node(cell.home.index()), &seat);
+    let unknown = price(&pricer, &|_| To::Node(None), &seat);
     let (without_ns, unknown_ns) = (priced.parts_ns[0], unknown.run_ns);
     assert!((without_ns / unknown_ns - 1.0).abs() < 1e-9, "{without_ns} ns, {unknown_ns} ns without samples");
     assert!((priced.parts_ns[1] / priced.run_ns - 1.0).abs() < 0.01, "{} ns, {} ns", priced.parts_ns[1], priced.run_ns);

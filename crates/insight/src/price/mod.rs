@@ -19,14 +19,14 @@ pub(crate) use window::Window;
 
 use std::borrow::Cow;
 
-use numapilot_machine::{CpuId, Machine, Node};
+use numapilot_machine::{CpuId, Machine, Node, NodeIndex};
 use numapilot_traffic::{Class, Load, MemorySystem, Solver, TrafficError};
 
 use self::members::{Members, nominal, paces_on};
 use self::shrink::Threads;
 use crate::course::Walked;
 use crate::usage::pace::Pace;
-use crate::usage::{Cell, NONE, PARTS, Row, Usage, WRITE};
+use crate::usage::{Cell, PARTS, Row, Usage, WRITE};
 
 /// When the alternating computation of latencies and times ends.
 struct Effort {
@@ -44,8 +44,8 @@ const UNSETTLED_LEAST: f64 = 1e-3;
 /// The memory that answers an access.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum To<'a> {
-    /// The memory of one node, by its index.
-    Node(u16),
+    /// The memory of one node; `None`: it is not known of which.
+    Node(Option<NodeIndex>),
     /// The memory of all nodes, in these shares.
     Spread(&'a [f64]),
     /// None: a cache answers the access.
@@ -57,8 +57,8 @@ pub(crate) enum To<'a> {
 pub(crate) struct Change<'a> {
     /// The memory that answers the accesses of a cell.
     pub to: &'a dyn Fn(&Cell) -> To<'a>,
-    /// The node (an index) on which the thread of a row runs.
-    pub seat: &'a dyn Fn(&Row) -> u16,
+    /// The node on which the thread of a row runs.
+    pub seat: &'a dyn Fn(&Row) -> NodeIndex,
     /// Cost of carrying it out, in nanoseconds of run time.
     pub extra_ns: f64,
     /// Cost of carrying it out in nanoseconds of work: the sum over all threads that do so.
@@ -166,7 +166,7 @@ struct Sums {
 struct Line {
     row: u32,
     thread: usize,
-    from: usize,
+    from: NodeIndex,
     /// The row's share of its thread's accesses in the window, and the share of these that memory answers.
     part: f64,
     left: f64,
@@ -210,8 +210,12 @@ impl<'a> Pricer<'a> {
 
     /// Prices the program as it was recorded.
     pub fn now(&self) -> Result<Priced, TrafficError> {
-        let change =
-            Change { to: &|cell| To::Node(cell.home), seat: &|row| row.from, extra_ns: 0.0, extra_work_ns: 0.0 };
+        let change = Change {
+            to: &|cell| To::Node(cell.home.index()),
+            seat: &|row| row.from,
+            extra_ns: 0.0,
+            extra_work_ns: 0.0,
+        };
         self.price(&change, true)
     }
 
@@ -286,8 +290,7 @@ impl<'a> Pricer<'a> {
         let threads = Threads::of(usage, &rows, &sums.own_of_all());
         let lines: Vec<Vec<Line>> =
             (0..usage.windows.count).map(|window| self.lines(window, change, &sums.gone, &rows, &threads)).collect();
-        let moves_threads =
-            lines.iter().flatten().any(|line| line.from != usize::from(usage.rows[line.row as usize].from));
+        let moves_threads = lines.iter().flatten().any(|line| line.from != usage.rows[line.row as usize].from);
         let (extra_ns, extra_work_ns) = (change.extra_ns, change.extra_work_ns);
         Gathered { sums, rows, lines, moves_threads, extra_ns, extra_work_ns }
     }
@@ -416,15 +419,16 @@ impl<'a> Pricer<'a> {
             let row = cell.row as usize;
             let at = usize::from(cell.part) * rows + row;
             let first = at * width + if cell.flags & WRITE != 0 { nodes } else { 0 };
-            let mut add = |node: usize, share: f64| {
-                sums.to[first + node] += count * share;
+            let mut add = |node: NodeIndex, share: f64| {
+                sums.to[first + node.0] += count * share;
                 sums.own[at] += count * share * share;
             };
             match (change.to)(cell) {
-                To::Node(NONE) => {}
-                To::Node(node) => add(usize::from(node), 1.0),
+                To::Node(None) => {}
+                To::Node(Some(node)) => add(node, 1.0),
                 To::Spread(shares) => {
-                    shares.iter().enumerate().filter(|(_, s)| **s > 0.0).for_each(|(node, s)| add(node, *s));
+                    let by_node = NodeIndex::all(shares.len()).zip(shares);
+                    by_node.filter(|(_, share)| **share > 0.0).for_each(|(node, share)| add(node, *share));
                 }
                 To::Gone => sums.gone[row] += count,
             }
@@ -441,7 +445,7 @@ impl<'a> Pricer<'a> {
             for line in lines {
                 let made = usage.paces[at * usage.threads + line.thread].accesses * line.part * line.left;
                 for (to, share) in line.shares.iter().enumerate().filter(|(_, share)| **share > 0.0) {
-                    let to = to % usage.nodes;
+                    let to = NodeIndex(to % usage.nodes);
                     accesses[line.from][to] += made * share;
                     latency_ns += made * share * window.path_ns[line.from][to];
                 }
@@ -476,7 +480,7 @@ impl<'a> Pricer<'a> {
             (known > 0.0 || gone > 0.0).then(|| Line {
                 row,
                 thread,
-                from: usize::from((change.seat)(place)),
+                from: (change.seat)(place),
                 part: weight / of_thread[thread],
                 // Of the accesses whose home is known: only their shares are loaded, and what goes is among them.
                 left: known / (known + gone),
@@ -499,7 +503,7 @@ impl<'a> Pricer<'a> {
             }
             accesses_of[line.from] += accesses;
             let class = classes[line.from].get_or_insert_with(|| Class {
-                from: line.from,
+                from: line.from.0,
                 threads: 0.0,
                 outstanding: 0.0,
                 think_ns: 0.0,
@@ -539,7 +543,7 @@ impl<'a> Pricer<'a> {
         let mut latency: Vec<Option<f64>> = vec![None; paces.len()];
         for (window, lines) in lines.iter().enumerate() {
             for line in lines {
-                let path: &[f64] = windows[window].path_ns.get(line.from).map_or(&[], Vec::as_slice);
+                let path: &[f64] = windows[window].path_ns.get(line.from.0).map_or(&[], Vec::as_slice);
                 let shares = shares(line);
                 let used = shares.iter().zip(path.iter().cycle()).filter(|(share, _)| **share > 0.0);
                 // What caches answer waits for no memory, also where nothing else in the window has a latency.
@@ -625,6 +629,7 @@ impl Sums {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::usage::PackedNode;
 
     /// The committed trace of a multigrid program, and its machine.
     fn multigrid() -> (numapilot_flows::Trace, Machine) {
@@ -680,7 +685,7 @@ mod tests {
         let usage = Usage::of(&analysis, &machine, &std::collections::BTreeMap::new());
         let pricer = Pricer::new(&machine, &usage).expect("a pricer");
         let change = Change {
-            to: &|cell| To::Node(if cell.home == NONE { NONE } else { 0 }),
+            to: &|cell| To::Node(cell.home.index().map(|_| NodeIndex(0))),
             seat: &|row| row.from,
             extra_ns: 0.0,
             extra_work_ns: 0.0,
@@ -720,12 +725,13 @@ mod tests {
         let run_ns = |usage: &Usage| Pricer::new(&machine, usage).expect("a pricer").now().expect("a price").run_ns;
         let known_ns = run_ns(&usage);
         // For each row, one of the next node with as many accesses, of which no home is known.
-        let (rows, nodes) = (usage.rows.len() as u32, usage.nodes as u16);
-        let twins: Vec<Row> = usage.rows.iter().map(|row| Row { from: (row.from + 1) % nodes, ..*row }).collect();
+        let (rows, nodes) = (usage.rows.len() as u32, usage.nodes);
+        let next = |row: &Row| Row { from: NodeIndex((row.from.0 + 1) % nodes), ..*row };
+        let twins: Vec<Row> = usage.rows.iter().map(next).collect();
         let cells: Vec<(Cell, f64)> = usage
             .cells
             .iter()
-            .map(|(cell, count)| (Cell { row: cell.row + rows, home: NONE, ..*cell }, *count))
+            .map(|(cell, count)| (Cell { row: cell.row + rows, home: PackedNode::NONE, ..*cell }, *count))
             .collect();
         usage.rows.extend(twins);
         usage.cells.extend(cells);
@@ -750,7 +756,7 @@ mod tests {
         };
         pricer.members.all = vec![member(0.0), member(0.5), member(1.0)];
         let change = Change {
-            to: &|cell| To::Node(if cell.home == NONE { NONE } else { 0 }),
+            to: &|cell| To::Node(cell.home.index().map(|_| NodeIndex(0))),
             seat: &|row| row.from,
             extra_ns: 0.0,
             extra_work_ns: 0.0,

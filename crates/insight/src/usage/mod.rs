@@ -6,13 +6,16 @@
 
 mod asleep;
 pub(crate) mod pace;
+mod packed;
+
+pub(crate) use packed::PackedNode;
 
 use std::collections::BTreeMap;
 
 use foldhash::{HashMap, HashMapExt};
 use numapilot_flows::cores::{Core, OwnWork, own_work};
 use numapilot_flows::{AccessRef, Object, ObjectKind};
-use numapilot_machine::{Machine, NodeId};
+use numapilot_machine::{Machine, NodeId, NodeIndex};
 use numapilot_trace::ids::ObjectId;
 
 use crate::context::Analysis;
@@ -23,8 +26,6 @@ use pace::Pace;
 
 /// Number of parts of the jackknife.
 pub(crate) const PARTS: usize = 5;
-/// Index that stands for "no node".
-pub(crate) const NONE: u16 = u16::MAX;
 
 /// Share of the run, 0 to 1, that the threads which decide its end sleep, from which sleeps are taken for what decides how long it is: then less work makes it
 /// hardly shorter.
@@ -46,25 +47,24 @@ pub(crate) const HOT: u8 = 16;
 pub(crate) struct Row {
     pub window: u16,
     pub thread: u32,
-    /// Node, as an index of the machine's.
-    pub from: u16,
+    pub from: NodeIndex,
 }
 
-/// Accesses of a row that agree in everything that a fix could change. Nodes are indices of the machine's.
+/// Accesses of a row that agree in everything that a fix could change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Cell {
     /// Row, as an index into [`Usage::rows`].
     pub row: u32,
     /// Site, or the number of sites for accesses without an object.
     pub group: u32,
-    /// Home node of the page; [`NONE`] if unknown.
-    pub home: u16,
+    /// Home node of the page.
+    pub home: PackedNode,
     /// Node that uses the page most, by the samples of other cache lines.
-    pub users: u16,
+    pub users: PackedNode,
     /// Node of the allocating thread.
-    pub allocator: u16,
+    pub allocator: PackedNode,
     /// Node that was using the object at that time.
-    pub owner: u16,
+    pub owner: PackedNode,
     pub flags: u8,
     pub part: u8,
 }
@@ -136,7 +136,7 @@ impl Usage {
             let row = usage.row(&access, from);
             let cell = usage.cell(analysis, machine, &access, row);
             *cells.entry(cell).or_default() += f64::from(access.weight);
-            if cell.home != NONE && cell.home != from {
+            if cell.home.index().is_some_and(|home| home != from) {
                 usage.remote.add(access);
                 if cell.flags & OWN_PROCESS != 0 {
                     usage.own_remote.add(access);
@@ -185,7 +185,7 @@ impl Usage {
     }
 
     /// The row of an access from node `from`.
-    pub fn row(&mut self, access: &AccessRef, from: u16) -> u32 {
+    pub fn row(&mut self, access: &AccessRef, from: NodeIndex) -> u32 {
         let row = Row { window: self.windows.at(access.time.0 as f64) as u16, thread: access.thread.0, from };
         *self.row_of.entry(row).or_insert_with(|| {
             self.rows.push(row);
@@ -200,7 +200,7 @@ impl Usage {
         let process = trace.thread(access.thread).map(|thread| thread.process);
         let kind = trace.kind_of(access.object);
         let is_own = object.is_some_and(|object| Some(object.process) == process) && kind != ObjectKind::Shared;
-        let home = index_of(machine, access.home).unwrap_or(NONE);
+        let home = PackedNode::from(index_of(machine, access.home));
         let mut flags = if access.is_write { WRITE } else { 0 };
         flags |= if is_own { OWN_PROCESS } else { 0 };
         Cell {
@@ -208,7 +208,7 @@ impl Usage {
             group: object.map_or(trace.sites().len() as u32, |object| self.group(object)),
             home,
             users: home,
-            allocator: object.and_then(|object| index_of(machine, object.node)).unwrap_or(home),
+            allocator: object.and_then(|object| index_of(machine, object.node)).map_or(home, PackedNode::from),
             owner: home,
             flags,
             part: part_of(access),
@@ -228,9 +228,9 @@ fn asleep_share(course: &Course, asleep: &[asleep::Asleep], run_ns: f64) -> f64 
     (fixed_ns / run_ns.max(1.0)).min(1.0)
 }
 
-/// The index of a node in the machine's list; `None` if it is not there.
-pub(crate) fn index_of(machine: &Machine, node: Option<NodeId>) -> Option<u16> {
-    machine.node_index(node?).map(|index| index.0 as u16)
+/// The position of a node in the machine's list; `None` if it is not there.
+pub(crate) fn index_of(machine: &Machine, node: Option<NodeId>) -> Option<NodeIndex> {
+    machine.node_index(node?)
 }
 
 /// The part of the jackknife to which an access's cache line belongs.

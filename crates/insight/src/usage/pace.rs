@@ -6,7 +6,7 @@
 
 use numapilot_flows::cores::Chains;
 use numapilot_flows::{CountersAt, Thread, Trace};
-use numapilot_machine::{Machine, NodeId};
+use numapilot_machine::{CpuId, Machine, NodeId};
 use numapilot_trace::record::Counters;
 
 use super::asleep::{Asleep, Stretch};
@@ -269,10 +269,10 @@ fn latencies(trace: &Trace, machine: &Machine, windows: Windows, khz: Option<f64
 /// Where threads share a CPU, the clock makes each one's work last longer: what they would have needed by themselves is their share.
 fn share_cpus(trace: &Trace, windows: Windows, paces: &mut [Pace]) {
     let all = trace.threads().len();
-    let mut on_cpu: std::collections::BTreeMap<u32, Vec<usize>> = std::collections::BTreeMap::new();
+    let mut on_cpu: std::collections::BTreeMap<CpuId, Vec<usize>> = std::collections::BTreeMap::new();
     for (thread, cpu) in trace.threads().iter().zip(trace.cpus()) {
         if let Some(cpu) = cpu {
-            on_cpu.entry(cpu.0).or_default().push(thread.index.0 as usize);
+            on_cpu.entry(cpu).or_default().push(thread.index.0 as usize);
         }
     }
     for threads in on_cpu.values().filter(|threads| threads.len() > 1) {
