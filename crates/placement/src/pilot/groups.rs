@@ -64,14 +64,20 @@ impl Group {
     }
 }
 
+/// Who makes most accesses to a page. In order, pages without a main user come last.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum MainUser {
+    Node(NodeIndex),
+    Nobody,
+}
+
 /// The key of a group.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Kind {
-    home: u8,
+    home: NodeIndex,
     large: bool,
     read_only: bool,
-    /// Main user; all ones if there is none.
-    main: u8,
+    main: MainUser,
     /// Nodes with at least half of an equal share.
     users: NodeSet,
 }
@@ -109,7 +115,7 @@ impl Grouping {
             Some((last, at)) if last == kind => at,
             _ => *self.position.entry(kind).or_insert_with(|| {
                 self.groups.push(Group {
-                    home: NodeIndex(usize::from(kind.home)),
+                    home: kind.home,
                     reads: vec![0.0; nodes],
                     writes: vec![0.0; nodes],
                     read_only: kind.read_only,
@@ -175,7 +181,7 @@ impl<'b> Shares<'b> {
     fn each(&self, key: (u32, u64), read_only: bool, groups: &mut Grouping) {
         let total: f64 = self.rates.iter().sum();
         if self.block.size == PageSize::Large {
-            let home = self.block.pages.first().map_or(0, |page| page.home);
+            let home = self.block.pages.first().map_or(NodeIndex(0), |page| page.home.index());
             self.add(Member::Large(key), home, &self.users, total, read_only, groups);
             return;
         }
@@ -183,23 +189,24 @@ impl<'b> Shares<'b> {
         let mut users = vec![0.0f32; self.nodes];
         for (position, page) in self.block.pages.iter().enumerate() {
             let counts = self.block.counts_of(position, self.nodes);
-            let usual = self.by_home[usize::from(page.home)].as_ref().unwrap_or(&self.users);
+            let usual = self.by_home[page.home.index()].as_ref().unwrap_or(&self.users);
             let weight = f32::from(page.samples) + self.likeness;
             for (node, user) in users.iter_mut().enumerate() {
                 *user = (f32::from(counts[node]) + f32::from(counts[self.nodes + node]) + self.likeness * usual[node])
                     / weight;
             }
             let rate = total * (1.0 - self.unseen) * f64::from(page.samples.max(1)) / all;
-            self.add(Member::Seen(key, position), page.home, &users, rate, read_only, groups);
+            self.add(Member::Seen(key, position), page.home.index(), &users, rate, read_only, groups);
         }
         if let Some(home) = self.block.common_home(self.nodes).filter(|_| self.unseen > 0.0 && !self.block.unseen_dealt)
         {
-            self.add(Member::Unseen(key), home.0 as u8, &self.users, total * self.unseen, read_only, groups);
+            self.add(Member::Unseen(key), home, &self.users, total * self.unseen, read_only, groups);
         }
     }
 
-    fn add(&self, member: Member, home: u8, users: &[f32], rate: f64, read_only: bool, groups: &mut Grouping) {
-        let main = users.iter().position(|share| *share >= MAIN_SHARE);
+    fn add(&self, member: Member, home: NodeIndex, users: &[f32], rate: f64, read_only: bool, groups: &mut Grouping) {
+        let main = NodeIndex::all(users.len()).find(|node| users[*node] >= MAIN_SHARE);
+        let main = main.map_or(MainUser::Nobody, MainUser::Node);
         let equal = 0.5 / self.nodes as f32;
         let sharers: NodeSet = NodeIndex::all(users.len()).filter(|node| users[*node] >= equal).collect();
         let page = match member {
@@ -212,7 +219,7 @@ impl<'b> Shares<'b> {
             return;
         }
         let large = matches!(member, Member::Large(_));
-        let kind = Kind { home, large, read_only, main: main.map_or(u8::MAX, |node| node as u8), users: sharers };
+        let kind = Kind { home, large, read_only, main, users: sharers };
         let group = groups.of(kind, self.nodes);
         for (node, share) in users.iter().enumerate() {
             group.reads[node] += rate * f64::from(*share) * (1.0 - self.write_share);

@@ -1,6 +1,8 @@
 //! Large pages: whether a page of 2 MiB should be split. A large page whose small pages have different users is placed wrongly wherever it is (false
 //! sharing of pages). It is split once the delay that this has caused exceeds the price of splitting it and of moving the parts.
 
+use numapilot_machine::NodeIndex;
+
 use super::Pilot;
 use crate::action::Action;
 use crate::observation::PageSize;
@@ -37,24 +39,24 @@ impl Pilot {
             // Delay per second by home: of the whole page, and of each part at its own best.
             let mut whole = vec![0.0f64; nodes];
             let (mut parts, mut moving) = (0.0f64, 0.0f64);
-            let home = block.pages.first().map_or(0, |page| usize::from(page.home));
+            let home = block.pages.first().map_or(NodeIndex(0), |page| page.home.index());
             for (position, page) in block.pages.iter().enumerate() {
                 let counts = block.counts_of(position, nodes);
                 let weight = f32::from(page.samples) + likeness;
-                let share = |node: usize| {
-                    let own = f32::from(counts[node]) + f32::from(counts[nodes + node]);
+                let share = |node: NodeIndex| {
+                    let own = f32::from(counts[node]) + f32::from(counts[nodes + node.0]);
                     f64::from((own + likeness * block.remembered[node] / total) / weight)
                 };
                 let part = rate * f64::from(page.samples.max(1)) / all;
-                let cost = |at: usize| {
-                    (0..nodes)
+                let cost = |at: NodeIndex| {
+                    NodeIndex::all(nodes)
                         .map(|from| if share(from) > 0.0 { share(from) * cost_ns[from][at] } else { 0.0 })
                         .sum::<f64>()
                         * part
                 };
-                let costs: Vec<f64> =
-                    (0..nodes).map(|at| if self.model.has_memory(at) { cost(at) } else { f64::INFINITY }).collect();
-                let best = (0..nodes).min_by(|a, b| costs[*a].total_cmp(&costs[*b])).unwrap_or(home);
+                let cost = |at| if self.model.has_memory(at) { cost(at) } else { f64::INFINITY };
+                let costs: Vec<f64> = NodeIndex::all(nodes).map(cost).collect();
+                let best = NodeIndex::all(nodes).min_by(|a, b| costs[*a].total_cmp(&costs[*b])).unwrap_or(home);
                 parts += costs[best];
                 moving += f64::from(u8::from(best != home));
                 for (sum, cost) in whole.iter_mut().zip(&costs) {

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use numapilot_host::PageNumber;
 use numapilot_machine::{NodeIndex, NodeSet};
 
+use super::packed::PackedNode;
 use crate::observation::{PageKey, PageSize, ReadOnlyRange, Sample};
 
 /// Small pages in a block, which is as large as a large page.
@@ -50,10 +51,10 @@ pub(super) const RANGES_MAX: usize = 1 << 16;
 pub(super) struct PageMemory {
     /// Index of the page in its block.
     pub index: u16,
-    /// Node that answered last: a position, like all nodes here.
-    pub home: u8,
+    /// Node that answered last.
+    pub home: PackedNode,
     /// Node that answered first: where the program had put it.
-    pub first_home: u8,
+    pub first_home: PackedNode,
     /// The price of moving it is doubled this many times: it moved before and that did not pay.
     pub doublings: u8,
     /// Number of samples in the page's history.
@@ -160,7 +161,7 @@ impl Block {
     /// ten there. Where homes differ, every page has its own reason to be where it is.
     pub fn common_home(&self, nodes: usize) -> Option<NodeIndex> {
         let mut homes = vec![0usize; nodes];
-        self.pages.iter().for_each(|page| homes[usize::from(page.first_home)] += 1);
+        self.pages.iter().for_each(|page| homes[page.first_home.index()] += 1);
         let most = NodeIndex::all(nodes).max_by_key(|node| homes[*node])?;
         (self.pages.len() >= SEEN_MIN && homes[most] * 10 >= self.pages.len() * 9).then_some(most)
     }
@@ -175,7 +176,7 @@ impl Block {
         let position = self.position_of(index).unwrap_or_else(|| {
             self.position[usize::from(index)] = self.pages.len() as u16;
             self.counts.resize(self.counts.len() + 2 * nodes, 0);
-            let home = sample.home.0 as u8;
+            let home = PackedNode::from(sample.home);
             self.pages.push(PageMemory {
                 index,
                 home,
@@ -190,8 +191,8 @@ impl Block {
             self.pages.len() - 1
         });
         let page = &mut self.pages[position];
-        if usize::from(page.home) != sample.home.0 {
-            page.home = sample.home.0 as u8;
+        if page.home.index() != sample.home {
+            page.home = sample.home.into();
             page.regret_ns = 0.0;
         }
         let counts = &mut self.counts[position * 2 * nodes..(position + 1) * 2 * nodes];
@@ -279,7 +280,7 @@ impl Block {
         let mut users: Vec<Option<Vec<f32>>> = vec![None; nodes];
         for (position, page) in self.pages.iter().enumerate() {
             let counts = self.counts_of(position, nodes);
-            let users = users[usize::from(page.home)]
+            let users = users[page.home.index()]
                 .get_or_insert_with(|| (0..nodes).map(|node| HOME_PRIOR * known(node) / total).collect());
             for (node, user) in users.iter_mut().enumerate() {
                 *user += f32::from(counts[node]) + f32::from(counts[nodes + node]);
@@ -300,7 +301,7 @@ impl Block {
         // A weak prior of ten pairs at a likeness of 4 decides until there are pairs.
         let (mut within, mut across, mut pairs) = (0.0f32, 0.0f32, 0.0f32);
         for (position, page) in self.pages.iter().enumerate().filter(|(_, page)| page.samples > 1) {
-            let Some(users) = &by_home[usize::from(page.home)] else { continue };
+            let Some(users) = &by_home[page.home.index()] else { continue };
             let counts = self.counts_of(position, nodes);
             let of = |node: usize| f32::from(counts[node]) + f32::from(counts[nodes + node]);
             let own_pairs = f32::from(page.samples) * (f32::from(page.samples) - 1.0);
@@ -597,7 +598,7 @@ impl Memory {
         let moved =
             |memory: &&mut PageMemory| page.size == PageSize::Large || u64::from(memory.index) == page.page.in_large();
         for memory in block.pages.iter_mut().filter(moved) {
-            memory.home = to.0 as u8;
+            memory.home = to.into();
             memory.regret_ns = 0.0;
         }
     }

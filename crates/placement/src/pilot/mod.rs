@@ -17,6 +17,7 @@ mod ledger;
 mod memory;
 mod model;
 mod orders;
+mod packed;
 mod search;
 mod shares;
 mod threads;

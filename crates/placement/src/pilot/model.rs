@@ -1,5 +1,6 @@
 //! The queries of `pilot` to the traffic model: the time of the observed work under another placement, and the delay that one more access causes to all.
 
+use numapilot_machine::NodeIndex;
 use numapilot_traffic::{Load, MemorySystem, Solver};
 
 /// How much the slowest threads count: the exponent of the mean over threads. Threads that synchronise go at the pace of the slowest (an infinite exponent);
@@ -40,7 +41,7 @@ impl Model {
     }
 
     /// Whether pages can live on a node.
-    pub fn has_memory(&self, node: usize) -> bool {
+    pub fn has_memory(&self, node: NodeIndex) -> bool {
         self.has_memory[node]
     }
 

@@ -3,6 +3,7 @@
 //! Where an access is cheapest depends on where all others go. So a part of the traffic at a time moves to where it delays the whole least,
 //! the model is solved again, and a step that did not help is taken back and halved. At the end no group would gain by moving alone.
 
+use numapilot_machine::NodeIndex;
 use numapilot_traffic::Load;
 
 use super::groups::Group;
@@ -115,11 +116,11 @@ impl State {
         let total: f64 = groups.iter().map(Group::rate).sum();
         let mut moves = Vec::new();
         for (index, group) in groups.iter().enumerate().filter(|(_, group)| group.rate() > 0.0) {
-            let mut costs: Vec<f64> = (0..nodes).map(|home| cost_at(group, home, cost_ns)).collect();
+            let mut costs: Vec<f64> = NodeIndex::all(nodes).map(|home| cost_at(group, home, cost_ns)).collect();
             let local: f64 =
                 (0..nodes).map(|from| (group.reads[from] + group.writes[from]) * cost_ns[from][from]).sum();
             costs.push(if replicate && group.read_only && local.is_finite() { local } else { f64::INFINITY });
-            let usable = |place: usize| place == nodes || model.has_memory(place);
+            let usable = |place: usize| place == nodes || model.has_memory(NodeIndex(place));
             let Some(to) = (0..=nodes).filter(|place| usable(*place)).min_by(|a, b| costs[*a].total_cmp(&costs[*b]))
             else {
                 continue;
@@ -151,7 +152,7 @@ impl State {
 }
 
 /// Nanoseconds of delay per second, to all accesses, of a group's accesses if its pages were at `home`.
-fn cost_at(group: &Group, home: usize, cost_ns: &[Vec<f64>]) -> f64 {
+fn cost_at(group: &Group, home: NodeIndex, cost_ns: &[Vec<f64>]) -> f64 {
     let cost = |from: usize| {
         let rate = group.reads[from] + group.writes[from];
         if rate > 0.0 { rate * cost_ns[from][home] } else { 0.0 }
@@ -162,12 +163,12 @@ fn cost_at(group: &Group, home: usize, cost_ns: &[Vec<f64>]) -> f64 {
 
 fn plan(group: &Group, at: &[f64], before: &[Vec<f64>], after: &[Vec<f64>], nodes: usize) -> Plan {
     let saved = |cost_ns: &[Vec<f64>]| -> f64 {
-        let here = cost_at(group, group.home.0, cost_ns);
+        let here = cost_at(group, group.home, cost_ns);
         let there = |place: usize| match place {
             place if place == nodes => {
                 (0..nodes).map(|from| (group.reads[from] + group.writes[from]) * cost_ns[from][from]).sum()
             }
-            home => cost_at(group, home, cost_ns),
+            home => cost_at(group, NodeIndex(home), cost_ns),
         };
         (0..=nodes).filter(|place| at[*place] > 0.0).map(|place| at[place] * (here - there(place))).sum()
     };

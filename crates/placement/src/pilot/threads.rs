@@ -203,7 +203,7 @@ impl Sharing {
                     sharing.affinity[*a][*b] += block_rate * share * other;
                 }
             }
-            let home = NodeIndex(block.pages.first().map_or(0, |page| usize::from(page.home)));
+            let home = block.pages.first().map_or(NodeIndex(0), |page| page.home.index());
             sharing.blocks.push(SharedBlock { rate: block_rate, home, users: shares });
         }
         sharing
