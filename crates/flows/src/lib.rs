@@ -20,6 +20,7 @@ mod named;
 mod open;
 mod own_allocators;
 mod rows;
+mod shared_memory;
 mod sizes;
 mod symbolise;
 mod thread_names;

@@ -3,12 +3,11 @@
 //! Pure functions of births and deaths. Moments are order stamps where the tables have them, because program times of different threads do not order their
 //! events. An object is live at a moment if it was born at or before it, and dies after it.
 
-use std::collections::BTreeMap;
-
-use numapilot_trace::ids::ObjectId;
+use numapilot_trace::ids::{ObjectId, ProcessIndex};
 use serde::Serialize;
 
-use crate::model::{ObjectKind, Site};
+use crate::model::{ObjectKind, Site, SiteId};
+use crate::shared_memory::{Mapping, mapped_once_at_a_time};
 
 /// Sizes of all objects of a site, also of those that no sampled access reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -158,25 +157,25 @@ fn is_named_memory(site: &Site) -> bool {
 /// Counts shared memory once where several processes map it, each of them once at a time: at its peak it has the bytes of its longest mapping. Where a process
 /// has two at once, they may be two segments that had the name one after the other, and the sum stands.
 fn count_shared_once(sizes: &mut [SiteSize], lives: &[Life], process_of: &[u32], sites: &[Site]) {
-    let mut mappings: BTreeMap<u32, Vec<(u32, &Life)>> = BTreeMap::new();
-    for (life, &process) in lives.iter().zip(process_of) {
-        if sites.get(life.site as usize).is_some_and(is_named_memory) {
-            mappings.entry(life.site).or_default().push((process, life));
-        }
-    }
-    for (site, mut mappings) in mappings {
-        mappings.sort_by_key(|(process, life)| (*process, life.birth));
-        let has_two_at_once = mappings.windows(2).any(|two| {
-            let [(process, life), (next_process, next)] = two else { return false };
-            process == next_process && life.end().is_none_or(|end| end > next.birth)
-        });
-        let largest = mappings.iter().map(|(_, life)| life).min_by_key(|life| (u64::MAX - life.bytes, life.birth));
-        let (Some(largest), Some(size), false) = (largest, sizes.get_mut(site as usize), has_two_at_once) else {
+    let is_named = |life: &Life| sites.get(life.site as usize).is_some_and(is_named_memory);
+    let mut mappings: Vec<(&Life, u32)> =
+        lives.iter().zip(process_of.iter().copied()).filter(|(life, _)| is_named(life)).collect();
+    mappings.sort_by_key(|(life, _)| (life.site, life.birth));
+    let once = mapped_once_at_a_time(mappings.iter().map(|&(life, process)| Mapping {
+        site: SiteId(life.site),
+        process: ProcessIndex(process),
+        birth: life.birth,
+        end: life.end(),
+    }));
+    for of_site in mappings.chunk_by(|(life, _), (next, _)| life.site == next.site) {
+        let of_site = || of_site.iter().map(|(life, _)| *life);
+        let Some(largest) = of_site().min_by_key(|life| (u64::MAX - life.bytes, life.birth)) else { continue };
+        let (Some(size), true) = (sizes.get_mut(largest.site as usize), once.contains(&SiteId(largest.site))) else {
             continue;
         };
-        let is_live = |life: &Life| life.birth <= largest.birth && life.end().is_none_or(|end| end > largest.birth);
+        let is_live = |life: &&Life| life.birth <= largest.birth && life.end().is_none_or(|end| end > largest.birth);
         size.peak_live_bytes = largest.bytes;
-        size.peak_live_instances = mappings.iter().filter(|(_, life)| is_live(life)).count() as u64;
+        size.peak_live_instances = of_site().filter(is_live).count() as u64;
     }
 }
 

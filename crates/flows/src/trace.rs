@@ -3,6 +3,7 @@
 //! A *Thread Event Flow* ([`Trace::tef`]) is one thread's accesses in order of program time, an *Object Event Flow*
 //! ([`Trace::oef`]) one object instance's. Both are views of the same rows.
 
+use foldhash::HashMap;
 use numapilot_host::workers;
 use numapilot_machine::{Machine, NodeId};
 use numapilot_trace::ids::{ObjectId, ProcessIndex, StackId, ThreadIndex, TimeNs};
@@ -14,6 +15,7 @@ pub use crate::losses::Losses;
 use crate::model::{
     CountersAt, Location, LocationId, Object, ObjectKind, Placement, Process, Site, SiteId, Thread, Wait,
 };
+use crate::shared_memory;
 use crate::sizes::{self, HeapPeak, Life, SiteSize};
 
 /// Key in `meta.json` of the number of sampled accesses to memory that another process had touched first, elsewhere: what threads count by home node takes them
@@ -224,6 +226,13 @@ impl Trace {
     #[must_use]
     pub fn site_of(&self, object: ObjectId) -> Option<&Site> {
         self.site(self.object(object)?.site)
+    }
+
+    /// The mappings of shared memory that may show the same memory as the first mapping of their site, with that one: all of a site, unless a process has two
+    /// of them at once. Whether they do show the same is for names or homes to tell.
+    #[must_use]
+    pub fn first_mappings(&self) -> HashMap<ObjectId, ObjectId> {
+        shared_memory::first_mappings(&self.tables.objects, &self.tables.sites)
     }
 
     /// Kind of an object; [`ObjectKind::Unknown`] for an id that does not exist.

@@ -4,10 +4,10 @@
 //! Traces do not say which mappings are shared. What a process writes into private memory after a fork becomes a copy of its own, and so do two files of one
 //! name have pages of their own: then the processes' accesses have different homes. So memory is common if its pages have the same home in all processes.
 
-use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
-use numapilot_flows::{AccessRef, Object, ObjectKind, SiteId, Trace};
+use foldhash::{HashMap, HashMapExt, HashSet};
+use numapilot_flows::{AccessRef, Object, Trace};
 use numapilot_machine::Machine;
-use numapilot_trace::ids::{ObjectId, ProcessIndex, TimeNs, VirtAddr};
+use numapilot_trace::ids::{ObjectId, VirtAddr};
 
 use crate::context::Analysis;
 use crate::usage::{PackedNode, index_of};
@@ -45,7 +45,7 @@ impl CommonMemory {
         if trace.processes().len() < 2 {
             return CommonMemory::default();
         }
-        let firsts = first_mappings(trace);
+        let firsts = trace.first_mappings();
         let first_of = |object: &Object| firsts.get(&object.id).copied().unwrap_or(object.id);
         let mut pages: HashMap<(ObjectId, u64), (u32, PackedNode)> = HashMap::new();
         let mut votes: HashMap<ObjectId, Votes> = HashMap::new();
@@ -96,22 +96,4 @@ impl CommonMemory {
 /// The process of the thread that makes an access.
 pub(super) fn process_of(trace: &Trace, access: &AccessRef) -> u32 {
     trace.thread(access.thread).map_or(0, |thread| thread.process.0)
-}
-
-/// Mappings of shared memory with the first mapping of their site; none of sites of which a process has two at once, which may be two files of one name.
-fn first_mappings(trace: &Trace) -> HashMap<ObjectId, ObjectId> {
-    let mut first: HashMap<SiteId, ObjectId> = HashMap::new();
-    let mut until: HashMap<(SiteId, ProcessIndex), TimeNs> = HashMap::new();
-    let mut several: HashSet<SiteId> = HashSet::new();
-    let is_shared = |object: &&Object| trace.kind_of(Some(object.id)) == ObjectKind::Shared;
-    for object in trace.objects().iter().filter(is_shared) {
-        first.entry(object.site).or_insert(object.id);
-        let until = until.entry((object.site, object.process)).or_insert(TimeNs(0));
-        if object.birth < *until {
-            several.insert(object.site);
-        }
-        *until = object.death.unwrap_or(TimeNs(u64::MAX)).max(*until);
-    }
-    let of_one = trace.objects().iter().filter(is_shared).filter(|object| !several.contains(&object.site));
-    of_one.filter_map(|object| Some((object.id, *first.get(&object.site)?))).collect()
 }
