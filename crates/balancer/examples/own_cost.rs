@@ -81,7 +81,7 @@ impl Driver {
     }
 
     /// Faults of one observation: (page, node).
-    fn faults(&mut self) -> Vec<(PageNumber, usize)> {
+    fn faults(&mut self) -> Vec<(PageNumber, NodeIndex)> {
         let count = SAMPLES_PER_S * LOOK.as_millis() as usize / 1000;
         let fault = |driver: &mut Driver| {
             let page = driver.random(driver.pages);
@@ -89,7 +89,7 @@ impl Driver {
                 Users::One => page * driver.nodes as u64 / driver.pages,
                 Users::All => driver.random(driver.nodes as u64),
             };
-            (FIRST + page, from as usize)
+            (FIRST + page, NodeIndex(from as usize))
         };
         (0..count).map(|_| fault(self)).collect()
     }
@@ -99,7 +99,7 @@ impl Driver {
         number: usize,
         policy: &mut dyn Policy,
         latency_ns: &[Vec<f64>],
-        faults: &[(PageNumber, usize)],
+        faults: &[(PageNumber, NodeIndex)],
     ) {
         self.table.tick();
         for (page, from) in faults {
@@ -108,14 +108,14 @@ impl Driver {
                 process: 1,
                 page: *page,
                 is_large: false,
-                thread: *from as u32 + 1,
-                from: NodeIndex(*from),
+                thread: from.0 as u32 + 1,
+                from: *from,
                 home,
                 is_sampled: false,
                 is_read_only: false,
             };
             self.table.saw(PageId::new(1, 0, *page), used.from, home);
-            self.gate.saw(*from, home.0, self.nodes);
+            self.gate.saw(*from, home, self.nodes);
             self.pending.push(used);
         }
         self.waited += 1;

@@ -171,7 +171,7 @@ impl Balancer {
     ) -> usize {
         self.gate.passed(elapsed);
         let nodes = self.machine.nodes().len();
-        uses.iter().for_each(|used| self.gate.saw(used.from.0, used.home.0, nodes));
+        uses.iter().for_each(|used| self.gate.saw(used.from, used.home, nodes));
         let room = PENDING_MAX - self.pending.len();
         self.run_stats.dropped_samples(uses.len().saturating_sub(room) as u64);
         self.pending.extend(uses.into_iter().take(room));

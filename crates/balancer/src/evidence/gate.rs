@@ -7,6 +7,8 @@
 
 use std::time::Duration;
 
+use numapilot_machine::NodeIndex;
+
 use crate::allowance::Allowance;
 
 /// Minimum number of new samples for a decision: shares of fewer are meaningless.
@@ -44,9 +46,9 @@ impl Gate {
     }
 
     /// Counts a sample: a use from node `from` of a page on node `home`, of `nodes` nodes.
-    pub fn saw(&mut self, from: usize, home: usize, nodes: usize) {
+    pub fn saw(&mut self, from: NodeIndex, home: NodeIndex, nodes: usize) {
         self.samples += 1;
-        if let Some(count) = self.fresh.get_mut(from * nodes + home) {
+        if let Some(count) = self.fresh.get_mut(from.0 * nodes + home.0) {
             *count = count.saturating_add(1);
         }
     }
@@ -123,7 +125,7 @@ mod tests {
     fn feed(gate: &mut Gate, flow: &mut [f64], samples: usize, local: f64) {
         for number in 0..samples {
             let home = usize::from((number as f64 * 0.618_034).fract() >= local);
-            gate.saw(0, home, 2);
+            gate.saw(NodeIndex(0), NodeIndex(home), 2);
             flow[home] += 1.0;
         }
     }
@@ -172,7 +174,7 @@ mod tests {
             let mut draw = |gate: &mut Gate, flow: &mut Vec<f64>| {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                 let home = usize::from((state >> 11) as f64 / (1_u64 << 53) as f64 >= local);
-                gate.saw(0, home, 2);
+                gate.saw(NodeIndex(0), NodeIndex(home), 2);
                 flow[home] += 1.0;
             };
             (0..2000).for_each(|_| draw(&mut gate, &mut flow));

@@ -47,7 +47,7 @@ const WATERMARKS_FOR: Duration = Duration::from_secs(60);
 #[derive(Clone, Debug)]
 pub struct NodeFreeMemory {
     root: PathBuf,
-    kept: BTreeMap<u16, Kept>,
+    kept: BTreeMap<NodeId, Kept>,
     read_at: Option<Instant>,
 }
 
@@ -76,7 +76,7 @@ impl NodeFreeMemory {
         }
         let path = self.root.join(format!("sys/devices/system/node/node{}/meminfo", node.0));
         let text = fs::read(&path).map_err(|source| KernelError::File { path, source })?;
-        let Kept { low_pages, reserve_pages } = self.kept.get(&node.0).copied().unwrap_or_default();
+        let Kept { low_pages, reserve_pages } = self.kept.get(&node).copied().unwrap_or_default();
         let bytes = |pages: u64| pages.saturating_mul(super::page_bytes());
         Ok(NodeMemory { low_bytes: bytes(low_pages), reserve_bytes: bytes(reserve_pages), ..meminfo(&text) })
     }
@@ -108,7 +108,7 @@ struct Kept {
 /// A zone of `/proc/zoneinfo`, in pages.
 #[derive(Clone, Copy, Debug, Default)]
 struct Zone {
-    node: u16,
+    node: NodeId,
     low: u64,
     high: u64,
     /// That the kernel's allocator has; `None`: not told.
@@ -138,17 +138,17 @@ impl Zone {
 }
 
 /// What nodes keep back, by the text of `/proc/zoneinfo`.
-fn kept_back(text: &str) -> BTreeMap<u16, Kept> {
+fn kept_back(text: &str) -> BTreeMap<NodeId, Kept> {
     let mut zones: Vec<Zone> = Vec::new();
     for line in text.lines() {
         if let Some(rest) = line.strip_prefix("Node ") {
-            let node = rest.split(',').next().and_then(|number| number.trim().parse().ok());
+            let node = rest.split(',').next().and_then(|number| number.trim().parse().ok()).map(NodeId);
             zones.extend(node.map(|node| Zone { node, ..Zone::default() }));
         } else if let Some(zone) = zones.last_mut() {
             zone.line(line);
         }
     }
-    let mut nodes: BTreeMap<u16, Kept> = BTreeMap::new();
+    let mut nodes: BTreeMap<NodeId, Kept> = BTreeMap::new();
     for Zone { node, low, high, managed, protection } in zones {
         let kept = nodes.entry(node).or_default();
         kept.low_pages = kept.low_pages.saturating_add(low);

@@ -159,8 +159,7 @@ impl Recording<'_> {
             builder.event(needed);
         });
         let ran_on = self.trace.cpus();
-        let cpus: Vec<Option<u32>> = ran_on.iter().map(|cpu| cpu.map(|cpu| cpu.0)).collect();
-        let sharing = Sharing::new(&cpus, &lives, &orders);
+        let sharing = Sharing::new(&ran_on, &lives, &orders);
         let end_ns = lives.iter().map(|life| life.end_ns).fold(0.0, f64::max);
         let body = self.options.body_ns.or_else(|| timeline::busiest(&lives, &orders, end_ns));
         let body = body.filter(|body| self.options.repeat != Repeat::Once && body.0 < body.1);

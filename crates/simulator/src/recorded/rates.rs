@@ -64,7 +64,8 @@ pub(super) fn readings(
             let old = old.by_home.get(home).copied().unwrap_or(0);
             new.by_home.get(home).copied().unwrap_or(0).saturating_sub(old) as f64
         };
-        let idle_ns: f64 = (0..new.by_home.len()).map(|home| by_home(home) * idle.latency_ns(at.node, home)).sum();
+        let idle_ns: f64 =
+            (0..new.by_home.len()).map(|home| by_home(home) * idle.latency_ns(at.node, NodeId(home as u16))).sum();
         let cycles = new.memory_cycles.map(|cycles| cycles.saturating_sub(old.memory_cycles.unwrap_or(0)));
         recorded &= cycles.is_some();
         let charged_ns = cycles.map_or(idle_ns, |cycles| cycles as f64 * 1e6 / idle.khz);
@@ -105,9 +106,8 @@ pub(super) fn readings(
 }
 
 impl IdleTimes<'_> {
-    fn latency_ns(&self, node: Option<NodeId>, home: usize) -> f64 {
-        let from = node.unwrap_or_default();
-        self.machine.idle_latency_or_guess_ns(from, NodeId(home as u16))
+    fn latency_ns(&self, node: Option<NodeId>, home: NodeId) -> f64 {
+        self.machine.idle_latency_or_guess_ns(node.unwrap_or_default(), home)
     }
 }
 

@@ -4,20 +4,21 @@
 use std::collections::BTreeMap;
 
 use numapilot_flows::{Life, Order};
+use numapilot_machine::CpuId;
 
 /// How many threads worked on each CPU, over time. CPUs with one thread are left out.
 #[derive(Debug, Default)]
 pub(super) struct Sharing {
     /// By thread: its CPU, if several threads share it.
-    cpu_of: Vec<Option<u32>>,
+    cpu_of: Vec<Option<CpuId>>,
     /// By CPU: (time in ns, number of threads that work on it from then on), ascending.
-    counts: BTreeMap<u32, Vec<(f64, i32)>>,
+    counts: BTreeMap<CpuId, Vec<(f64, i32)>>,
 }
 
 impl Sharing {
     /// Makes it from threads' CPUs, lifetimes and waits.
-    pub(super) fn new(cpus: &[Option<u32>], lives: &[Life], orders: &[Order]) -> Sharing {
-        let mut threads_on: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+    pub(super) fn new(cpus: &[Option<CpuId>], lives: &[Life], orders: &[Order]) -> Sharing {
+        let mut threads_on: BTreeMap<CpuId, Vec<usize>> = BTreeMap::new();
         for (thread, cpu) in cpus.iter().enumerate() {
             if let Some(cpu) = cpu {
                 threads_on.entry(*cpu).or_default().push(thread);
