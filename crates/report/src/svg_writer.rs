@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use numapilot_text::markup::escaped_line;
 use numapilot_text::style::shorten;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
@@ -61,7 +62,7 @@ impl SvgWriter {
             ),
             width, height, FONT
         );
-        let _ = writeln!(out, "<title>{}</title>", escape(title));
+        let _ = writeln!(out, "<title>{}</title>", escaped_line(title));
         let _ = writeln!(out, r##"<rect width="100%" height="100%" fill="#fbfbf9"/>"##);
         Self { out }
     }
@@ -85,7 +86,7 @@ impl SvgWriter {
         let _ = writeln!(
             self.out,
             r#"<rect x="{x:.1}" y="{y:.1}" width="{w:.1}" height="{h:.1}" {style}><title>{}</title></rect>"#,
-            escape(story)
+            escaped_line(story)
         );
     }
 
@@ -103,12 +104,12 @@ impl SvgWriter {
 
     /// Text that is all or a part of `whole`: where it is a part, the whole is told under the pointer.
     pub fn brief(&mut self, at: Point, kind: Type, words: &str, whole: &str) {
-        let story = if words == whole { String::new() } else { format!("<title>{}</title>", escape(whole)) };
-        self.element(at, kind, &(story + &escape(words)));
+        let story = if words == whole { String::new() } else { format!("<title>{}</title>", escaped_line(whole)) };
+        self.element(at, kind, &(story + &escaped_line(words)));
     }
 
     pub fn text(&mut self, at: Point, kind: Type, words: &str) {
-        self.element(at, kind, &escape(words));
+        self.element(at, kind, &escaped_line(words));
     }
 
     fn element(&mut self, at: Point, kind: Type, content: &str) {
@@ -132,23 +133,6 @@ impl SvgWriter {
 fn points(corners: &[Point]) -> String {
     let points: Vec<String> = corners.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
     points.join(" ")
-}
-
-/// Text safe inside elements and attributes; characters that XML forbids become U+FFFD.
-pub fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\u{fffe}' | '\u{ffff}' => out.push('\u{fffd}'),
-            c if c.is_control() => out.push('\u{fffd}'),
-            c => out.push(c),
-        }
-    }
-    out
 }
 
 /// About how wide a text comes out, by its columns in a terminal; fonts differ, so this errs on the wide side.

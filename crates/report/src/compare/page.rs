@@ -3,11 +3,11 @@
 use std::fmt::Write;
 
 use numapilot_insight::compare::{Comparison, RunSummary};
+use numapilot_text::markup::escaped_line;
 use numapilot_text::units;
 
 use super::{svg, words};
 use crate::plain_page;
-use crate::svg_writer::escape;
 
 /// Columns in a line of the page's commands.
 const PAGE_COLUMNS: usize = 100;
@@ -17,9 +17,9 @@ const PAGE_COLUMNS: usize = 100;
 pub fn html(comparison: &Comparison, top: usize) -> String {
     let program = comparison.after.first().map_or("", |run| run.program.as_str());
     let mut out = String::new();
-    let _ = writeln!(out, "<p><strong>{}</strong></p>", escape(&words::headline(comparison)));
+    let _ = writeln!(out, "<p><strong>{}</strong></p>", escaped_line(&words::headline(comparison)));
     if let Some(line) = words::prediction(comparison) {
-        let _ = writeln!(out, "<p>{}</p>", escape(&line));
+        let _ = writeln!(out, "<p>{}</p>", escaped_line(&line));
     }
     metrics(&mut out, comparison);
     if !comparison.objects.is_empty() {
@@ -29,7 +29,7 @@ pub fn html(comparison: &Comparison, top: usize) -> String {
     plain_page::notes(&mut out, &comparison.notes);
     if let Some(remedy) = &comparison.remedy {
         let command = words::command(remedy, PAGE_COLUMNS).join("\n");
-        let _ = writeln!(out, "<p>{}</p>\n<pre>{}</pre>", escape(&remedy.how), escape(&command));
+        let _ = writeln!(out, "<p>{}</p>\n<pre>{}</pre>", escaped_line(&remedy.how), escaped_line(&command));
     }
     let origin = format!(
         "{} Before: {}. After: {}.",
@@ -86,13 +86,13 @@ fn objects(out: &mut String, comparison: &Comparison, top: usize) {
         let _ = writeln!(
             out,
             "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
-            escape(&name),
-            escape(&place),
+            escaped_line(&name),
+            escaped_line(&place),
             units::bytes(bytes),
             before,
             after,
             difference,
-            escape(&words::busiest(change)),
+            escaped_line(&words::busiest(change)),
             words::verdict_on(change),
             words::matched(change.matched)
         );
