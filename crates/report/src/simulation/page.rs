@@ -7,7 +7,7 @@ use numapilot_simulator::Report;
 use numapilot_text::markup::escaped_line;
 use numapilot_text::units;
 
-use super::{Comparison, bars_svg, population, series_svg, signed_percent, text, traffic_svg};
+use super::{Comparison, bars_svg, population, series_svg, text, traffic_svg};
 use crate::plain_page;
 
 /// Writes the page. `machine` is the one that was simulated.
@@ -59,7 +59,7 @@ fn table(out: &mut String, comparison: &Comparison<'_>) {
         let gain = if index == comparison.base {
             "–".to_owned()
         } else {
-            comparison.gain(index).map_or_else(|| "did not end".to_owned(), signed_percent)
+            comparison.gain(index).map_or_else(|| "did not end".to_owned(), units::signed_percent)
         };
         let _ = writeln!(
             out,
