@@ -112,6 +112,15 @@ impl SvgWriter {
         self.element(at, kind, &escaped_line(words));
     }
 
+    /// Lines of text, each so far below the one before.
+    pub fn lines(&mut self, at: Point, step: f64, kind: Type, lines: &[String]) {
+        let mut y = at.1;
+        for line in lines {
+            self.text((at.0, y), kind, line);
+            y += step;
+        }
+    }
+
     fn element(&mut self, at: Point, kind: Type, content: &str) {
         let weight = if kind.bold { r#" font-weight="600""# } else { "" };
         let anchor = if kind.anchor == "start" { String::new() } else { format!(r#" text-anchor="{}""#, kind.anchor) };
@@ -153,6 +162,26 @@ pub fn greatest_width(text: &str, size: f64) -> f64 {
     text.chars().map(ems).sum::<f64>() * size
 }
 
+/// About as many columns of text as fit.
+pub fn columns(width: f64, size: f64) -> usize {
+    (width / (size * 0.56)).max(0.0) as usize
+}
+
+/// A text on one line where it has room on as many columns, else on two: broken behind a part that ends at a dot where the rest has room then, else between
+/// words. The middle of what is too long even so is left out.
+pub fn two_lines(text: &str, columns: usize) -> Vec<String> {
+    let has_room = |text: &str| text.width() <= columns;
+    let rest = |at: usize| text[at..].trim_start_matches([' ', '·']);
+    if has_room(text) {
+        return vec![text.to_owned()];
+    }
+    let last = |mark: &str| text.rmatch_indices(mark).map(|(at, _)| at).find(|&at| at > 0 && has_room(&text[..at]));
+    match last(" · ").filter(|&at| has_room(rest(at))).or_else(|| last(" ")) {
+        Some(at) => vec![text[..at].trim_end_matches([' ', '·']).to_owned(), shorten(rest(at), columns)],
+        None => vec![shorten(text, columns)],
+    }
+}
+
 /// As much of a text as has room, its middle left out.
 pub fn fit(text: &str, size: f64, room: f64) -> String {
     // No character is narrower than a quarter of its height: more are not worth a look.
@@ -163,5 +192,25 @@ pub fn fit(text: &str, size: f64, room: f64) -> String {
             return brief;
         }
         columns -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_too_long_for_a_line_takes_two() {
+        assert_eq!(two_lines("", 9), [""]);
+        assert_eq!(two_lines("one · two", 9), ["one · two"]);
+        assert_eq!(two_lines("one · two · three", 11), ["one · two", "three"]);
+        // Whole, though within a part, rather than at the dot and cut.
+        assert_eq!(two_lines("one · two three four", 12), ["one · two", "three four"]);
+        assert_eq!(two_lines("one two three", 9), ["one two", "three"]);
+        assert_eq!(two_lines("one two three four", 8), ["one two", "thr…our"]);
+        assert_eq!(two_lines("日本語 日本語", 8), ["日本語", "日本語"]);
+        assert_eq!(two_lines("one · three", 6), ["one", "three"]);
+        // No word has room.
+        assert_eq!(two_lines("a_long_name · b", 6), ["a_l… b"]);
     }
 }
