@@ -8,6 +8,8 @@ use std::path::Path;
 use std::path::PathBuf;
 use std::process::Command;
 
+use numapilot_random::fnv1a;
+
 /// Source files of the plugin itself.
 const PLUGIN_FILES: &[&str] = &[
     "access.c",
@@ -87,6 +89,7 @@ fn main() {
     } else {
         fs::write(&plugin, b"").unwrap_or_else(|error| panic!("cannot write {}: {error}", plugin.display()));
     }
+    // It names a directory, and guards nothing.
     let hash = fnv1a(&fs::read(&plugin).expect("the plugin was just linked"));
     println!("cargo:rustc-env=NUMAPILOT_PLUGIN_HASH={hash:016x}");
 }
@@ -115,9 +118,4 @@ fn link(build: &cc::Build, sources: &[PathBuf], output: &Path) {
         panic!("cannot run the C compiler for linking ({:?}): {error}", build.get_compiler().path())
     });
     assert!(status.success(), "linking {} failed ({status}); the linker's own message is above", output.display());
-}
-
-/// FNV-1a, 64 bits: names a directory, guards nothing.
-fn fnv1a(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }

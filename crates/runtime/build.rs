@@ -8,6 +8,8 @@ use std::path::Path;
 use std::path::PathBuf;
 use std::process::Command;
 
+use numapilot_random::{fnv1a, fnv1a_more};
+
 /// All binaries. Everything is hidden unless exported on purpose; thread-local storage must never call into the loader (initial-exec), and the
 /// compiler must neither take our `malloc` for the standard one nor drop the frame pointers that caller registers are read from.
 const COMPILE_FLAGS: &[&str] = &[
@@ -67,10 +69,11 @@ fn main() {
     link(&configure(&manifest, &out.join("java")), &c_files(&java_dir), &java_path);
     let archive_path = archive(configure(&manifest, &out.join("callouts")), &callouts, &out);
 
-    let mut hash = fnv1a(0xcbf2_9ce4_8422_2325, &fs::read(&tracker_path).expect("the tracker was just linked"));
-    hash = fnv1a(hash, &fs::read(&archive_path).expect("the archive was just made"));
-    hash = fnv1a(hash, &fs::read(&planner_path).expect("the planner was just linked"));
-    hash = fnv1a(hash, &fs::read(&java_path).expect("the agent was just linked"));
+    // It names a directory, and guards nothing.
+    let mut hash = fnv1a(&fs::read(&tracker_path).expect("the tracker was just linked"));
+    hash = fnv1a_more(hash, &fs::read(&archive_path).expect("the archive was just made"));
+    hash = fnv1a_more(hash, &fs::read(&planner_path).expect("the planner was just linked"));
+    hash = fnv1a_more(hash, &fs::read(&java_path).expect("the agent was just linked"));
     println!("cargo:rustc-env=NUMAPILOT_RUNTIME_HASH={hash:016x}");
 }
 
@@ -134,12 +137,4 @@ fn archive(mut build: cc::Build, sources: &[PathBuf], out: &Path) -> PathBuf {
     let made = out.join("callouts").join("libnumapilot-callouts.a");
     fs::copy(&made, &path).unwrap_or_else(|error| panic!("cannot copy {}: {error}", made.display()));
     path
-}
-
-/// FNV-1a, 64 bits: names a directory, guards nothing.
-fn fnv1a(mut hash: u64, bytes: &[u8]) -> u64 {
-    for byte in bytes {
-        hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-    }
-    hash
 }

@@ -122,7 +122,7 @@ impl<'t> Analysis<'t> {
     }
 }
 
-/// Sums over all accesses that the filter lets pass: the denominators of shares.
+/// Sums over accesses. Over all that the filter lets pass, they are the denominators of shares.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct AllSums {
     pub all: Tally,

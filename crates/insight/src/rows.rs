@@ -98,10 +98,7 @@ type FunctionKey = (Arc<str>, Arc<str>, Arc<str>);
 
 #[derive(Clone, Debug, Default)]
 struct Sums {
-    all: Tally,
-    known: Tally,
-    remote: Tally,
-    writes: Tally,
+    accesses: AllSums,
     home: Vec<Tally>,
     sites: HashMap<Option<SiteId>, f64>,
     lines: HashMap<u32, f64>,
@@ -109,16 +106,7 @@ struct Sums {
 
 impl Sums {
     fn add(&mut self, analysis: &Analysis<'_>, access: &AccessRef, site: Option<SiteId>) {
-        self.all.add(access);
-        if access.is_write {
-            self.writes.add(access);
-        }
-        if let Some(is_remote) = access.is_remote() {
-            self.known.add(access);
-            if is_remote {
-                self.remote.add(access);
-            }
-        }
+        self.accesses.add(access);
         self.home.resize(analysis.nodes.len(), Tally::default());
         if let Some(home) = access.home.and_then(|node| analysis.node_position(node)) {
             self.home[home].add(access);
@@ -268,15 +256,15 @@ impl Analysis<'_> {
             node: thread.node,
             start: thread.start,
             end: thread.end,
-            samples: sums.all.samples,
-            accesses: accesses.map_or_else(|| sums.all.total(), Estimate::exact),
+            samples: sums.accesses.all.samples,
+            accesses: accesses.map_or_else(|| sums.accesses.all.total(), Estimate::exact),
             share: match (accesses, counted_total) {
                 (Some(accesses), Some(total)) if total > 0.0 => Estimate::exact(accesses / total),
-                _ => sums.all.share_of(all),
+                _ => sums.accesses.all.share_of(all),
             },
-            remote: sums.remote.share_of(&sums.known),
+            remote: sums.accesses.remote.share_of(&sums.accesses.known),
             on_node: sums.on_node(),
-            writes: sums.writes.share_of(&sums.all),
+            writes: sums.accesses.writes.share_of(&sums.accesses.all),
             wait_cycles: counters.map(|counters| counters.wait_cycles),
             top_site: sums.top_site(),
         }
@@ -314,17 +302,17 @@ impl Analysis<'_> {
             .into_iter()
             .map(|((function, module, file), group)| {
                 let sums = &groups[group];
-                let share = sums.all.share_of(&all);
+                let share = sums.accesses.all.share_of(&all);
                 FunctionRow {
                     function: if function.is_empty() { "(unknown)".to_owned() } else { function.to_string() },
                     module: module.to_string(),
                     file: file.to_string(),
                     line: most(&sums.lines).unwrap_or(0),
-                    samples: sums.all.samples,
-                    accesses: total.map_or_else(|| sums.all.total(), |total| share.scaled(total)),
+                    samples: sums.accesses.all.samples,
+                    accesses: total.map_or_else(|| sums.accesses.all.total(), |total| share.scaled(total)),
                     share,
-                    remote: sums.remote.share_of(&sums.known),
-                    writes: sums.writes.share_of(&sums.all),
+                    remote: sums.accesses.remote.share_of(&sums.accesses.known),
+                    writes: sums.accesses.writes.share_of(&sums.accesses.all),
                     top_site: sums.top_site(),
                 }
             })
@@ -350,13 +338,13 @@ impl Analysis<'_> {
         let mut rows: Vec<StackRow> = groups
             .into_iter()
             .map(|(stack, sums)| {
-                let share = sums.all.share_of(&all);
+                let share = sums.accesses.all.share_of(&all);
                 StackRow {
                     stack,
-                    samples: sums.all.samples,
-                    accesses: total.map_or_else(|| sums.all.total(), |total| share.scaled(total)),
+                    samples: sums.accesses.all.samples,
+                    accesses: total.map_or_else(|| sums.accesses.all.total(), |total| share.scaled(total)),
                     share,
-                    remote: sums.remote.share_of(&sums.known),
+                    remote: sums.accesses.remote.share_of(&sums.accesses.known),
                     top_site: sums.top_site(),
                 }
             })

@@ -2,6 +2,7 @@
 
 use numapilot_flows::{Evidence, Filter, Trace};
 
+use crate::context::AllSums;
 use crate::estimate::{Estimate, Tally};
 
 /// Figures over some accesses. Shares lie between 0 and 1. Of page faults, and of samples of other events, only the samples are counted: all else is NaN,
@@ -29,23 +30,14 @@ impl Statistics {
     /// Over what `filter` lets pass. Hits in caches, which recordings of hardware may hold, are left out as in the report.
     #[must_use]
     pub fn of(trace: &Trace, filter: &Filter) -> Statistics {
-        let (mut whole, mut all, mut known, mut remote, mut writes) = <[Tally; 5]>::default().into();
+        let (mut whole, mut sums) = (Tally::default(), AllSums::default());
         for access in trace.accesses().filter(|access| access.is_memory_access()) {
             whole.add(access);
-            if !filter.admits(trace, &access) {
-                continue;
-            }
-            all.add(access);
-            if access.is_write {
-                writes.add(access);
-            }
-            if let Some(is_remote) = access.is_remote() {
-                known.add(access);
-                if is_remote {
-                    remote.add(access);
-                }
+            if filter.admits(trace, &access) {
+                sums.add(&access);
             }
         }
+        let AllSums { all, known, remote, writes } = sums;
         let is_known = trace.evidence() == Evidence::Accesses;
         let figure = |estimate: Estimate| if is_known { estimate } else { Estimate::exact(f64::NAN) };
         let share = |part: &Tally, whole: &Tally| match whole.samples {

@@ -139,13 +139,14 @@ pub(crate) fn student_4(share: f64) -> f64 {
     square.max(0.0).sqrt().copysign(share - 0.5)
 }
 
-/// Quantile of sorted values, interpolated linearly between the two nearest.
+/// Quantile of sorted values, interpolated linearly between the two nearest: type 7 of Hyndman and Fan (The American Statistician 50(4), 1996).
 fn quantile(sorted: &[f64], share: f64) -> f64 {
     at(sorted, share * (sorted.len() - 1) as f64)
 }
 
-/// The same where each value stands for what lies half a step to either side of it (Hazen): a quantile that lies between two of the [`SCATTER`] values, as the
-/// ends of [`LIKELY`] do, is in the middle of them. The other one takes the inner of the two, with which the interval would hold 86 % where all is sampling.
+/// The same where each value stands for what lies half a step to either side of it (Hazen; type 5 there): a quantile that lies between two of the [`SCATTER`]
+/// values, as the ends of [`LIKELY`] do, is in the middle of them. The other one takes the inner of the two, with which the interval would hold 86 % where all
+/// is sampling.
 fn between(sorted: &[f64], share: f64) -> f64 {
     at(sorted, (share * sorted.len() as f64 - 0.5).clamp(0.0, (sorted.len() - 1) as f64))
 }
@@ -258,6 +259,16 @@ mod tests {
         let (gain, told) = interval(0.5, &[0.4, 0.5, 0.6], (0.01, f64::NAN), &[]);
         assert_eq!((gain.low, gain.high, told.unsettled), (-1.0, f64::INFINITY, f64::INFINITY), "{told:?}");
         assert_eq!(told.likely, (-1.0, f64::INFINITY));
+    }
+
+    #[test]
+    fn quantiles_are_of_types_7_and_5() {
+        // As R's quantile(c(1, 2, 4, 8, 16), share, type = 7), and 5.
+        let values = [1.0, 2.0, 4.0, 8.0, 16.0];
+        let shares = [0.0, 0.375, 0.5, 0.75, 0.875, 1.0];
+        assert_eq!(shares.map(|share| quantile(&values, share)), [1.0, 3.0, 4.0, 8.0, 12.0, 16.0]);
+        assert_eq!(shares.map(|share| between(&values, share)), [1.0, 2.75, 4.0, 10.0, 15.0, 16.0]);
+        assert_eq!((quantile(&[3.0], 0.975), between(&[3.0], 0.95)), (3.0, 3.0));
     }
 
     #[test]

@@ -6,6 +6,8 @@ use std::fs;
 use std::path::Path;
 use std::path::PathBuf;
 
+use numapilot_random::fnv1a;
+
 use crate::cache::Cache;
 use crate::error::AtPath;
 use crate::error::LabError;
@@ -27,7 +29,7 @@ pub(crate) fn file(cache: &Cache, kernel: &KernelFiles) -> Result<(PathBuf, u64)
     let busybox =
         ["bin/busybox", "usr/bin/busybox"].map(|b| busybox.join(b)).into_iter().find(|b| b.exists()).unwrap_or(busybox);
     let bytes = archive(&busybox, &kernel.modules)?;
-    let hash = crate::snapshot::hash(&bytes);
+    let hash = fnv1a(&bytes);
     let path =
         cache.once(&format!("initramfs-{hash:016x}"), |path| fs::write(path, &bytes).at(path, "cannot write"))?;
     Ok((path, hash))

@@ -6,6 +6,8 @@ use std::fs::File;
 use std::time::Duration;
 use std::time::Instant;
 
+use numapilot_random::fnv1a;
+
 use crate::accelerator::Accelerator;
 use crate::cache::Cache;
 use crate::error::AtPath;
@@ -14,7 +16,6 @@ use crate::guest::Guest;
 use crate::guest::READY;
 use crate::guest::Waited;
 use crate::machine::Machine;
-use crate::snapshot;
 
 /// A kernel that runs in KVM is up in one or two seconds.
 const PATIENCE: Duration = Duration::from_secs(12);
@@ -28,7 +29,7 @@ pub(crate) fn kvm_works(cache: &Cache, machine: &Machine) -> Result<bool, LabErr
     let cpu = cpu.lines().find(|l| l.starts_with("model name")).unwrap_or("").to_owned();
     let host = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let key = format!("{cpu}\n{host}\n{}\n{}", machine.qemu.version, machine.kernel.release);
-    let verdict = cache.once(&format!("kvm-{:016x}", snapshot::hash(key.as_bytes())), |path| {
+    let verdict = cache.once(&format!("kvm-{:016x}", fnv1a(key.as_bytes())), |path| {
         let text = match try_kvm(machine)? {
             (Waited::Seen, seconds) => format!("works: booted in {seconds:.1} s\n"),
             (end, seconds) => format!("fails: {end:?} after {seconds:.1} s\n"),

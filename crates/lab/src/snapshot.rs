@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
+use numapilot_random::fnv1a;
 use serde_json::Value;
 use serde_json::json;
 
@@ -22,14 +23,9 @@ use crate::time_limit::TimeLimit;
 /// Writing about 120 MB takes a second; this is for a slow disk.
 pub(crate) const LIMIT: Duration = Duration::from_secs(120);
 
-/// FNV-1a: names files, so it must give the same in every build of this program.
-pub(crate) fn hash(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, &b| (h ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01b3))
-}
-
 /// Path of the snapshot with this key, whether or not it exists.
 pub(crate) fn path(cache: &Cache, key: &str) -> PathBuf {
-    cache.root().join(format!("snapshot-{:016x}", hash(key.as_bytes())))
+    cache.root().join(format!("snapshot-{:016x}", fnv1a(key.as_bytes())))
 }
 
 /// Writes the state of a running guest to `path`, whole or not at all. The guest goes on afterwards only in the file.
@@ -65,18 +61,5 @@ pub(crate) fn wait_restored(monitor: &mut Monitor, time_limit: &TimeLimit) -> Re
             return Err(LabError::Monitor(format!("the snapshot is not restored: {state}")));
         }
         thread::sleep(Duration::from_millis(10));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_hash_is_fnv_1a() {
-        // The published test vectors.
-        assert_eq!(hash(b""), 0xcbf2_9ce4_8422_2325);
-        assert_eq!(hash(b"a"), 0xaf63_dc4c_8601_ec8c);
-        assert_eq!(hash(b"foobar"), 0x8594_4171_f739_67e8);
     }
 }

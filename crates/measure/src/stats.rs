@@ -89,7 +89,8 @@ pub fn undisturbed(repetitions: &[(f64, bool)]) -> Vec<f64> {
     if quiet.len() >= QUIET_MIN { quiet } else { repetitions.iter().map(|(value, _)| *value).collect() }
 }
 
-/// The middle of ascending values; of an even number, halfway between the two.
+/// The middle of ascending values; of an even number, halfway between the two. Medians of measurements are these in all crates (gains' are quantiles of
+/// `insight`, of which this is the one of a half).
 ///
 /// # Panics
 /// If `sorted` is empty.

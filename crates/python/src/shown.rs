@@ -7,6 +7,7 @@ use numapilot_flows::{Filter, Named};
 use numapilot_report::export::Export;
 use numapilot_report::pictures::{View, svg};
 use numapilot_text::destination::PendingFile;
+use numapilot_text::markup::escaped;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use serde::Serialize;
@@ -145,11 +146,6 @@ fn write(path: &Path, text: &str) -> std::io::Result<()> {
     let mut file = PendingFile::create(path)?;
     file.write_all(text.as_bytes())?;
     file.finish()
-}
-
-/// Escapes text for HTML, because names come from programs and may contain markup.
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 /// An HTML table.

@@ -4,6 +4,8 @@
 //! [`Random`] (SplitMix64) is what new code takes. [`Xoshiro`] draws for the simulator, [`Linear`] the restarts of the balancer's packing, [`Xorshift`] the
 //! input of tests: what was made with them stays comparable, so they keep their generators.
 //!
+//! [`fnv1a`] hashes bytes, for names of files.
+//!
 //! Only operations that IEEE 754 fixes to the last bit are used. A draw is brought into a range in one of two ways, which give different numbers:
 //! [`Random::below`] takes the high half of a product, [`Random::remainder`] the remainder of a division.
 
@@ -25,6 +27,20 @@ pub const fn mixed(number: u64) -> u64 {
 #[must_use]
 pub const fn hashed(number: u64) -> u64 {
     mixed(number.wrapping_add(STEP))
+}
+
+/// A hash of bytes that names files and their versions: FNV-1a of 64 bits (Fowler, Noll and Vo). Whoever chooses the bytes can choose its value, too.
+#[inline]
+#[must_use]
+pub fn fnv1a(bytes: &[u8]) -> u64 {
+    fnv1a_more(0xcbf2_9ce4_8422_2325, bytes)
+}
+
+/// [`fnv1a`] of what has this hash, and these bytes behind it.
+#[inline]
+#[must_use]
+pub fn fnv1a_more(hash: u64, bytes: &[u8]) -> u64 {
+    bytes.iter().fold(hash, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
 }
 
 /// 64 random bits as a number from 0 (inside) to 1 (outside).
@@ -186,6 +202,14 @@ mod tests {
         assert_eq!([0; 3].map(|_| random.bits()), published);
         assert_eq!((hashed(1_234_567), hashed(0)), (6_457_827_717_110_365_317, 0xe220_a839_7b1d_cdaf));
         assert_eq!((mixed(0), mixed(1)), (0, 0x5692_161d_100b_05e5));
+    }
+
+    #[test]
+    fn fnv1a_gives_the_published_numbers() {
+        assert_eq!(fnv1a(b""), 0xcbf2_9ce4_8422_2325);
+        assert_eq!(fnv1a(b"a"), 0xaf63_dc4c_8601_ec8c);
+        assert_eq!(fnv1a(b"foobar"), 0x8594_4171_f739_67e8);
+        assert_eq!(fnv1a_more(fnv1a(b"foo"), b"bar"), fnv1a(b"foobar"));
     }
 
     #[test]

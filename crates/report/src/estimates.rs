@@ -15,7 +15,7 @@ pub fn share(estimate: &Estimate) -> String {
     if estimate.is_exact() {
         return part_percent(estimate.value);
     }
-    format!("{:.1} ± {:.1} %", estimate.value * 100.0, margin_percent(estimate))
+    format!("{:.1} ± {}", estimate.value * 100.0, margin(estimate))
 }
 
 /// `35 ± 3 %` of an imbalance or a share, or `35 %` where half of the interval is below half a percentage point.
@@ -53,6 +53,12 @@ pub fn bare_remote(remote: &Estimate) -> String {
 #[must_use]
 pub fn bound_percent(bound: f64) -> String {
     if bound > 0.0 { percent(bound.max(0.001)) } else { percent(bound) }
+}
+
+/// Half the interval's width as a percentage, never rounded down to nothing.
+#[must_use]
+pub fn margin(estimate: &Estimate) -> String {
+    bound_percent(estimate.margin())
 }
 
 /// Half the interval's width in percentage points, never rounded down to nothing.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::svg_writer::escape;
+use numapilot_text::markup::escaped_line;
 
 const STYLE: &str = "\
 :root { color-scheme: light dark; --ground: #fbfbf9; --ink: #20262e; --faint: #5c6672; --line: #dcdcd6; }
@@ -22,8 +22,8 @@ pub fn page(title: &str, origin: &str, body: &str) -> String {
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
          <title>{0}</title><style>{STYLE}</style></head><body><main>\n<h1>{0}</h1>\n<p class=\"origin\">{1}</p>\n{body}</main></body></html>\n",
-        escape(title),
-        escape(origin)
+        escaped_line(title),
+        escaped_line(origin)
     )
 }
 
@@ -34,7 +34,7 @@ pub fn notes(out: &mut String, notes: &[String]) {
     }
     out.push_str("<h2>What to know about these figures</h2>\n<ul class=\"notes\">\n");
     for note in notes {
-        let _ = writeln!(out, "<li>{}</li>", escape(note));
+        let _ = writeln!(out, "<li>{}</li>", escaped_line(note));
     }
     out.push_str("</ul>\n");
 }

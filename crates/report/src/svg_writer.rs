@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use numapilot_text::markup::escaped_line;
 use numapilot_text::style::shorten;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
@@ -61,7 +62,7 @@ impl SvgWriter {
             ),
             width, height, FONT
         );
-        let _ = writeln!(out, "<title>{}</title>", escape(title));
+        let _ = writeln!(out, "<title>{}</title>", escaped_line(title));
         let _ = writeln!(out, r##"<rect width="100%" height="100%" fill="#fbfbf9"/>"##);
         Self { out }
     }
@@ -85,7 +86,7 @@ impl SvgWriter {
         let _ = writeln!(
             self.out,
             r#"<rect x="{x:.1}" y="{y:.1}" width="{w:.1}" height="{h:.1}" {style}><title>{}</title></rect>"#,
-            escape(story)
+            escaped_line(story)
         );
     }
 
@@ -103,12 +104,21 @@ impl SvgWriter {
 
     /// Text that is all or a part of `whole`: where it is a part, the whole is told under the pointer.
     pub fn brief(&mut self, at: Point, kind: Type, words: &str, whole: &str) {
-        let story = if words == whole { String::new() } else { format!("<title>{}</title>", escape(whole)) };
-        self.element(at, kind, &(story + &escape(words)));
+        let story = if words == whole { String::new() } else { format!("<title>{}</title>", escaped_line(whole)) };
+        self.element(at, kind, &(story + &escaped_line(words)));
     }
 
     pub fn text(&mut self, at: Point, kind: Type, words: &str) {
-        self.element(at, kind, &escape(words));
+        self.element(at, kind, &escaped_line(words));
+    }
+
+    /// Lines of text, each so far below the one before.
+    pub fn lines(&mut self, at: Point, step: f64, kind: Type, lines: &[String]) {
+        let mut y = at.1;
+        for line in lines {
+            self.text((at.0, y), kind, line);
+            y += step;
+        }
     }
 
     fn element(&mut self, at: Point, kind: Type, content: &str) {
@@ -134,23 +144,6 @@ fn points(corners: &[Point]) -> String {
     points.join(" ")
 }
 
-/// Text safe inside elements and attributes; characters that XML forbids become U+FFFD.
-pub fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\u{fffe}' | '\u{ffff}' => out.push('\u{fffd}'),
-            c if c.is_control() => out.push('\u{fffd}'),
-            c => out.push(c),
-        }
-    }
-    out
-}
-
 /// About how wide a text comes out, by its columns in a terminal; fonts differ, so this errs on the wide side.
 pub fn text_width(text: &str, size: f64) -> f64 {
     text.width() as f64 * size * 0.58
@@ -169,6 +162,26 @@ pub fn greatest_width(text: &str, size: f64) -> f64 {
     text.chars().map(ems).sum::<f64>() * size
 }
 
+/// About as many columns of text as fit.
+pub fn columns(width: f64, size: f64) -> usize {
+    (width / (size * 0.56)).max(0.0) as usize
+}
+
+/// A text on one line where it has room on as many columns, else on two: broken behind a part that ends at a dot where the rest has room then, else between
+/// words. The middle of what is too long even so is left out.
+pub fn two_lines(text: &str, columns: usize) -> Vec<String> {
+    let has_room = |text: &str| text.width() <= columns;
+    let rest = |at: usize| text[at..].trim_start_matches([' ', '·']);
+    if has_room(text) {
+        return vec![text.to_owned()];
+    }
+    let last = |mark: &str| text.rmatch_indices(mark).map(|(at, _)| at).find(|&at| at > 0 && has_room(&text[..at]));
+    match last(" · ").filter(|&at| has_room(rest(at))).or_else(|| last(" ")) {
+        Some(at) => vec![text[..at].trim_end_matches([' ', '·']).to_owned(), shorten(rest(at), columns)],
+        None => vec![shorten(text, columns)],
+    }
+}
+
 /// As much of a text as has room, its middle left out.
 pub fn fit(text: &str, size: f64, room: f64) -> String {
     // No character is narrower than a quarter of its height: more are not worth a look.
@@ -179,5 +192,25 @@ pub fn fit(text: &str, size: f64, room: f64) -> String {
             return brief;
         }
         columns -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_too_long_for_a_line_takes_two() {
+        assert_eq!(two_lines("", 9), [""]);
+        assert_eq!(two_lines("one · two", 9), ["one · two"]);
+        assert_eq!(two_lines("one · two · three", 11), ["one · two", "three"]);
+        // Whole, though within a part, rather than at the dot and cut.
+        assert_eq!(two_lines("one · two three four", 12), ["one · two", "three four"]);
+        assert_eq!(two_lines("one two three", 9), ["one two", "three"]);
+        assert_eq!(two_lines("one two three four", 8), ["one two", "thr…our"]);
+        assert_eq!(two_lines("日本語 日本語", 8), ["日本語", "日本語"]);
+        assert_eq!(two_lines("one · three", 6), ["one", "three"]);
+        // No word has room.
+        assert_eq!(two_lines("a_long_name · b", 6), ["a_l… b"]);
     }
 }

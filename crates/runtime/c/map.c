@@ -532,7 +532,7 @@ NP_OWN(fallocate);
 
 NP_HIDDEN long np_syscall_memory(long number, long a, long b, long c, long d, long e, long f) {
     struct np_regs caller = NP_CALLER_REGS();
-    switch (number) {
+    switch ((enum np_memory_call)number) {
     case SYS_mmap: {
         struct mmap_call call = {(void *)a, (size_t)b, (int)c, (int)d, (int)e, (off_t)f};
         return (long)do_mmap(&call, caller);
@@ -544,6 +544,7 @@ NP_HIDDEN long np_syscall_memory(long number, long a, long b, long c, long d, lo
     case SYS_shmat: return (long)do_shmat((int)a, (const void *)b, (int)c, caller);
     case SYS_shmdt: return np_own_shmdt((const void *)a);
     case SYS_ftruncate: return np_own_ftruncate((int)a, (off_t)b);
-    default: return np_own_fallocate((int)a, (int)b, (off_t)c, (off_t)d);
+    case SYS_fallocate: return np_own_fallocate((int)a, (int)b, (off_t)c, (off_t)d);
     }
+    return np_syscall_real(number, a, b, c, d, e, f);
 }

@@ -38,20 +38,23 @@ NP_HIDDEN long np_syscall_numa(long number, long a, long b, long c, long d, long
     struct np_slot *slot = np_is_simulated() ? np_self() : NULL;
     bool is_ours = slot != NULL && (!is_of_cpus(number) || is_shown()) && (number != SYS_move_pages || a == 0 || a == (long)slot->pid);
     if (!is_ours) return np_syscall_real(number, a, b, c, d, e, f);
-    switch (number) {
+    switch ((enum np_numa_call)number) {
     case SYS_sched_setaffinity: return np_own_sched_setaffinity((pid_t)a, (size_t)b, (const cpu_set_t *)c);
     case SYS_sched_getaffinity: return returned(np_numa_get_affinity((pid_t)a, (size_t)b, (void *)c));
     case SYS_getcpu: return np_own_getcpu((unsigned *)a, (unsigned *)b);
     case SYS_mbind: return np_own_mbind((void *)a, (unsigned long)b, (int)c, (const unsigned long *)d, (unsigned long)e, (unsigned)f);
     case SYS_set_mempolicy: return np_own_set_mempolicy((int)a, (const unsigned long *)b, (unsigned long)c);
     case SYS_get_mempolicy: return np_own_get_mempolicy((int *)a, (unsigned long *)b, (unsigned long)c, (void *)d, (unsigned)e);
-    default: return np_own_move_pages((int)a, (unsigned long)b, (void **)c, (const int *)d, (int *)e, (int)f);
+    case SYS_move_pages: return np_own_move_pages((int)a, (unsigned long)b, (void **)c, (const int *)d, (int *)e, (int)f);
     }
+    return np_syscall_real(number, a, b, c, d, e, f);
 }
 
 #if defined(__x86_64__)
-#define NUMA_CALL(number) "    cmpq $" #number ", %rdi\n    je 4f\n"
-#define MEMORY_CALL(number) "    cmpq $" #number ", %rdi\n    je 6f\n"
+#define TEXT_OF(number) #number
+#define IF_CALL(number, label) "    cmpq $" TEXT_OF(number) ", %rdi\n    je " #label "\n"
+#define NUMA_CALL(name) IF_CALL(SYS_##name, 4f)
+#define MEMORY_CALL(name) IF_CALL(SYS_##name, 6f)
 /* syscall(number, a1 .. a5 in registers, a6 on the stack). */
 __asm__(".text\n"
         ".globl syscall\n"
@@ -61,13 +64,11 @@ __asm__(".text\n"
         "    movq np_syscall_real(%rip), %rax\n"
         "    testq %rax, %rax\n"
         "    je 2f\n"
-        "1:  cmpq $202, %rdi\n"
-        "    je 3f\n"
-        NUMA_CALL(203) NUMA_CALL(204) NUMA_CALL(237) NUMA_CALL(238) NUMA_CALL(239) NUMA_CALL(279) NUMA_CALL(309)
-        MEMORY_CALL(9) MEMORY_CALL(11) MEMORY_CALL(12) MEMORY_CALL(25) MEMORY_CALL(28)
-        MEMORY_CALL(30) MEMORY_CALL(67) MEMORY_CALL(77) MEMORY_CALL(285)
-        "    cmpq $317, %rdi\n"
-        "    je 5f\n"
+        "1:\n"
+        IF_CALL(SYS_futex, 3f)
+        NP_NUMA_CALLS(NUMA_CALL)
+        NP_MEMORY_CALLS(MEMORY_CALL)
+        IF_CALL(SYS_seccomp, 5f)
         "    jmpq *%rax\n"
         "2:  pushq %rdi\n .cfi_adjust_cfa_offset 8\n"
         "    pushq %rsi\n .cfi_adjust_cfa_offset 8\n"
@@ -98,23 +99,10 @@ __asm__(".text\n"
         "6:  jmp np_syscall_memory\n"
         ".cfi_endproc\n"
         ".size syscall, .-syscall\n");
-_Static_assert(SYS_futex == 202 && SYS_sched_setaffinity == 203 && SYS_sched_getaffinity == 204 && SYS_mbind == 237 && SYS_set_mempolicy == 238
-                   && SYS_get_mempolicy == 239 && SYS_move_pages == 279 && SYS_getcpu == 309
-                   && SYS_seccomp == 317,
-               "the entry above compares with these numbers");
-_Static_assert(SYS_mmap == 9 && SYS_munmap == 11 && SYS_brk == 12 && SYS_mremap == 25 && SYS_madvise == 28 && SYS_shmat == 30 && SYS_shmdt == 67
-                   && SYS_ftruncate == 77 && SYS_fallocate == 285,
-               "and with these");
 #else
-static bool is_memory_call(long number) {
-    return number == SYS_mmap || number == SYS_munmap || number == SYS_brk || number == SYS_mremap || number == SYS_madvise || number == SYS_shmat
-           || number == SYS_shmdt || number == SYS_ftruncate || number == SYS_fallocate;
-}
-
-static bool is_numa_call(long number) {
-    return number == SYS_sched_setaffinity || number == SYS_sched_getaffinity || number == SYS_mbind || number == SYS_set_mempolicy
-           || number == SYS_get_mempolicy || number == SYS_move_pages || number == SYS_getcpu;
-}
+#define OR_CALL(name) || number == SYS_##name
+static bool is_memory_call(long number) { return false NP_MEMORY_CALLS(OR_CALL); }
+static bool is_numa_call(long number) { return false NP_NUMA_CALLS(OR_CALL); }
 
 NP_EXPORT long syscall(long number, ...) {
     va_list list;

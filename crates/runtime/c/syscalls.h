@@ -5,6 +5,18 @@
 #include "np.h"
 
 #include <sched.h>
+#include <sys/syscall.h>
+
+/* The calls that are not passed on as they are, besides futex and seccomp: of placement and affinity, which np_syscall_numa() takes, and of memory, which
+ * np_syscall_memory() takes. The entry asks for the numbers in this order. Each group is an enumeration, too, so that the compiler names a call that the switch
+ * over it lacks. */
+#define NP_NUMA_CALLS(CALL) \
+    CALL(sched_setaffinity) CALL(sched_getaffinity) CALL(mbind) CALL(set_mempolicy) CALL(get_mempolicy) CALL(move_pages) CALL(getcpu)
+#define NP_MEMORY_CALLS(CALL) \
+    CALL(mmap) CALL(munmap) CALL(brk) CALL(mremap) CALL(madvise) CALL(shmat) CALL(shmdt) CALL(ftruncate) CALL(fallocate)
+#define NP_CALL_IN_ENUM(name) NP_CALL_##name = SYS_##name,
+enum np_numa_call { NP_NUMA_CALLS(NP_CALL_IN_ENUM) };
+enum np_memory_call { NP_MEMORY_CALLS(NP_CALL_IN_ENUM) };
 
 typedef long (*np_syscall_function)(long number, ...);
 

@@ -15,6 +15,8 @@ use std::process;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering;
 
+use numapilot_random::{fnv1a, fnv1a_more};
+
 use crate::private_home;
 
 /// One entry of a tree.
@@ -71,7 +73,7 @@ pub fn unpack_tree(dir: &Path, tree: &Tree) -> io::Result<PathBuf> {
 /// What the tree's files are now: the boot, and a hash over their numbers, sizes and times of change. `None`: one is missing, or the boot is not known.
 fn stamp_of(root: &Path, tree: &Tree) -> Option<String> {
     let boot = fs::read_to_string(BOOT).ok()?;
-    let mut hash = Fnv::new();
+    let mut hash = PartsHash::new();
     for (path, _) in tree {
         let found = fs::symlink_metadata(root.join(path)).ok()?;
         for number in [found.dev(), found.ino(), found.size(), found.ctime() as u64, found.ctime_nsec() as u64] {
@@ -93,24 +95,22 @@ fn keep(home: &Path, stamp: Option<String>) {
     }
 }
 
-/// FNV-1a, with a zero behind each part.
-struct Fnv(u64);
+/// A hash of parts, with a zero behind each.
+struct PartsHash(u64);
 
-impl Fnv {
-    fn new() -> Fnv {
-        Fnv(0xcbf2_9ce4_8422_2325)
+impl PartsHash {
+    fn new() -> PartsHash {
+        PartsHash(fnv1a(b""))
     }
 
-    fn take(&mut self, bytes: &[u8]) {
-        for byte in bytes.iter().chain(&[0]) {
-            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-        }
+    fn take(&mut self, part: &[u8]) {
+        self.0 = fnv1a_more(fnv1a_more(self.0, part), &[0]);
     }
 }
 
 /// Of names and contents.
 fn content_hash(tree: &Tree) -> u64 {
-    let mut hash = Fnv::new();
+    let mut hash = PartsHash::new();
     for (path, entry) in tree {
         hash.take(path.as_bytes());
         match entry {
@@ -213,6 +213,13 @@ mod tests {
             unpack_tree(dir.path(), &tree()).unwrap();
             assert_eq!(fs::read_to_string(&text).unwrap(), "3\n");
         }
+    }
+
+    /// A changed hash would leave every user's trees behind, and write them again.
+    #[test]
+    fn a_tree_keeps_its_name_from_release_to_release() {
+        assert_eq!(content_hash(&[]), 0xcbf2_9ce4_8422_2325);
+        assert_eq!(content_hash(&tree()), 0xef90_a24a_0564_47ac);
     }
 
     #[test]

@@ -319,7 +319,6 @@ fn ignore_file_size_signal() {
 mod tests {
     //! A service manager of our own, and a loop that panics.
 
-    use std::os::unix::net::UnixDatagram;
     use std::panic::AssertUnwindSafe;
     use std::panic::catch_unwind;
 
@@ -329,6 +328,7 @@ mod tests {
     use numapilot_kernel::task;
 
     use super::*;
+    use crate::notify::tests::Manager;
 
     /// Threads stayed bound, and settings changed, until another daemon started.
     #[test]
@@ -361,16 +361,10 @@ mod tests {
 
     #[test]
     fn the_watchdog_hears_of_a_step_that_takes_long_and_a_long_first_step_is_no_late_start() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("notify");
-        let manager = UnixDatagram::bind(&path).unwrap();
-        manager.set_nonblocking(true).unwrap();
+        let manager = Manager::new();
         let mut daemon = Daemon::start(&DaemonSettings::default(), || ()).unwrap();
-        daemon.notify = Notify::at(&path);
-        let hear = || {
-            let mut buffer = [0; 200];
-            manager.recv(&mut buffer).map(|bytes| String::from_utf8_lossy(&buffer[..bytes]).into_owned()).ok()
-        };
+        daemon.notify = manager.connection();
+        let hear = || manager.hear();
         let begun = Instant::now();
         daemon.alive();
         assert_eq!(hear().unwrap(), "READY=1\nSTATUS=moving memory");

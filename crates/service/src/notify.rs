@@ -18,12 +18,6 @@ impl Notify {
         Notify(std::env::var_os("NOTIFY_SOCKET").and_then(|name| connect(&name).ok()))
     }
 
-    /// A connection to a socket of a test.
-    #[cfg(test)]
-    pub(crate) fn at(path: &std::path::Path) -> Notify {
-        Notify(Some(connect(path.as_os_str()).unwrap()))
-    }
-
     /// Reports that the service is ready, with a status text.
     pub fn ready(&self, status: &str) {
         self.send(&format!("READY=1\nSTATUS={}", one_line(status)));
@@ -76,22 +70,44 @@ fn one_line(text: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     //! A manager of our own.
+
+    use tempfile::TempDir;
 
     use super::*;
 
+    /// A service manager.
+    pub(crate) struct Manager {
+        socket: UnixDatagram,
+        folder: TempDir,
+    }
+
+    impl Manager {
+        pub(crate) fn new() -> Manager {
+            let folder = tempfile::tempdir().unwrap();
+            let socket = UnixDatagram::bind(folder.path().join("notify")).unwrap();
+            socket.set_nonblocking(true).unwrap();
+            Manager { socket, folder }
+        }
+
+        /// A connection to it.
+        pub(crate) fn connection(&self) -> Notify {
+            Notify(Some(connect(self.folder.path().join("notify").as_os_str()).unwrap()))
+        }
+
+        /// What it is told next; `None`: nothing more.
+        pub(crate) fn hear(&self) -> Option<String> {
+            let mut buffer = [0; 200];
+            self.socket.recv(&mut buffer).map(|bytes| String::from_utf8_lossy(&buffer[..bytes]).into_owned()).ok()
+        }
+    }
+
     #[test]
     fn the_manager_hears_every_word() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("notify");
-        let manager = UnixDatagram::bind(&path).unwrap();
-        let notify = Notify(Some(connect(path.as_os_str()).unwrap()));
-        let mut buffer = [0; 200];
-        let mut hear = || {
-            let bytes = manager.recv(&mut buffer).unwrap();
-            String::from_utf8_lossy(&buffer[..bytes]).into_owned()
-        };
+        let manager = Manager::new();
+        let notify = manager.connection();
+        let hear = || manager.hear().unwrap();
         notify.ready("running\nnow");
         assert_eq!(hear(), "READY=1\nSTATUS=running now");
         notify.reloading();

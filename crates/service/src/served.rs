@@ -196,10 +196,8 @@ impl<C: LocalPort> ControlPort for Served<C> {
 mod tests {
     //! A service manager of our own, and a port that notes how long it was to wait.
 
-    use std::os::unix::net::UnixDatagram;
-
     use super::*;
-    use crate::notify::Notify;
+    use crate::notify::tests::Manager;
 
     #[derive(Default)]
     struct Waits(Vec<Duration>);
@@ -219,17 +217,11 @@ mod tests {
 
     #[test]
     fn an_interval_longer_than_the_watchdogs_is_waited_for_in_parts_and_the_manager_hears_of_each() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("notify");
-        let manager = UnixDatagram::bind(&path).unwrap();
-        manager.set_nonblocking(true).unwrap();
+        let manager = Manager::new();
         let mut daemon = Daemon::start(&DaemonSettings::default(), || ()).unwrap();
-        daemon.notify = Notify::at(&path);
+        daemon.notify = manager.connection();
         let mut served = Served { inner: Waits::default(), daemon, config: None };
-        let hear = || {
-            let mut buffer = [0; 200];
-            manager.recv(&mut buffer).map(|bytes| String::from_utf8_lossy(&buffer[..bytes]).into_owned()).ok()
-        };
+        let hear = || manager.hear();
         assert!(served.next(Duration::from_secs(3600)).is_none());
         assert_eq!(hear().unwrap(), "READY=1\nSTATUS=waiting for the first interval to end");
         std::thread::sleep(NOTIFY_EVERY);

@@ -73,6 +73,13 @@ pub fn whole_percent(ratio: f64) -> String {
     format!("{:.0} %", ratio * 100.0)
 }
 
+/// `+120 %`, `-4.1 %`: a change as a share of what it changes.
+#[must_use]
+pub fn signed_percent(share: f64) -> String {
+    let percent = share * 100.0;
+    if percent.abs() < 9.95 { format!("{percent:+.1} %") } else { format!("{percent:+.0} %") }
+}
+
 /// Whether a share from `least` on, which rounds to all, is not all. What sums of shares differ from 1 by in the last digits is nothing.
 #[must_use]
 pub fn is_not_quite_all(share: f64, least: f64) -> bool {
@@ -197,6 +204,10 @@ mod tests {
         );
         assert_eq!([0.00004, 0.0123, 0.99996].map(|part| part_percent_to(part, 2)), ["<0.01 %", "1.23 %", ">99.99 %"]);
         assert_eq!([0.003, 0.354, 1.27].map(whole_percent), ["0 %", "35 %", "127 %"]);
+        assert_eq!(
+            [1.2, 0.0996, 0.0994, 0.0, -0.041, -0.5].map(signed_percent),
+            ["+120 %", "+10 %", "+9.9 %", "+0.0 %", "-4.1 %", "-50 %"]
+        );
         assert_eq!(bare_percent(0.0), ".");
         assert_eq!(bare_percent(0.001), "<1");
         assert_eq!(bare_percent(0.814), "81");

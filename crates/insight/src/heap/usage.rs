@@ -24,7 +24,8 @@ pub struct HeapUse {
     pub frees: u64,
     /// Of these, blocks that another thread freed than had allocated them; `None` where the trace does not say which thread freed any (before format 1.3).
     pub remote_frees: Option<u64>,
-    /// Median time from allocation to free in ns of program time, of the freed blocks; `None` where none was.
+    /// Median time from allocation to free in ns of program time, of the freed blocks: one of them, the longer of the two in the middle of an even number;
+    /// `None` where none was freed.
     pub median_lifetime_ns: Option<u64>,
     /// Blocks that were still live at the end.
     pub left_blocks: u64,

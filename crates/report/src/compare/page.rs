@@ -2,12 +2,12 @@
 
 use std::fmt::Write;
 
-use numapilot_insight::compare::{Comparison, RunSummary};
+use numapilot_insight::compare::{Comparison, Remedy, RunSummary};
+use numapilot_text::markup::{escaped, escaped_line};
 use numapilot_text::units;
 
 use super::{svg, words};
 use crate::plain_page;
-use crate::svg_writer::escape;
 
 /// Columns in a line of the page's commands.
 const PAGE_COLUMNS: usize = 100;
@@ -17,9 +17,9 @@ const PAGE_COLUMNS: usize = 100;
 pub fn html(comparison: &Comparison, top: usize) -> String {
     let program = comparison.after.first().map_or("", |run| run.program.as_str());
     let mut out = String::new();
-    let _ = writeln!(out, "<p><strong>{}</strong></p>", escape(&words::headline(comparison)));
+    let _ = writeln!(out, "<p><strong>{}</strong></p>", escaped_line(&words::headline(comparison)));
     if let Some(line) = words::prediction(comparison) {
-        let _ = writeln!(out, "<p>{}</p>", escape(&line));
+        let _ = writeln!(out, "<p>{}</p>", escaped_line(&line));
     }
     metrics(&mut out, comparison);
     if !comparison.objects.is_empty() {
@@ -28,8 +28,7 @@ pub fn html(comparison: &Comparison, top: usize) -> String {
     }
     plain_page::notes(&mut out, &comparison.notes);
     if let Some(remedy) = &comparison.remedy {
-        let command = words::command(remedy, PAGE_COLUMNS).join("\n");
-        let _ = writeln!(out, "<p>{}</p>\n<pre>{}</pre>", escape(&remedy.how), escape(&command));
+        out.push_str(&how_to_tell(remedy));
     }
     let origin = format!(
         "{} Before: {}. After: {}.",
@@ -38,6 +37,12 @@ pub fn html(comparison: &Comparison, top: usize) -> String {
         traces(&comparison.after)
     );
     plain_page::page(&format!("{program}: before and after"), &origin, &out)
+}
+
+/// What to record, and the command that then compares all, whose words are clean.
+fn how_to_tell(remedy: &Remedy) -> String {
+    let command = words::command(remedy, PAGE_COLUMNS).join("\n");
+    format!("<p>{}</p>\n<pre>{}</pre>\n", escaped_line(&remedy.how), escaped(&command))
 }
 
 fn setting(comparison: &Comparison) -> String {
@@ -86,16 +91,29 @@ fn objects(out: &mut String, comparison: &Comparison, top: usize) {
         let _ = writeln!(
             out,
             "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
-            escape(&name),
-            escape(&place),
+            escaped_line(&name),
+            escaped_line(&place),
             units::bytes(bytes),
             before,
             after,
             difference,
-            escape(&words::busiest(change)),
+            escaped_line(&words::busiest(change)),
             words::verdict_on(change),
             words::matched(change.matched)
         );
     }
     out.push_str("</tbody></table></div>\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_command_keeps_its_lines() {
+        let words = ["numapilot".to_owned(), "compare".to_owned(), "a<b>".to_owned(), "c".repeat(90)];
+        let remedy = Remedy { each: 2, how: "Record & compare:".to_owned(), command: words.into() };
+        let lines = format!("<pre>numapilot compare 'a&lt;b&gt;' \\\n    {}</pre>\n", "c".repeat(90));
+        assert_eq!(how_to_tell(&remedy), format!("<p>Record &amp; compare:</p>\n{lines}"));
+    }
 }

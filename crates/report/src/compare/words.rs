@@ -6,11 +6,10 @@ use numapilot_insight::compare::{
     TimeSource,
 };
 use numapilot_text::style::{clean, columns};
-use numapilot_text::units;
+use numapilot_text::units::{self, signed_percent};
 
 use crate::estimates;
 use crate::findings::{gain_span, saved, work_span};
-use crate::simulation::signed_percent;
 
 /// The name of a metric: `run time`, `remote accesses` and so on.
 pub fn metric(metric: Metric, comparison: &Comparison) -> &'static str {
@@ -40,7 +39,7 @@ pub fn value(metric: Metric, estimate: Estimate) -> String {
         _ => {
             // An interval that ends at 0 was cut off there: its upper half says how wide it is.
             let half = if estimate.low <= 0.0 { estimate.high - estimate.value } else { estimate.margin() };
-            format!("{} ± {:.1} %", plain(estimate.value), (half / estimate.value * 100.0).max(0.1))
+            format!("{} ± {}", plain(estimate.value), units::percent((half / estimate.value).max(0.001)))
         }
     }
 }
@@ -80,7 +79,7 @@ pub fn signed(estimate: Estimate) -> String {
         return signed_percent(estimate.value);
     }
     let bare = signed_percent(estimate.value);
-    format!("{} ± {:.1} %", bare.trim_end_matches(" %"), estimates::margin_percent(&estimate))
+    format!("{} ± {}", bare.trim_end_matches(" %"), estimates::margin(&estimate))
 }
 
 /// The verdict in one or two words.

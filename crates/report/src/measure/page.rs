@@ -3,13 +3,13 @@
 use std::fmt::Write;
 
 use numapilot_measure::{Calibration, Results};
+use numapilot_text::markup::escaped_line;
 use numapilot_text::units::percent;
 
 use super::text::limits;
 use super::words::{gb_per_s, origin, overlap_words, queueing_words, spread_words};
 use super::{Picture, is_quiet, remarks, svg};
 use crate::plain_page;
-use crate::svg_writer::escape;
 
 /// Renders the page.
 #[must_use]
@@ -26,7 +26,7 @@ pub fn html(results: &Results, calibration: Option<&Calibration>) -> String {
         }
     }
     if let Some(overlap) = &results.overlap {
-        let _ = writeln!(out, "<h2>Misses outstanding</h2>\n<p>{}</p>", escape(&overlap_words(overlap)));
+        let _ = writeln!(out, "<h2>Misses outstanding</h2>\n<p>{}</p>", escaped_line(&overlap_words(overlap)));
     }
     bandwidths(&mut out, results);
     if let Some(calibration) = calibration {
@@ -37,17 +37,17 @@ pub fn html(results: &Results, calibration: Option<&Calibration>) -> String {
 }
 
 fn table(out: &mut String, title: &str, heads: &[&str]) {
-    let _ = write!(out, "<h2>{}</h2>\n<div class=\"scroll\"><table><thead><tr>", escape(title));
+    let _ = write!(out, "<h2>{}</h2>\n<div class=\"scroll\"><table><thead><tr>", escaped_line(title));
     for head in heads {
-        let _ = write!(out, "<th scope=\"col\">{}</th>", escape(head));
+        let _ = write!(out, "<th scope=\"col\">{}</th>", escaped_line(head));
     }
     out.push_str("</tr></thead><tbody>\n");
 }
 
 fn row(out: &mut String, first: &str, rest: &[String]) {
-    let _ = write!(out, "<tr><th scope=\"row\">{}</th>", escape(first));
+    let _ = write!(out, "<tr><th scope=\"row\">{}</th>", escaped_line(first));
     for cell in rest {
-        let _ = write!(out, "<td>{}</td>", escape(cell));
+        let _ = write!(out, "<td>{}</td>", escaped_line(cell));
     }
     out.push_str("</tr>\n");
 }
@@ -93,6 +93,6 @@ fn fit(out: &mut String, calibration: &Calibration) {
         );
     }
     if let Some(delay) = &calibration.queueing_delay {
-        let _ = writeln!(out, "<p>{}</p>", escape(&queueing_words(delay)));
+        let _ = writeln!(out, "<p>{}</p>", escaped_line(&queueing_words(delay)));
     }
 }

@@ -4,7 +4,7 @@ use numapilot_text::elide::elide_all;
 use numapilot_text::style::{clean, shorten};
 
 use crate::export::Export;
-use crate::svg_writer::{SvgWriter, Type};
+use crate::svg_writer::{SvgWriter, Type, columns, two_lines};
 
 use super::palette::{FAINT, INK};
 
@@ -16,11 +16,6 @@ pub const MARGIN: f64 = 40.0;
 pub const TOP: f64 = 96.0;
 /// Height of the foot below the drawing, in pixels.
 const FOOT: f64 = 44.0;
-
-/// About as many columns of text as fit.
-pub fn columns(width: f64, size: f64) -> usize {
-    (width / (size * 0.56)).max(0.0) as usize
-}
 
 /// Text that fits, with nothing in it that a reader could take for something else.
 pub fn fit(text: &str, width: f64, size: f64) -> String {
@@ -37,8 +32,11 @@ pub fn fit_all(texts: &[&str], width: f64, size: f64) -> Vec<String> {
 pub fn begin(export: &Export<'_>, title: &str, finding: &str, height: f64) -> SvgWriter {
     let mut writer = SvgWriter::new(WIDTH, TOP + height + FOOT, &clean(&shorten(title, 300)));
     let room = WIDTH - 2.0 * MARGIN;
-    writer.text((MARGIN, 40.0), Type::new(20.0, INK).bold(), &fit(title, room, 20.0));
-    writer.text((MARGIN, 65.0), Type::new(14.0, INK), &fit(finding, room, 14.0));
+    let title = two_lines(&clean(title), columns(room, 20.0));
+    // A second line takes the room above the first; that of the finding, the room above the drawing.
+    let y = if title.len() > 1 { 24.0 } else { 40.0 };
+    writer.lines((MARGIN, y), 22.0, Type::new(20.0, INK).bold(), &title);
+    writer.lines((MARGIN, 65.0), 17.0, Type::new(14.0, INK), &two_lines(&clean(finding), columns(room, 14.0)));
     let part = export.part().map_or_else(String::new, |part| format!("{part} · "));
     let line = format!("{part}{} · {}", export.heading.command_line(), export.heading.provenance());
     writer.text((MARGIN, TOP + height + FOOT - 14.0), Type::new(10.5, FAINT), &fit(&line, room, 9.8));

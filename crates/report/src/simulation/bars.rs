@@ -1,8 +1,9 @@
 //! Gains by policy as bars, in the form in which the papers show them.
 
 use numapilot_text::style::{clean, shorten};
+use numapilot_text::units::signed_percent;
 
-use super::{Comparison, colour, signed_percent};
+use super::{Comparison, colour};
 use crate::svg_writer::{FAINT, INK, SvgWriter, Type};
 
 const LEFT: f64 = 190.0;

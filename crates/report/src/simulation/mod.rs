@@ -42,12 +42,6 @@ impl<'a> Comparison<'a> {
     }
 }
 
-/// `+120 %`, `-4.1 %`.
-pub(crate) fn signed_percent(share: f64) -> String {
-    let percent = share * 100.0;
-    if percent.abs() < 9.95 { format!("{percent:+.1} %") } else { format!("{percent:+.0} %") }
-}
-
 /// The imbalance by the population definition.
 pub(crate) fn population(imbalance: Option<Imbalance>) -> Option<f64> {
     imbalance.map(|imbalance| imbalance.population)

@@ -4,11 +4,11 @@ use std::fmt::Write;
 
 use numapilot_machine::Machine;
 use numapilot_simulator::Report;
+use numapilot_text::markup::escaped_line;
 use numapilot_text::units;
 
-use super::{Comparison, bars_svg, population, series_svg, signed_percent, text, traffic_svg};
+use super::{Comparison, bars_svg, population, series_svg, text, traffic_svg};
 use crate::plain_page;
-use crate::svg_writer::escape;
 
 /// Writes the page. `machine` is the one that was simulated.
 #[must_use]
@@ -28,11 +28,11 @@ pub fn html(comparison: &Comparison<'_>, machine: &Machine) -> String {
 }
 
 fn figure(out: &mut String, title: &str, svg: &str) {
-    let _ = write!(out, "<h2>{}</h2>\n<figure>{svg}</figure>\n", escape(title));
+    let _ = write!(out, "<h2>{}</h2>\n<figure>{svg}</figure>\n", escaped_line(title));
 }
 
 fn traffic(out: &mut String, run: &Report, machine: &Machine) {
-    let policy = escape(&run.policy);
+    let policy = escaped_line(&run.policy);
     match (&run.before, &run.after) {
         (Some(before), Some(after)) => {
             let _ = writeln!(out, "<h2>Traffic under {policy}, before it moved anything and at the end</h2>");
@@ -59,12 +59,12 @@ fn table(out: &mut String, comparison: &Comparison<'_>) {
         let gain = if index == comparison.base {
             "–".to_owned()
         } else {
-            comparison.gain(index).map_or_else(|| "did not end".to_owned(), signed_percent)
+            comparison.gain(index).map_or_else(|| "did not end".to_owned(), units::signed_percent)
         };
         let _ = writeln!(
             out,
             "<tr><th scope=\"row\">{}</th><td>{}</td><td>{gain}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
-            escape(&run.policy),
+            escaped_line(&run.policy),
             units::time_ns(run.run_time_ns as u64),
             metrics.local_access_ratio.map_or_else(|| "–".to_owned(), units::part_percent),
             metrics.memory_latency_ns.map_or_else(|| "–".to_owned(), |ns| format!("{ns:.0} ns")),

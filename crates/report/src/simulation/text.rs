@@ -8,7 +8,7 @@ use numapilot_text::style::{clean, wrap};
 use numapilot_text::table::{Align, Table};
 use numapilot_text::units;
 
-use super::{Comparison, population, signed_percent};
+use super::{Comparison, population};
 
 /// Renders the comparison for a terminal.
 #[must_use]
@@ -87,7 +87,7 @@ fn row(comparison: &Comparison<'_>, index: usize, run: &Report) -> Vec<String> {
     let gain = if index == comparison.base {
         "-".to_owned()
     } else {
-        comparison.gain(index).map_or_else(|| "?".to_owned(), signed_percent)
+        comparison.gain(index).map_or_else(|| "?".to_owned(), units::signed_percent)
     };
     let time = format!("{}{}", if run.finished { "" } else { "> " }, units::time_ns(run.run_time_ns as u64));
     let moved = run.moves.pages() + run.moves.copies_made;

@@ -26,6 +26,8 @@ use crate::svg_writer::FAINT;
 use crate::svg_writer::INK;
 use crate::svg_writer::SvgWriter;
 use crate::svg_writer::Type;
+use crate::svg_writer::columns;
+use crate::svg_writer::two_lines;
 use crate::topo::layout::Sizes;
 use crate::topo::layout::layout;
 use links::LeftOut;
@@ -34,7 +36,10 @@ use scene::{CARD, ROUTER, Scene};
 
 const GAP: f64 = 170.0;
 const MARGIN: f64 = 44.0;
+/// Height of the head above the drawing with two findings of a line each.
 const TITLE: f64 = 128.0;
+/// From one line of the findings to the next.
+const LINE: f64 = 21.0;
 const FOOTER: f64 = 96.0;
 const WIDTH_MIN: f64 = 820.0;
 
@@ -64,11 +69,7 @@ pub fn svg(traffic: &Traffic<'_>) -> String {
     let kind = heading.origin.words();
     let totals = &headline.totals;
     let imbalance = match totals.knows_homes() {
-        true => {
-            // What the share is of takes the room of the definition where homes are unknown.
-            let definition = if totals.knows_all_homes() { " (population)" } else { "" };
-            format!("{}{definition}", units::whole_percent(totals.imbalance.population.value))
-        }
+        true => format!("{} (population)", units::whole_percent(totals.imbalance.population.value)),
         false => "unknown".to_owned(),
     };
     let findings = format!(
@@ -98,14 +99,17 @@ pub fn svg(traffic: &Traffic<'_>) -> String {
 pub fn picture(traffic: &Picture<'_>) -> String {
     let layout = layout(traffic.machine, Sizes { card_width: CARD.0, card_height: CARD.1, gap: GAP });
     let width = (layout.width + 2.0 * MARGIN).max(WIDTH_MIN);
-    let height = TITLE + layout.height + FOOTER;
-    let origin = ((width - layout.width) / 2.0, TITLE);
+    let findings: Vec<String> = traffic.findings.iter().flat_map(|finding| lines(finding, width, 15.0)).collect();
+    // The drawing goes down by what the findings take beyond two lines.
+    let top = TITLE + LINE * findings.len().saturating_sub(2) as f64;
+    let height = top + layout.height + FOOTER;
+    let origin = ((width - layout.width) / 2.0, top);
     let all = traffic.matrix.accesses.iter().flatten().map(|accesses| accesses.value).sum();
     let scene = Scene { traffic, layout, origin, all };
     let what = traffic.counted.or_faults("Memory traffic", "Page faults");
     let mut writer =
         SvgWriter::new(width, height, &format!("{what} between the nodes of {}", clean(traffic.machine.name())));
-    title(&mut writer, traffic, width);
+    title(&mut writer, traffic, &findings, (width, top));
     let left_out = links::draw(&mut writer, &scene);
     for index in 0..traffic.machine.nodes().len() {
         card(&mut writer, &scene, index);
@@ -115,14 +119,19 @@ pub fn picture(traffic: &Picture<'_>) -> String {
     writer.finish()
 }
 
-fn title(writer: &mut SvgWriter, traffic: &Picture<'_>, width: f64) {
-    let fit = |text: &str, size: f64| shorten(&clean(text), ((width - 2.0 * MARGIN) / (size * 0.56)) as usize);
-    writer.text((MARGIN, 40.0), Type::new(22.0, INK).bold(), &fit(traffic.title, 22.0));
-    for (finding, y) in traffic.findings.iter().zip([66.0, 87.0]) {
-        writer.text((MARGIN, y), Type::new(15.0, INK), &fit(finding, 15.0));
-    }
+fn lines(text: &str, width: f64, size: f64) -> Vec<String> {
+    two_lines(&clean(text), columns(width - 2.0 * MARGIN, size))
+}
+
+fn title(writer: &mut SvgWriter, traffic: &Picture<'_>, findings: &[String], (width, top): (f64, f64)) {
+    let title = lines(traffic.title, width, 22.0);
+    // A second line takes the room above the first.
+    let y = if title.len() > 1 { 22.0 } else { 40.0 };
+    writer.lines((MARGIN, y), 24.0, Type::new(22.0, INK).bold(), &title);
+    writer.lines((MARGIN, 66.0), LINE, Type::new(15.0, INK), findings);
     // On a line of its own: beside a long title it would be written over.
-    writer.text((MARGIN, 108.0), Type::new(12.0, FAINT), &fit(traffic.origin, 12.0));
+    let origin = shorten(&clean(traffic.origin), columns(width - 2.0 * MARGIN, 12.0));
+    writer.text((MARGIN, top - 20.0), Type::new(12.0, FAINT), &origin);
 }
 
 fn card(writer: &mut SvgWriter, scene: &Scene<'_>, index: usize) {

@@ -23,7 +23,7 @@ pub struct Picture<'a> {
     pub links: &'a [LinkTraffic],
     /// Title of the picture.
     pub title: &'a str,
-    /// What it says: at most two lines.
+    /// What it says: at most two findings, of one or two lines each.
     pub findings: &'a [String],
     /// Where it comes from: measured or simulated, and how.
     pub origin: &'a str,

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use numapilot_text::markup::escaped_line;
 use numapilot_text::style::clean;
 use ratatui::buffer::Buffer;
 use ratatui::buffer::Cell;
@@ -39,7 +40,7 @@ pub fn svg(buffer: &Buffer, title: &str) -> String {
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" width=\"{width:.0}\" height=\"{height:.0}\" role=\"img\">\n\
          <title>{}</title>\n<rect width=\"100%\" height=\"100%\" rx=\"6\" fill=\"{PAPER}\"/>\n\
          <g font-family=\"DejaVu Sans Mono, Menlo, Consolas, monospace\" font-size=\"14\" xml:space=\"preserve\">\n",
-        escaped(&clean(title))
+        escaped_line(&clean(title))
     );
     for y in 0..area.height {
         let mut x = 0;
@@ -89,7 +90,7 @@ fn run(out: &mut String, cell: &Cell, text: &str, (from, to, y): (u16, u16, u16)
         "<text x=\"{left:.1}\" y=\"{:.1}\" textLength=\"{:.1}\" lengthAdjust=\"spacingAndGlyphs\" fill=\"{ink}\"{bold}{faint}>{}</text>",
         top + HEIGHT * 0.76,
         columns as f64 * WIDTH,
-        escaped(shown).replace(' ', "\u{a0}")
+        escaped_line(shown).replace(' ', "\u{a0}")
     );
 }
 
@@ -102,10 +103,6 @@ fn colour(colour: Color, otherwise: &'static str) -> &'static str {
         Color::DarkGray => "#7d8799",
         _ => otherwise,
     }
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 #[cfg(test)]
