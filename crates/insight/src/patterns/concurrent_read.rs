@@ -3,7 +3,7 @@
 //! The tolerable share of writes follows from costs. A write to a replicated page invalidates its copies, and each has to be made again. A copy saves, per
 //! read, at least the difference between the idle remote and the idle local latency. Above the share of writes at which both are equal, copies lose.
 
-use numapilot_text::units::fine_percent;
+use numapilot_text::units::significant_percent;
 
 use super::{Criterion, Draft, ENOUGH_SAMPLES, PatternKind, Scene, Subject, Unit, number, share};
 use crate::estimate::{Estimate, draws_without};
@@ -37,7 +37,7 @@ pub(super) fn detect(scene: &Scene<'_>, facts: &SiteFacts, at_stake: Estimate) -
             "the program writes it after its initialisation: look for a write in the source, or record longer ({:.0} samples without a write would lower \
              the bound to {})",
             3.0 / most,
-            fine_percent(most)
+            significant_percent(most)
         )],
         candidates: vec![FixCandidate::of(FixKind::Replicate, facts), FixCandidate::of(FixKind::Interleave, facts)],
     })

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use numapilot_flows::{Evidence, Object, ObjectKind, SiteId, Trace};
 use numapilot_machine::Machine;
-use numapilot_text::units::{fine_percent, percent, short_percent, time_ns};
+use numapilot_text::units::{fine_percent, percent, short_percent, significant_percent, time_ns};
 use numapilot_trace::engine::Engine;
 use numapilot_trace::ids::ProcessIndex;
 use numapilot_traffic::TrafficError;
@@ -303,11 +303,14 @@ fn confidence(criterion: &Criterion, gains: bool) -> (Confidence, String) {
         (true, true) => ("is at most", value.high),
         (true, false) => ("may be as high as", value.high),
     };
+    // Two digits, or more where both would read the same.
+    let is_near = significant_percent(end) == significant_percent(*threshold);
+    let in_words: fn(f64) -> String = if is_near { fine_percent } else { significant_percent };
     let why = format!(
         "the {what} {says} {} (95 % interval), {} the threshold of {}{}",
-        fine_percent(end),
+        in_words(end),
         if *below == holds { "below" } else { "above" },
-        fine_percent(*threshold),
+        in_words(*threshold),
         if gains { "" } else { ", and the fix may gain nothing" }
     );
     let confidence = match (holds, gains) {
@@ -401,6 +404,20 @@ mod tests {
         let machine = Machine::load("opteron-8385").expect("a built-in model");
         let analysis = Analysis::on(trace, Some(&machine), filter);
         (analysis.findings(Some(&machine)), analysis.headline().verdict)
+    }
+
+    /// "At least 75.8 %, above the threshold of 63.2 %" had more digits than are known; a bound next to its threshold keeps them.
+    #[test]
+    fn a_confidence_has_the_digits_that_tell_a_bound_from_its_threshold() {
+        let because = |low: f64, threshold: f64| {
+            let value = crate::estimate::Estimate { value: 0.8, low, high: 0.9 };
+            confidence(&Criterion::above(value, threshold, "share"), true).1
+        };
+        assert_eq!(because(0.758, 0.632), "the share is at least 76 % (95 % interval), above the threshold of 63 %");
+        assert_eq!(
+            because(0.634, 0.632),
+            "the share is at least 63.4 % (95 % interval), above the threshold of 63.2 %"
+        );
     }
 
     /// Prices on a machine that the program did not run on said nothing of it.

@@ -135,7 +135,7 @@ pub fn priced(found: &Findings, trace: &Trace, machine: Option<&Machine>) -> Vec
         let fix = finding.fixes.first().map_or_else(String::new, |fix| {
             let by = means_words(fix, trace);
             let effect = effect_words(&fix.gain, fix.work_gain.as_ref(), &fix.uncertainty);
-            format!("To do: {}: {effect}.{}{by}", fix_words(fix, trace), doubt_words(fix))
+            format!("Fix: {}: {effect}.{}{by}", fix_words(fix, trace), doubt_words(fix))
         });
         Finding {
             site: if let Subject::Site(site) = finding.subject { Some(site.0) } else { None },
