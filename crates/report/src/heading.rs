@@ -274,7 +274,7 @@ fn own_allocators(found: &[OwnAllocator]) -> Option<String> {
     }
     (!named.is_empty()).then(|| {
         format!(
-            "the program has an allocator of its own ({}), before which no library can stand: its blocks are not recorded as objects unless the \
+            "the program has an allocator of its own ({}), whose calls no library can intercept: its blocks are not recorded as objects unless the \
              program reports them (docs/guides/pools.md); --engine emulate records them",
             named.join(", ")
         )

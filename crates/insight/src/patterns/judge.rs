@@ -244,8 +244,8 @@ fn mostly_idle(trace: &Trace, busy_ns: f64) -> Option<f64> {
 /// That a recording of a program which mostly waits does not show when it does, in whole sentences.
 fn waits_unseen(ran_ns: f64, busy_ns: f64) -> String {
     format!(
-        "By the kernel, the program used {} of processor time, and its threads count as busy for {}, because this engine records no waits. Of what they did \
-         in the time that they ran, remote accesses may be a larger part, so it is not said that there is nothing to fix. Look at the objects with most remote \
+        "The kernel counted {} of processor time, but the threads count as busy for {}, because this engine records no waits. Remote accesses may cost a \
+         larger share of the time in which the threads ran, so it is unknown whether there is something to fix. Look at the objects with most remote \
          accesses.",
         time_ns(ran_ns as u64),
         time_ns(busy_ns as u64)
@@ -256,7 +256,7 @@ fn waits_unseen(ran_ns: f64, busy_ns: f64) -> String {
 pub(crate) fn paced(share: f64) -> String {
     format!(
         "The threads that decide when the run ends sleep, or wait until a time-out, in {} of the run time, as servers do that wait for input. Less work \
-         would hardly shorten the run itself, so it is stated how much less processor time the same work would take.",
+         would hardly shorten the run itself, so gains are of processor time: how much less of it the same work would take.",
         short_percent(share)
     )
 }
@@ -465,7 +465,7 @@ mod tests {
         // Accesses take about 10 us, which is half of what it ran.
         let idle = seldom(Some(20_000));
         assert!(idle.findings.is_empty() && idle.nothing.is_none(), "{idle:?}");
-        assert!(idle.cannot_say.iter().any(|why| why.starts_with("By the kernel, ")), "{:?}", idle.cannot_say);
+        assert!(idle.cannot_say.iter().any(|why| why.starts_with("The kernel counted ")), "{:?}", idle.cannot_say);
     }
 
     #[test]
