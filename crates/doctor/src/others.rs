@@ -19,7 +19,7 @@ pub(super) fn fault(facts: &Facts) -> Finding {
     Finding {
         engine: Engine::Fault,
         works: facts.events.fault.works() && facts.memfd.works(),
-        records_accesses: true,
+        records_accesses: false,
         gives: "first touches of pages, and NUMA hinting faults where the kernel's NUMA balancing is on: thread, node and page; no access rates, no \
                 latencies".to_owned(),
         obstacles: closed(&facts.events).into_iter().chain(shared_memory(facts)).collect(),
