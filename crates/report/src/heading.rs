@@ -159,8 +159,8 @@ const LOSSES: [LossInWords; 17] = [
     ),
     (
         |losses| losses.reentrant,
-        "record was not written because a signal handler ran in the middle of another, or of the allocator",
-        "records were not written because signal handlers ran in the middle of others, or of the allocator",
+        "record was not written because a signal handler interrupted another handler or the allocator",
+        "records were not written because signal handlers interrupted other handlers or the allocator",
     ),
     (
         |losses| losses.no_stamps,
@@ -169,8 +169,8 @@ const LOSSES: [LossInWords; 17] = [
     ),
     (
         |losses| losses.stopped,
-        "record was not written because recording had stopped (disk full, limit reached, or recorder gone)",
-        "records were not written because recording had stopped (disk full, limit reached, or recorder gone)",
+        "record was not written because recording had stopped (disk full, limit reached, or recorder ended)",
+        "records were not written because recording had stopped (disk full, limit reached, or recorder ended)",
     ),
     (
         |losses| losses.stack_table,
