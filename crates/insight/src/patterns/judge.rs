@@ -339,8 +339,8 @@ fn caches_apart(trace: &Trace) -> Option<String> {
         })
     };
     (is_mapped_again || is_inherited()).then(|| {
-        "Processes share memory, and the caches of each process are simulated apart: a write by one takes no line out of another's caches. So lines that \
-         several processes write, and false sharing between processes, are not found, and such memory costs more than is said."
+        "Processes share memory, and the caches of each process are simulated separately: a write by one invalidates no line in another's caches. So lines \
+         that several processes write, and false sharing between processes, are not found, and such memory costs more than this report says."
             .to_owned()
     })
 }
@@ -351,7 +351,7 @@ pub(crate) fn limits_of(analysis: &Analysis<'_>, sums: &AllSums, unseen: &[Unsee
     if analysis.trace().counters().is_empty() {
         said.push(
             "This engine does not count accesses and waits. Access rates come from the weights of samples, and threads count as busy while any access of them \
-             is sampled, so predicted gains are rather too small."
+             is sampled, so predicted gains tend to be too small."
                 .to_owned(),
         );
     }
