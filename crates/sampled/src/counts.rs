@@ -99,8 +99,8 @@ impl Counts {
     pub fn weight_note(&self) -> Option<String> {
         (self.of_more_weight > 0).then(|| {
             format!(
-                "{} for more than {} accesses each, the most that a trace can hold, and count as that many: shares of threads, objects and nodes with such \
-                 samples are too low; record with a shorter period or a higher frequency",
+                "{} for more than {} accesses each, the most that a trace can hold, so that shares of threads, objects and nodes with such samples are too \
+                 low; record with a shorter period or a higher frequency",
                 units::counted(self.of_more_weight, "sample stands", "samples stand"),
                 u32::MAX
             )

@@ -203,7 +203,7 @@ pub fn effect_words(gain: &Estimate, work: Option<&Estimate>, uncertainty: &Unce
     format!("{}, predicted{open}", work_span(work))
 }
 
-/// `12 % less processor time for the same work (8.0 to 15)`, from the old time over the new one, less one.
+/// `12 % less processor time for the same work (8 to 15)`, from the old time over the new one, less one.
 pub(crate) fn work_span(work: &Estimate) -> String {
     let (shown, word) = saved(work);
     let value = signed(shown.value, shown.value);
