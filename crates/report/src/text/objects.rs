@@ -210,7 +210,7 @@ pub fn usage(row: &DecisionRow) -> String {
         Pattern::TooFewSamples => format!("only {} samples", row.samples),
         Pattern::HomesUnknown => format!("its home node is unknown; used by {users}; {writes}"),
         Pattern::Local => format!("local already; {writes}"),
-        Pattern::PrivateRemote => format!("only its allocating thread uses it, from another node; {writes}"),
+        Pattern::PrivateRemote => format!("used by its allocating thread, from another node; {writes}"),
         Pattern::UsedElsewhere => match row.best_node {
             Some(node) => format!("used from node {node}, placed on another; {writes}"),
             None => format!("used from a node without memory; {writes}"),
