@@ -95,8 +95,8 @@ fn what_happens(pattern: PatternKind) -> &'static str {
              page is on one node, so the other nodes' accesses to it are remote."
         }
         PatternKind::SerialFirstTouch => {
-            "One thread touched this memory first, so its pages are on that thread's node. Other nodes then use their parts of it remotely, and \
-             all accesses compete for one memory controller."
+            "This memory is on the node that touched it first, as after an initialisation by one thread. Other nodes then use their parts of it \
+             remotely, and all accesses compete for one memory controller."
         }
         PatternKind::ArenasAcrossNodes => {
             "Nearly all accesses to each object come from the node that allocated it, but the allocator returned memory of other nodes for \
