@@ -78,10 +78,10 @@ pub(super) fn queueing_words(delay: &QueueingDelay) -> String {
     let range = format!("{:.2} to {:.2} times the model's", delay.low, delay.high);
     match delay.curves {
         0 => format!(
-            "No latency under load rose enough to measure queueing delays: they are taken to be {range}, the error of the model that is published for another machine."
+            "No latency under load rose enough to measure queueing delays: they are taken to be {range}, its error on another machine."
         ),
         curves => format!(
-            "Queueing delays are {range} (from {} that rose, and the error of the model that is published for another machine).",
+            "Queueing delays are {range} (from {} that rose, and the model's error on another machine).",
             if curves == 1 { "one curve".to_owned() } else { format!("{curves} curves") }
         ),
     }
