@@ -63,10 +63,13 @@ export function marginPercent(estimate: Estimate): number {
     return half > 0 ? Math.max(half, 0.1) : 0;
 }
 
-/** `81.2 ± 0.7 %`, or `81.2 %` where it was counted. */
+/** `81.2 ± 0.7 %`, `58 ± 13 %` where the interval is wide (its half is rounded up), or `81.2 %` where it was counted. */
 export function share(estimate: Estimate): string {
     if (Number.isNaN(estimate[0])) return "–";
-    return isExact(estimate) ? percent(estimate[0]) : `${(estimate[0] * 100).toFixed(1)} ± ${marginPercent(estimate).toFixed(1)} %`;
+    if (isExact(estimate)) return percent(estimate[0]);
+    const half = marginPercent(estimate);
+    const words = (value: number): string => value.toFixed(half < 9.95 ? 1 : 0);
+    return `${words(estimate[0] * 100)} ± ${words(half < 9.95 ? half : Math.ceil(half))} %`;
 }
 
 /** `between 80.5 and 81.9 %` for tool tips. */

@@ -127,8 +127,8 @@ export class Table<R> {
     }
 
     private empty(query: string): string {
-        if (query !== "") return "Nothing here has these words.";
-        return this.store.isFiltered() ? "Nothing passes the filters." : "Nothing was seen.";
+        if (query !== "") return "No row contains these words.";
+        return this.store.isFiltered() ? "Nothing passes the filters." : "Nothing was recorded.";
     }
 
     private drawHeader(sorted: Column<R>, falls: boolean): void {

@@ -51,7 +51,7 @@ test("folded threads and sites are listed with their figures and cannot be chose
         const { page, done } = await openChanged("big.html", change, { fragment: `#${link}` });
         assert.equal(await page.locator(".chip").count(), 0, link);
         assert.equal(await page.locator(".passing").count(), 0, link);
-        assert.match(await text(page, ".filterbar .warning"), /only summed up with others: it cannot filter by it/, link);
+        assert.match(await text(page, ".filterbar .warning"), /cannot filter by .+, which it holds only summed up with others/, link);
         assert.equal(await page.locator(".figure-value").count(), 3, "the whole is shown");
         await done();
     }
@@ -174,7 +174,7 @@ test("what has no known home has the colour of neither local nor remote", async 
     assert.match(await text(page, ".flame-card details.behind tbody tr"), /–$/);
     await page.locator(".flame-card select[aria-label='Which accesses']").selectOption("remote");
     await drawn(page);
-    assert.match(await text(page, ".flame"), /^No home of these accesses is known/);
+    assert.match(await text(page, ".flame"), /^The home nodes of these accesses are unknown/);
     const [grey, blue] = await pixels(page, ".threads canvas.spark", UNKNOWN, LOCAL);
     assert.ok(grey > 0 && blue === 0, `${grey} grey, ${blue} blue`);
     await page.locator(".objects tbody tr.choosable").first().click();

@@ -207,7 +207,7 @@ impl Board {
 pub enum Command {
     /// Do nothing until resumed; what was moved stays.
     Pause,
-    /// Continue.
+    /// Take actions again, after `Pause`.
     Resume,
     /// Read the configuration again; if it has an error, nothing changes.
     Reload,

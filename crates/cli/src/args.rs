@@ -430,7 +430,7 @@ Examples:
   numapilot report app.numatrace --csv - --table sites  one table, for spreadsheets and scripts
   numapilot report app.numatrace --html report.html     everything, as a page to explore in a browser
 
-docs/metrics.md defines every figure. `±` is half the width of the 95 % interval; figures without it were counted.")]
+docs/metrics.md defines every figure. `±` is half the width of the 95 % interval; counted figures have none.")]
 pub struct ReportArgs {
     /// The trace, as written by `numapilot record`
     #[arg(value_name = "TRACE")]

@@ -177,7 +177,7 @@ fn one_recording_each_of_a_program_that_waits_is_neither_better_nor_worse() {
         assert_eq!(found["limits_in_doubt"].as_array().expect("limits").len(), usize::from(is_slower), "{found}");
     }
     let told = run(&["compare", &few, &many, "--quiet", "--prediction", "60%"]).succeeded().stdout;
-    assert!(told.starts_with("in doubt, of one recording each"), "{told}");
+    assert!(told.starts_with("in doubt, because each side has one recording"), "{told}");
     let whole = told.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(whole.contains("one recording of each side cannot tell whether they agree"), "{told}");
     assert!(whole.contains("In doubt: no thread worked in 9") && whole.contains("numapilot compare "), "{told}");
@@ -305,16 +305,17 @@ fn a_prediction_is_taken_with_its_machine_and_its_open_ends() {
     let file = folder.path().join("predicted.json").display().to_string();
     let compared = |predicted: &str| {
         std::fs::write(&file, predicted).expect("written");
-        run(&["compare", &committed(), &committed(), "--prediction", &file]).succeeded().stdout
+        let told = run(&["compare", &committed(), &committed(), "--prediction", &file]).succeeded().stdout;
+        told.split_whitespace().collect::<Vec<_>>().join(" ")
     };
     let here = compared(&run(&["whatif", &committed(), "--set", "*=interleave", "--json"]).succeeded().stdout);
     assert!(here.contains("predicted ") && !here.contains("The prediction is for machine"), "{here}");
     let elsewhere = compared(r#"{"gain": 0.3, "gain_low": 0.2, "gain_high": 0.4, "machine": "another-one"}"#);
     assert!(elsewhere.contains("The prediction is for machine another-one"), "{elsewhere}");
-    assert!(elsewhere.contains("they do not agree, less was"), "{elsewhere}");
+    assert!(elsewhere.contains("they do not agree, the gain is smaller"), "{elsewhere}");
     // A model that did not converge leaves an end open: that is no sure prediction.
     let open = compared(r#"{"gain": 0.3, "gain_low": -1.0, "gain_high": null}"#);
-    assert!(open.contains("they agree, neither is evidence of a change"), "{open}");
+    assert!(open.contains("they agree, and neither shows a change"), "{open}");
 }
 
 #[test]

@@ -94,7 +94,7 @@ fn check_heap(trace: &Path, engine: &str) {
     assert!(!sites.iter().any(|row| row["name"].as_str().is_some_and(|name| name.contains(" in "))), "{heap}");
     let text = run(&["report", trace.to_str().expect("UTF-8"), "--heap"]).succeeded().stdout;
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(text.contains("4 blocks of pools, or of a heap that is not malloc's, are not counted here"), "{text}");
+    assert!(text.contains("4 blocks of pools, or of a heap other than malloc's, are not counted here"), "{text}");
 }
 
 #[test]

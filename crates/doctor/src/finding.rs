@@ -11,7 +11,7 @@ pub struct Finding {
     pub engine: Engine,
     /// Whether the engine can record here.
     pub works: bool,
-    /// Whether it records memory accesses of programs that it starts.
+    /// Whether it records memory accesses of programs that it starts, not only their page faults or allocations.
     pub records_accesses: bool,
     /// What it gives, in a sentence without a full stop.
     pub gives: String,

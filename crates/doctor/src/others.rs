@@ -19,7 +19,7 @@ pub(super) fn fault(facts: &Facts) -> Finding {
     Finding {
         engine: Engine::Fault,
         works: facts.events.fault.works() && facts.memfd.works(),
-        records_accesses: true,
+        records_accesses: false,
         gives: "first touches of pages, and NUMA hinting faults where the kernel's NUMA balancing is on: thread, node and page; no access rates, no \
                 latencies".to_owned(),
         obstacles: closed(&facts.events).into_iter().chain(shared_memory(facts)).collect(),
@@ -87,7 +87,8 @@ pub(super) fn instrument(facts: &Facts) -> Finding {
 
 pub(super) fn emulate(facts: &Facts) -> Finding {
     let emulator = &facts.emulator;
-    let gives = "every access of any program, on a simulated machine; several times slower, no real latencies";
+    let gives = "every access of programs that are dynamically linked to glibc, on a simulated machine; several times slower, no real \
+                 latencies";
     Finding {
         engine: Engine::Emulate,
         works: emulator.version.is_some(),
@@ -113,7 +114,8 @@ pub(super) fn track(facts: &Facts) -> Finding {
     let obstacles: Vec<Obstacle> = shared_memory(facts).into_iter().collect();
     Finding {
         works: obstacles.is_empty(),
-        gives: "objects, threads and processes of any dynamically linked program; no accesses".to_owned(),
+        gives: "objects, threads and processes of programs that are dynamically linked to glibc; no accesses"
+            .to_owned(),
         obstacles,
         ..Finding::of(Engine::Track)
     }

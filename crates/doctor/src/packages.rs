@@ -55,7 +55,7 @@ impl Distribution {
 pub struct Provided {
     /// The engine that needs it.
     pub engine: Engine,
-    /// What it is.
+    /// What the packages bring, as a noun phrase (`compilers`).
     pub brings: &'static str,
     /// Names of packages.
     pub packages: &'static [&'static str],

@@ -1,6 +1,7 @@
 //! The diagnosis as text.
 
 use numapilot_text::style::{clean, columns};
+use numapilot_trace::engine::Engine;
 
 use super::{Diagnosis, Finding, Obstacle};
 
@@ -28,6 +29,9 @@ pub fn text(diagnosis: &Diagnosis, width: usize) -> String {
     out.push('\n');
     out.push_str(&summary);
     out.push('\n');
+    if diagnosis.engine(Engine::Fault).is_some_and(|finding| finding.works) {
+        out.push_str("Page faults can be recorded here by engine fault.\n");
+    }
     out
 }
 

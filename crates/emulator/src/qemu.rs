@@ -40,7 +40,7 @@ pub struct Qemu {
 pub struct Unavailable {
     /// Why programs cannot be emulated.
     pub reason: String,
-    /// What the user can do.
+    /// What the user can do about it, as a clause of the message.
     pub remedy: String,
 }
 

@@ -58,7 +58,7 @@ pub enum FlowError {
     Inconsistent {
         /// The trace.
         path: PathBuf,
-        /// What is wrong.
+        /// What is wrong, as a clause of the message.
         why: String,
     },
     /// More rows than a trace in memory can hold.

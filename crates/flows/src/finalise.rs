@@ -39,9 +39,9 @@ const WAITING_BATCHES: usize = 2;
 /// Records of the raw form in a batch: enough that handing over costs nothing, few enough to stay in the caches.
 const MERGED_RECORDS: usize = 1 << 11;
 
-const HOMES_OF_OTHERS_NOTE: &str = "processes share memory, and each thread counts by home node what its own process knows of that, and not what \
-                                    another touched first: totals by node are estimated from samples, whose homes are right; times in the recording charge for \
-                                    latencies as counted";
+const HOMES_OF_OTHERS_NOTE: &str = "processes share memory, and a thread's counters by home node do not know pages that another process touched first: \
+                                    totals by node are estimated from samples, whose homes are right; program time contains the latencies of the homes as \
+                                    counted";
 
 const NO_PYTHON_NOTE: &str = "call stacks of page faults and samples have no functions of Python, as those of allocations do, because the kernel sees native \
                               code only: record with --engine emulate, or run Python 3.12 or later, built with frame pointers, with -X perf";

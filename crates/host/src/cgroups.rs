@@ -48,7 +48,7 @@ pub enum CgroupError {
         named.display(), folder.display()
     )]
     NoCgroup {
-        /// As it was named.
+        /// The path as the user wrote it.
         named: PathBuf,
         /// The folder that it means.
         folder: PathBuf,
@@ -59,7 +59,7 @@ pub enum CgroupError {
         named.display()
     )]
     EmptyCgroup {
-        /// As it was named.
+        /// The path as the user wrote it.
         named: PathBuf,
     },
     /// No unit of this name has a cgroup.

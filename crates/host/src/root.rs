@@ -14,7 +14,7 @@ use thiserror::Error;
 pub struct FileError {
     /// The file.
     pub path: PathBuf,
-    /// The system's answer.
+    /// The system call's error.
     pub source: io::Error,
 }
 

@@ -34,18 +34,18 @@ const DRAWS: usize = 4;
 const SOFTWARE: u64 = 1;
 const LDLAT: u64 = 0xfff;
 
-const SIMULATED: &str = "The latencies of this recording are simulated, so they say nothing of a machine.";
-const OTHER_SAMPLER: &str = "Only latencies of AMD's IBS are a bound: those of Intel's PEBS and Arm's SPE count waits within the core, too, and less than the \
-                             memory's latency where a prefetch was under way.";
-const CHOSEN: &str = "The samples may have been chosen by their latency (`ldlat`): a mean of the slow ones is no bound. Record without it, or import the \
+const SIMULATED: &str = "The latencies of this recording are simulated, so they say nothing about a real machine.";
+const OTHER_SAMPLER: &str = "Only latencies of AMD's IBS are a lower bound of the memory's: those of Intel's PEBS and Arm's SPE count waits within the core, \
+                             too, and less than the memory's latency where a prefetch was under way.";
+const CHOSEN: &str = "The samples may have been chosen by their latency (`ldlat`): the mean of slow loads is no lower bound. Record without it, or import the \
                       recording again.";
 const UNSURE_HOMES: &str = "It is not known of all samples which memory answered them: homes are those of the pages' first touches, or of a later moment. \
                             Record with physical addresses (as root; `perf mem record --phys-data`).";
 const OTHER_HOST: &str =
-    "The recording host's processor is another one than the machine's, so what was measured says nothing of it.";
-const NO_CLOCK: &str = "It is not known how fast the cores' clock can be, so cycles are no bound in ns. Import with `--core-mhz-max`: `lscpu` shows it on the \
-                        recording machine (CPU max MHz, if that holds boost).";
-const TOO_FEW: &str = "For no pair of nodes enough loads have a latency.";
+    "The recording host's processor is another one than the machine's, so its latencies are not the machine's.";
+const NO_CLOCK: &str = "It is not known how fast the cores' clock can be, so cycles cannot be converted to a lower bound in ns. Import with \
+                        `--core-mhz-max`: `lscpu` shows it on the recording machine (CPU max MHz, if that holds boost).";
+const TOO_FEW: &str = "No pair of nodes has enough loads with a measured latency.";
 
 /// What a recording's latencies say: accesses with the least that their latency can be on average.
 type Bounds = Vec<(Watched, LatencyBound)>;
@@ -60,7 +60,7 @@ fn bounds(scene: &Scene<'_>) -> Result<Bounds, String> {
     let outstanding = outstanding(&scene.usage);
     if outstanding > OUTSTANDING_MAX {
         return Err(format!(
-            "Threads keep {outstanding:.0} accesses outstanding on average: loads then wait for miss registers, and their latencies may count that."
+            "Threads keep {outstanding:.0} accesses outstanding on average: loads then wait for miss registers, and their latencies may include that wait."
         ));
     }
     let mut pairs: BTreeMap<(NodeIndex, NodeIndex), Loads> = BTreeMap::new();
@@ -230,9 +230,9 @@ fn contradiction(told: &Calibration, watched_ns: &[Vec<f64>]) -> String {
     let Some((at, worst)) = bounds.max_by_key(|(_, bound)| bound.contradicted) else { return TOO_FEW.to_owned() };
     let slowest_ns = watched_ns.iter().map(|of_member| of_member[at]).fold(0.0, f64::max);
     format!(
-        "Only {} of {} variants of the machine and the program are as slow as was measured: loads from node {} to memory of node {} take {:.0} ns or more, by \
-         the variants at most {slowest_ns:.0} ns. The machine's description and the recording do not agree, so the interval is that without calibration: \
-         measure the machine again (`numapilot measure`).",
+        "Only {} of {} variants of the machine and the program have latencies as long as was measured: loads from node {} to memory of node {} take {:.0} ns \
+         or more, in the variants at most {slowest_ns:.0} ns. The machine's description and the recording do not agree, so the interval is that without \
+         calibration: measure the machine again (`numapilot measure`).",
         told.left, told.members, worst.from, worst.home, worst.at_least_ns,
     )
 }

@@ -37,7 +37,7 @@ pub enum Pattern {
     PrivateRemote,
     /// Nearly all accesses come from one node, which is not its home node: allocate it there, or move it there.
     UsedElsewhere,
-    /// Several nodes read it, and hardly any access writes: a copy per node is possible.
+    /// Several nodes read it, and hardly any access writes: a copy per node gains if no access writes once it is initialised.
     SharedRead,
     /// Several nodes read and write it: spread it over the nodes if its memory controller has a high utilisation.
     SharedWritten,

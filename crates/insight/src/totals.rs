@@ -35,7 +35,7 @@ pub struct Imbalance {
     pub population: Estimate,
 }
 
-/// Who reaches whom: `accesses[i][j]` from node i to memory of node j, in the order of `nodes`.
+/// Accesses from node to node: `accesses[i][j]` from node i to memory of node j, in the order of `nodes`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Matrix {
     /// Nodes of rows and columns.

@@ -111,7 +111,7 @@ pub enum KernelError {
         path: PathBuf,
         /// Line number, from 1.
         line: usize,
-        /// What is wrong.
+        /// What is wrong, as a clause of the message.
         what: &'static str,
     },
 }

@@ -141,7 +141,7 @@ pub struct Stat {
 /// Reads `/proc/PID/stat`.
 ///
 /// # Errors
-/// It has ended.
+/// If the process has ended.
 pub fn stat(pid: Pid) -> Result<Stat, KernelError> {
     stat_at(&format!("proc/{pid}/stat"), pid)
 }
@@ -155,7 +155,7 @@ pub fn start_ticks_of(pid: Pid) -> Option<u64> {
 /// Reads `/proc/PID/task/TID/stat`.
 ///
 /// # Errors
-/// It has ended.
+/// If the thread has ended.
 pub fn stat_of_thread(pid: Pid, tid: Tid) -> Result<Stat, KernelError> {
     stat_at(&format!("proc/{pid}/task/{tid}/stat"), Pid::of_task(tid))
 }

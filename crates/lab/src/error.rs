@@ -30,7 +30,7 @@ pub enum LabError {
         program: String,
         /// The system's error.
         error: io::Error,
-        /// What to do.
+        /// What the user can do about it, as a clause of the message.
         remedy: &'static str,
     },
     /// A program of the set-up failed.
@@ -42,7 +42,7 @@ pub enum LabError {
         command: String,
         /// The end of what it wrote.
         output: String,
-        /// What to do.
+        /// What the user can do about it, as a clause of the message.
         remedy: &'static str,
     },
     /// A downloaded file does not have the expected content.

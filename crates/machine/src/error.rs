@@ -29,7 +29,7 @@ pub enum MachineError {
         path: PathBuf,
         /// The system's error.
         error: io::Error,
-        /// What to do.
+        /// What the user can do about it, as a clause of the message.
         remedy: String,
     },
     /// A kernel file does not have the kernel's format.
@@ -37,9 +37,9 @@ pub enum MachineError {
     Sysfs {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// What is wrong, as a clause of the message.
         what: String,
-        /// What to do.
+        /// What the user can do about it, as a clause of the message.
         remedy: String,
     },
     /// A model file is not TOML, or not of the model's shape.
@@ -61,9 +61,9 @@ pub enum MachineError {
         line: Option<usize>,
         /// Path of the table or value in the TOML file.
         place: String,
-        /// What is wrong.
+        /// What is wrong, as a clause of the message.
         what: String,
-        /// What to do.
+        /// What the user can do about it, as a clause of the message.
         remedy: String,
     },
 }
@@ -74,9 +74,9 @@ pub enum MachineError {
 pub struct Problem {
     /// Path of the table or value in the TOML file.
     pub place: String,
-    /// What is wrong.
+    /// What is wrong, as a clause of the message.
     pub what: String,
-    /// What to do.
+    /// What the user can do about it, as a clause of the message.
     pub remedy: String,
 }
 

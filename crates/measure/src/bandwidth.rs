@@ -43,7 +43,7 @@ impl<'a> Bench<'a> {
     /// Cuts `memory` in three arrays and each in a slice per CPU, and writes what kernels begin with, each thread its own.
     ///
     /// # Errors
-    /// A CPU is gone.
+    /// If a CPU went offline, or left the affinity mask of this process.
     pub fn new(memory: &'a mut [f64], cpus: &[CpuId], isa: Isa) -> Result<Bench<'a>, MeasureError> {
         let unit = CHUNK * WINDOWS;
         let per_slice = (memory.len() / 3 / cpus.len().max(1) / unit).max(1) * unit;

@@ -13,7 +13,7 @@ use crate::results::{StairPoint, Walk};
 /// Latency at each of `sizes` (ascending, within the region), and the levels that the figures show.
 ///
 /// # Errors
-/// The CPU is gone.
+/// If the CPU went offline, or left the affinity mask of this process.
 pub fn climb(
     region: &mut Region,
     sizes: &[usize],

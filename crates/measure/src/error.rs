@@ -12,9 +12,9 @@ pub enum MeasureError {
     /// The options contradict each other or this machine.
     #[error("{what}; {remedy}")]
     Options {
-        /// What is wrong.
+        /// What is wrong, as a clause of the message.
         what: String,
-        /// What to do.
+        /// What the user can do about it, as a clause of the message.
         remedy: String,
     },
     /// Memory could not be allocated.
@@ -118,7 +118,7 @@ pub enum MeasureError {
     ModelNeeds {
         /// What is missing.
         what: String,
-        /// What to do.
+        /// What the user can do about it, as a clause of the message.
         remedy: String,
     },
     /// A pair of nodes is not in the results.

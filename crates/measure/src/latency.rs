@@ -55,7 +55,7 @@ impl Chase {
     /// Lays a ring through `bytes` from `base`, by threads on these CPUs (one, anywhere, where the list is empty).
     ///
     /// # Errors
-    /// A CPU is gone.
+    /// If a CPU went offline, or left the affinity mask of this process.
     ///
     /// # Safety
     /// The memory is mapped for writing, aligned to a page, and nobody else uses it until the last chase through it is done.
@@ -129,7 +129,7 @@ impl Chase {
     /// Chases on a CPU for this long; nanoseconds per load, and how many loads were timed in all repetitions.
     ///
     /// # Errors
-    /// The CPU is gone.
+    /// If the CPU went offline, or left the affinity mask of this process.
     pub fn time(&self, cpu: CpuId, time: Duration) -> Result<(Figure, u64), MeasureError> {
         let mut loads = 0;
         let figure = timed(cpu, || {
@@ -145,7 +145,7 @@ impl Chase {
     /// Chases [`CHAINS`] chains side by side on a CPU for this long; nanoseconds per load. The chains are equal stretches of the one ring.
     ///
     /// # Errors
-    /// The CPU is gone.
+    /// If the CPU went offline, or left the affinity mask of this process.
     pub fn time_side_by_side(&self, cpu: CpuId, time: Duration) -> Result<Figure, MeasureError> {
         timed(cpu, || {
             let mut chains = SideBySide::new(self);

@@ -47,7 +47,7 @@ pub struct Neighbours<'a> {
 /// The chase's latency at each share of the neighbours' full speed (ascending; 0: idle), each for this long.
 ///
 /// # Errors
-/// A CPU is gone.
+/// If a CPU went offline, or left the affinity mask of this process.
 pub fn curve(
     chaser: &Chaser<'_>,
     neighbours: &mut Neighbours<'_>,

@@ -210,7 +210,7 @@ struct Stint {
 /// one warms up and does not count. The answer has, for each program, one entry per slice.
 ///
 /// # Errors
-/// A CPU is gone.
+/// If a CPU went offline, or left the affinity mask of this process.
 pub fn run_together(programs: &mut [(&mut Program, Activity)], pace: Pace) -> Result<Vec<Vec<Slice>>, MeasureError> {
     let isa = Isa::best();
     let count = programs.len();

@@ -114,7 +114,7 @@ impl<'a> Bytes<'a> {
     /// The next 16-bit number.
     ///
     /// # Errors
-    /// If it is cut.
+    /// If fewer bytes are left than the number has.
     #[inline]
     pub fn u16(&mut self, what: &'static str) -> Result<u16, DecodeError> {
         let bytes = self.array(what)?;
@@ -124,7 +124,7 @@ impl<'a> Bytes<'a> {
     /// The next 32-bit number.
     ///
     /// # Errors
-    /// If it is cut.
+    /// If fewer bytes are left than the number has.
     #[inline]
     pub fn u32(&mut self, what: &'static str) -> Result<u32, DecodeError> {
         let bytes = self.array(what)?;
@@ -134,7 +134,7 @@ impl<'a> Bytes<'a> {
     /// The next 64-bit number.
     ///
     /// # Errors
-    /// If it is cut.
+    /// If fewer bytes are left than the number has.
     #[inline]
     pub fn u64(&mut self, what: &'static str) -> Result<u64, DecodeError> {
         let bytes = self.array(what)?;

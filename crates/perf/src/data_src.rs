@@ -10,7 +10,7 @@
 /// An access's operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Operation {
-    /// The word does not say.
+    /// The `data_src` word does not contain it.
     #[default]
     Unknown,
     /// Load.
@@ -28,7 +28,7 @@ pub enum Operation {
 /// The level that answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Level {
-    /// The word does not say.
+    /// The `data_src` word does not contain it.
     #[default]
     Unknown,
     /// The core's first data cache.
@@ -58,7 +58,7 @@ pub enum Level {
 /// How far away what answered is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Distance {
-    /// The word does not say.
+    /// The `data_src` word does not contain it.
     #[default]
     Unknown,
     /// The core's own, or its node's memory.
@@ -90,7 +90,7 @@ impl Distance {
 /// What another cache's copy did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Snoop {
-    /// The word does not say.
+    /// The `data_src` word does not contain it.
     #[default]
     Unknown,
     /// No snoop was needed.
@@ -110,7 +110,7 @@ pub enum Snoop {
 /// How the address was translated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Tlb {
-    /// The word does not say.
+    /// The `data_src` word does not contain it.
     #[default]
     Unknown,
     /// Hit in the L1 TLB.

@@ -12,13 +12,13 @@ pub enum EventsError {
     /// An event that the kernel does not open.
     #[error("event {event}: {reason} ({source}); {remedy}")]
     Event {
-        /// Its name.
+        /// Name of the event, as perf writes it.
         event: String,
-        /// The system's answer.
+        /// The system call's error.
         source: io::Error,
-        /// What stands in the way.
+        /// What is wrong, as a clause of the message.
         reason: String,
-        /// The next step.
+        /// What the user can do about it, as a clause of the message.
         remedy: String,
     },
     /// No such process, or it has ended.
@@ -35,9 +35,9 @@ pub enum EventsError {
     File {
         /// The file.
         path: PathBuf,
-        /// The system's answer.
+        /// The system call's error.
         source: io::Error,
-        /// The next step.
+        /// What the user can do about it, as a clause of the message.
         remedy: &'static str,
     },
     /// The system refused something else.
@@ -45,9 +45,9 @@ pub enum EventsError {
     System {
         /// What was tried.
         what: &'static str,
-        /// The system's answer.
+        /// The system call's error.
         source: io::Error,
-        /// The next step.
+        /// What the user can do about it, as a clause of the message.
         remedy: &'static str,
     },
 }

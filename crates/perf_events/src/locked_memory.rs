@@ -97,7 +97,7 @@ impl Sizes {
 /// The limits leave no room for rings, however small.
 #[derive(Debug)]
 pub(crate) struct NoRoom {
-    /// The system's answer.
+    /// The system call's error.
     source: io::Error,
     limits: Limits,
     rings: usize,

@@ -15,9 +15,9 @@ use crate::probe;
 /// Something in the way, and what to do about it. Whole clauses, without a full stop.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Obstacle {
-    /// What is wrong.
+    /// What is wrong, as a clause of the message.
     pub reason: String,
-    /// The next step.
+    /// What the user can do about it, as a clause of the message.
     pub remedy: String,
 }
 
@@ -39,7 +39,7 @@ pub enum Scope {
     Kernel,
     /// Physical addresses.
     Physical,
-    /// Whole CPUs.
+    /// Everything that runs on a CPU, of all users (`record --system`).
     System,
 }
 

@@ -30,7 +30,7 @@ pub enum PlacementError {
         policy: &'static str,
         /// Name of the option.
         key: String,
-        /// What is wrong.
+        /// What is wrong, as a clause of the message.
         what: String,
         /// The values that the option takes.
         remedy: String,
@@ -46,9 +46,9 @@ pub enum PlacementError {
     Demand {
         /// The field of the demand or placement.
         place: String,
-        /// What is wrong.
+        /// What is wrong, as a clause of the message.
         what: String,
-        /// What to do.
+        /// What the user can do about it, as a clause of the message.
         remedy: String,
     },
     /// The traffic model cannot be solved for this machine and load.

@@ -57,7 +57,7 @@ impl PageUse {
 /// The samples of one interval by page, up to a bound.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PageTable {
-    /// Uses by page.
+    /// Sampled uses of each page.
     pub pages: BTreeMap<PageKey, PageUse>,
     /// Samples that found the table full.
     pub dropped: u64,

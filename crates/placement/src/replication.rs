@@ -77,7 +77,7 @@ impl Replication {
         })
     }
 
-    /// Takes in what became of orders and copies.
+    /// Records the outcomes of orders, and which copies have collapsed.
     fn update(&mut self, seen: &Observation) {
         for outcome in &seen.outcomes {
             if let (Action::Replicate { page, nodes }, Ok(_) | Err(Refusal::AlreadyThere)) =

@@ -22,7 +22,7 @@ pub enum PlanError {
         file: String,
         /// Line, from 1.
         line: usize,
-        /// What is wrong.
+        /// What is wrong, as a clause of the message.
         what: String,
         /// What to do about it.
         remedy: String,

@@ -120,7 +120,7 @@ pub enum Layout {
 }
 
 impl Layout {
-    /// Its word in the file.
+    /// Its keyword in a plan file.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

@@ -58,7 +58,7 @@ pub enum Policy {
 }
 
 impl Policy {
-    /// Its word in the file.
+    /// Its keyword in a plan file.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {

@@ -3,19 +3,23 @@
 use numapilot_insight::{Estimate, Source, Totals};
 use numapilot_text::units::{bare_percent, count, part_percent, percent, whole_percent};
 
+/// Half of an interval, in percentage points, from which a share has no digit behind the point.
+const WIDE: f64 = 9.95;
+
 /// How figures were found, in words.
 #[must_use]
 pub fn found(source: Source) -> &'static str {
     if source == Source::Counted { "counted" } else { "estimated from samples" }
 }
 
-/// `81.2 ± 0.7 %`, or `81.2 %` where the share was counted.
+/// `81.2 ± 0.7 %`, `58 ± 13 %` where the interval is wide (its half is rounded up), or `81.2 %` where the share was counted.
 #[must_use]
 pub fn share(estimate: &Estimate) -> String {
-    if estimate.is_exact() {
-        return part_percent(estimate.value);
+    match margin_percent(estimate) {
+        _ if estimate.is_exact() => part_percent(estimate.value),
+        margin if margin < WIDE => format!("{:.1} ± {margin:.1} %", estimate.value * 100.0),
+        margin => format!("{:.0} ± {:.0} %", estimate.value * 100.0, margin.ceil()),
     }
-    format!("{:.1} ± {}", estimate.value * 100.0, margin(estimate))
 }
 
 /// `35 ± 3 %` of an imbalance or a share, or `35 %` where half of the interval is below half a percentage point.
@@ -99,5 +103,7 @@ mod tests {
         );
         assert_eq!(share(&Estimate { value: 0.5, low: 0.49, high: 0.51 }), "50.0 ± 1.0 %");
         assert_eq!(share(&Estimate { value: 0.5, low: 0.4999, high: 0.5001 }), "50.0 ± 0.1 %");
+        assert_eq!(share(&Estimate { value: 0.577, low: 0.456, high: 0.698 }), "58 ± 13 %");
+        assert_eq!(share(&Estimate { value: 0.577, low: 0.4776, high: 0.6764 }), "57.7 ± 9.9 %");
     }
 }

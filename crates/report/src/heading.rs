@@ -159,8 +159,8 @@ const LOSSES: [LossInWords; 17] = [
     ),
     (
         |losses| losses.reentrant,
-        "record was not written because a signal handler ran in the middle of another, or of the allocator",
-        "records were not written because signal handlers ran in the middle of others, or of the allocator",
+        "record was not written because a signal handler interrupted another handler or the allocator",
+        "records were not written because signal handlers interrupted other handlers or the allocator",
     ),
     (
         |losses| losses.no_stamps,
@@ -169,8 +169,8 @@ const LOSSES: [LossInWords; 17] = [
     ),
     (
         |losses| losses.stopped,
-        "record was not written because recording had stopped (disk full, limit reached, or recorder gone)",
-        "records were not written because recording had stopped (disk full, limit reached, or recorder gone)",
+        "record was not written because recording had stopped (disk full, limit reached, or recorder ended)",
+        "records were not written because recording had stopped (disk full, limit reached, or recorder ended)",
     ),
     (
         |losses| losses.stack_table,
@@ -274,7 +274,7 @@ fn own_allocators(found: &[OwnAllocator]) -> Option<String> {
     }
     (!named.is_empty()).then(|| {
         format!(
-            "the program has an allocator of its own ({}), before which no library can stand: its blocks are not recorded as objects unless the \
+            "the program has an allocator of its own ({}), whose calls no library can intercept: its blocks are not recorded as objects unless the \
              program reports them (docs/guides/pools.md); --engine emulate records them",
             named.join(", ")
         )

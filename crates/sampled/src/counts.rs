@@ -81,8 +81,8 @@ impl Counts {
     pub fn guests_note(&self) -> Option<String> {
         (self.of_guests > 0).then(|| {
             format!(
-                "{} of virtual machines that ran here, whose addresses say nothing of this machine's programs, and left out: record inside of the virtual \
-                 machine",
+                "{} of virtual machines that ran here, and left out: the addresses of a virtual machine are not those of this machine's programs; record \
+                 inside of the virtual machine",
                 units::counted(self.of_guests, "sample is", "samples are")
             )
         })
@@ -99,8 +99,8 @@ impl Counts {
     pub fn weight_note(&self) -> Option<String> {
         (self.of_more_weight > 0).then(|| {
             format!(
-                "{} for more than {} accesses each and counts as that many: shares of threads, objects and nodes are too low where such samples are; record \
-                 with a shorter period or a higher frequency",
+                "{} for more than {} accesses each, the most that a trace can hold, so that shares of threads, objects and nodes with such samples are too \
+                 low; record with a shorter period or a higher frequency",
                 units::counted(self.of_more_weight, "sample stands", "samples stand"),
                 u32::MAX
             )

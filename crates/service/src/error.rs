@@ -16,7 +16,7 @@ pub enum ServiceError {
     Address {
         /// The given text.
         text: String,
-        /// What is wrong.
+        /// What is wrong, as a clause of the message.
         what: String,
     },
     /// An address can be reached from other machines.
@@ -72,7 +72,7 @@ pub enum ServiceError {
     Answer {
         /// Address of the server.
         address: String,
-        /// What is wrong.
+        /// What is wrong, as a clause of the message.
         what: String,
     },
     /// There is no journal at this path.

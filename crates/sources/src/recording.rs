@@ -141,13 +141,13 @@ pub(crate) fn explain(recording: &mut Recording, survivors: Option<String>) {
     }
     if losses.after_end > 0 {
         notes.push(format!(
-            "{} lost of threads that had already ended (frees by the C library after their end); the report shows these blocks as never freed",
+            "{} lost because the thread had already ended (frees by the C library after a thread's end); the report shows these blocks as never freed",
             units::counted(losses.after_end, "record was", "records were")
         ));
     }
     if losses.quarantined_slots > 0 {
         notes.push(format!(
-            "the program overwrote the recorder's memory of {} (a stray write?): {} bytes of records could not be used",
+            "the program overwrote the recorder's memory of {} (perhaps by a stray write): {} bytes of records could not be used",
             units::counted(losses.quarantined_slots, "thread", "threads"),
             losses.discarded_bytes
         ));

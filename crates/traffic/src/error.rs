@@ -62,9 +62,9 @@ pub enum TrafficError {
     Class {
         /// Position of the item in the load.
         class: usize,
-        /// What is wrong.
+        /// What is wrong, as a clause of the message.
         what: String,
-        /// What to do.
+        /// What the user can do about it, as a clause of the message.
         remedy: String,
     },
     /// Background traffic of the load is invalid.
@@ -72,17 +72,17 @@ pub enum TrafficError {
     Background {
         /// Position of the item in the load.
         index: usize,
-        /// What is wrong.
+        /// What is wrong, as a clause of the message.
         what: String,
-        /// What to do.
+        /// What the user can do about it, as a clause of the message.
         remedy: String,
     },
     /// The work does not fit the load.
     #[error("work: {what}; {remedy}")]
     Work {
-        /// What is wrong.
+        /// What is wrong, as a clause of the message.
         what: String,
-        /// What to do.
+        /// What the user can do about it, as a clause of the message.
         remedy: String,
     },
 }

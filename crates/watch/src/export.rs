@@ -78,7 +78,7 @@ fn nodes(interval: &Interval) -> Vec<MetricFamily> {
     let mut memory = gauge("numapilot_node_memory_bytes", "Memory of a node.");
     let mut free = gauge("numapilot_node_free_bytes", "Free memory of a node.");
     let mut cpus = gauge("numapilot_node_cpus", "CPUs of a node that are online.");
-    let mut busy = gauge("numapilot_node_busy_cpus", "Of them busy, on average over the interval.");
+    let mut busy = gauge("numapilot_node_busy_cpus", "CPUs of a node that were busy, on average over the interval.");
     let mut local = gauge("numapilot_node_local_access_ratio", "Local access ratio of a node's CPUs.");
     let mut served = gauge(
         "numapilot_node_controller_bytes_per_second",
@@ -86,7 +86,7 @@ fn nodes(interval: &Interval) -> Vec<MetricFamily> {
     );
     let mut load = gauge("numapilot_node_controller_load_ratio", "Utilisation of a node's memory controller.");
     let mut pages =
-        MetricFamily::counter("numapilot_node_numastat_pages_total", "Pages that a node's memory gave out (numastat).");
+        MetricFamily::counter("numapilot_node_numastat_pages_total", "Pages allocated, by the counters of numastat.");
     for node in &interval.nodes {
         let label: &[(&'static str, &dyn ToString)] = &[("node", &node.node)];
         memory.push(label, node.memory_bytes as f64);
@@ -107,7 +107,7 @@ fn nodes(interval: &Interval) -> Vec<MetricFamily> {
 
 fn processes(interval: &Interval) -> MetricFamily {
     let mut cpus =
-        MetricFamily::gauge("numapilot_process_cpus", "CPUs' worth of time that a process used in the interval.");
+        MetricFamily::gauge("numapilot_process_cpus", "CPUs that a process kept busy, on average over the interval.");
     for process in &interval.processes {
         cpus.push(&[("pid", &process.pid), ("name", &process.name)], process.cpus);
     }

@@ -59,7 +59,7 @@ export function filterBar(context: Context): View {
             replace(
                 chips,
                 store.refused.length > 0 &&
-                    h("span", { class: "warning" }, `This page holds ${store.refused.join(" and ")} only summed up with others: it cannot filter by it.`),
+                    h("span", { class: "warning" }, `This page cannot filter by ${store.refused.join(" and ")}, which it holds only summed up with others.`),
                 ...names.map((name) => chip(context, name)),
                 store.isFiltered() &&
                     all > 0 &&

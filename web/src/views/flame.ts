@@ -103,7 +103,8 @@ export function flame(context: Context): View {
         drawTrail(context, trail, path, zoom, zoomTo);
         const whole = selection.whole(byBirth ? OBJECT : CODE);
         const isUnknown = onlyRemote && whole.all.samples[0] > 0 && whole.known.samples[0] === 0;
-        const nothing = isUnknown ? `No home of these ${said.many} is known: which are remote is not.` : `No such ${said.one} passes the filters.`;
+        const homesUnknown = `The home nodes of these ${said.many} are unknown, so it is unknown which are remote.`;
+        const nothing = isUnknown ? homesUnknown : `No such ${said.one} passes the filters.`;
         if (root.value > 0) draw(stage, path, zoom, zoomTo, onlyRemote);
         else {
             stage.style.height = `${LINE + 2}px`;

@@ -37,7 +37,7 @@ export function matrix(context: Context): View {
             const known = knownHomes(context, selection, isFiltered, FROM | HOME);
             const why = whyUnknown(context, isFiltered, known);
             if (why !== "") {
-                replace(box, h("p", { class: "nothing" }, `${why}, so who reaches whom is not shown.`));
+                replace(box, h("p", { class: "nothing" }, `${why}, so accesses from node to node are not shown.`));
                 how.textContent = "";
                 return;
             }

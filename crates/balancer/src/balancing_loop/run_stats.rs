@@ -134,9 +134,9 @@ impl RunStats {
         self.counters.samples_lost += samples;
     }
 
-    /// Counts processes that managed ones have started and that are not managed, because there is no room for them.
+    /// Counts processes that managed ones have started and that could not be managed: a limit was reached, or the kernel refused.
     pub fn left_out(&mut self, processes: u64) {
-        *self.losses.entry("started processes that are not managed for want of room").or_default() += processes;
+        *self.losses.entry("started processes that could not be managed").or_default() += processes;
     }
 
     pub fn deciding(&mut self, took: Duration) {
@@ -289,13 +289,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn processes_without_room_are_among_the_losses() {
+    fn processes_that_could_not_be_managed_are_among_the_losses() {
         let mut run_stats = RunStats::new(&Options::default());
         run_stats.left_out(0);
         assert!(run_stats.lost().is_empty());
         run_stats.left_out(2);
         run_stats.left_out(1);
-        let what = "started processes that are not managed for want of room".to_owned();
+        let what = "started processes that could not be managed".to_owned();
         assert_eq!(run_stats.lost(), [Loss { what, count: 3 }]);
     }
 }

@@ -612,7 +612,8 @@ fn outside(demand: &Demand, nodes: NodeSet) -> u64 {
 fn words(packing: &Packing, units: usize) -> String {
     let verdict = if packing.is_change { "worth the change" } else { "nothing to change" };
     format!(
-        "{units} processes and cgroups: the present placement loses {:.2} processors, the best one found {:.2}: {verdict}",
+        "{units} processes and cgroups: remote memory, crowded nodes and moves cost an estimated {:.2} processors in the present placement, {:.2} in the best \
+         one found: {verdict}",
         packing.loss_now, packing.loss
     )
 }

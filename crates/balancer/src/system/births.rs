@@ -30,7 +30,7 @@ pub struct Births {
     pub added: Vec<Target>,
     /// Processes that have inherited events, in order of time.
     pub heirs: Vec<Heir>,
-    /// Number of processes that are not managed although such processes are: there was no room for them.
+    /// Number of processes that could not be managed: a limit was reached, or the kernel refused.
     pub left_out: u64,
     /// Why, each reason once.
     pub troubles: BTreeSet<String>,
@@ -68,11 +68,11 @@ pub fn take_in(targets: &mut Targets, news: &[(u64, News)], takes_children: bool
 /// What is said of a reason; none of those that name single processes, which would be as many messages.
 fn message(why: &LeftOut) -> Option<String> {
     match why {
-        LeftOut::UserIsFull(uid) => {
-            Some(format!("user {uid} has as many processes managed as a user may add: more that these start are not"))
-        }
+        LeftOut::UserIsFull(uid) => Some(format!(
+            "user {uid} has reached the limit of managed processes: further ones that these start are not managed"
+        )),
         LeftOut::Refused(KernelError::TooMany { limit, .. }) => Some(format!(
-            "{limit} processes are managed, and there is room for no more: others that these start are not"
+            "{limit} processes are managed, which is the limit: further ones that these start are not managed"
         )),
         LeftOut::Refused(error @ KernelError::Call { .. }) => {
             Some(format!("processes that managed ones start are not managed: {error}"))

@@ -20,9 +20,9 @@ pub(super) struct Heritage {
     pub parent: Option<Pid>,
     /// Bindings that its threads may have inherited.
     pub bindings: Arc<[Bound]>,
-    /// The user who has added the first of these processes, and who may not add as many as there is room for.
+    /// The user who added the first of these processes, to whom a limit on managed processes applies; `None`: no limit.
     pub guest_of: Option<u32>,
-    /// Whether it is managed as its parent is. Not if that one was left out, or let go: then it is only not to keep the bindings.
+    /// Whether it is managed, because its parent is. If its parent is not, or no longer, it only loses the bindings that it inherited.
     pub is_joined: bool,
 }
 

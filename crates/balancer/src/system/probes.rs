@@ -53,7 +53,7 @@ impl Ring {
             // The kernel makes room in the background once a node has little left (kswapd).
             std::thread::sleep(if left > 0 { TRY_AGAIN } else { Duration::ZERO });
         }
-        Err(io::Error::other(format!("node {node} has no room for {} MiB", BUFFER_BYTES >> 20)))
+        Err(io::Error::other(format!("node {node} has no {} MiB of free memory", BUFFER_BYTES >> 20)))
     }
 
     /// `None`: a part of it is on another node.

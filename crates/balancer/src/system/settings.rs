@@ -178,7 +178,7 @@ fn aside(work: impl FnOnce() -> io::Result<()> + Send + 'static, progress: &mut 
             Ok(result) => return result,
             Err(mpsc::RecvTimeoutError::Timeout) => drop(progress.goes_on()),
             Err(mpsc::RecvTimeoutError::Disconnected) => {
-                return Err(io::Error::other("the thread that writes it has died"));
+                return Err(io::Error::other("the thread that writes it has ended"));
             }
         }
     }

@@ -40,7 +40,7 @@ pub struct CheckArgs {
     /// Greatest rise of the predicted run time over the baseline's
     #[arg(long, value_name = "PERCENT", value_parser = super::percentage, requires = "baseline")]
     pub max_slowdown: Option<f64>,
-    /// instrument, for a program built with `numapilot cc`, `c++` or `fc`, or emulate, for any program, several times slower
+    /// instrument, for a program built with `numapilot cc`, `c++` or `fc`, or emulate, for others that are dynamically linked to glibc, several times slower
     #[arg(long, value_name = "NAME", default_value = "instrument", value_parser = simulating_engine)]
     pub engine: Engine,
     /// Machine to simulate: model name or file

@@ -374,7 +374,7 @@ fn line(event: &Event) -> Option<String> {
             let (measure, verdict) = (&comparison.measure, comparison.verdict.word());
             let change = match comparison.change() {
                 Some(change) => format!("{measure} {change} with the changes"),
-                None => format!("{measure} not compared, for want of windows without the changes"),
+                None => format!("{measure} not compared, because there were too few windows"),
             };
             format!("decisions {}: {verdict}: {change}", decisions.join(", "))
         }

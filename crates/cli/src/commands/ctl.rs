@@ -108,7 +108,7 @@ fn totals(report: &Report) -> String {
     let local = rates.local_share.map(|share| format!(", {} local", units::part_percent(share))).unwrap_or_default();
     format!(
         "  observes  {:.0} samples and {:.0} hinting faults per second, at intervals of {}{local}\n  \
-           actions   {} decisions; pages: {} moved, {} stayed, {} moved back; {} copied; changes: {} kept, {} undone; \
+           actions   {} decisions; pages: {} moved, {} stayed, {} moved back ({} copied from node to node); changes: {} kept, {} undone; \
            {} page ranges excluded for moving back and forth\n  \
            costs     {} of a CPU, {} of memory, {} open files\n",
         rates.samples_per_s,

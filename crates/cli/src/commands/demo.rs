@@ -28,7 +28,7 @@ pub fn run(arguments: &DemoArgs) -> Result<ExitCode> {
     let (source, program) = (folder.join("demo.c"), folder.join("demo"));
     let (trace, page) = (folder.join("demo.numatrace"), folder.join("demo.html"));
     if fs::read(&source).is_ok_and(|text| text != SOURCE.as_bytes()) {
-        bail!("{} is there, and is no part of the demonstration: name another folder", source.display());
+        bail!("{} exists and is not part of the demonstration: name another folder", source.display());
     }
     fs::create_dir_all(folder).with_context(|| format!("{}: cannot be made", folder.display()))?;
     output::write_file(&source, SOURCE)?;

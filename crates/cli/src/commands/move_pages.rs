@@ -123,7 +123,7 @@ fn text(done: &Migration, arguments: &MoveArgs) -> String {
         out.push_str(&format!("{}/s while moving: {moving:.3} s of {took:.3} s\n", units::bytes(rate as u64)));
     }
     for (node, why) in &done.refused {
-        out.push_str(&format!("node {node} took none: {}\n", why.error(arguments.pid, *node)));
+        out.push_str(&format!("no page was moved to node {node}: {}\n", why.error(arguments.pid, *node)));
     }
     if done.ended {
         out.push_str("the process ended meanwhile\n");

@@ -138,8 +138,8 @@ fn object_line(planned: &ObjectRule, rule: &RuleOutcome) -> String {
             };
     }
     if rule.placed == 0 && rule.passed > 0 {
-        let noun = if rule.passed == 1 { "object lies" } else { "objects lie" };
-        line.push_str(&format!("nothing was placed: {} matching {noun} as without a plan", rule.passed));
+        let noun = if rule.passed == 1 { "object" } else { "objects" };
+        line.push_str(&format!("nothing was placed: the kernel placed the {} matching {noun}", rule.passed));
     } else if rule.placed == 0 {
         line.push_str(if rule.is_idle { "nothing in this program matches" } else { "no object matched" });
     } else {
@@ -233,7 +233,7 @@ mod tests {
         };
         assert!(
             line(0, 5, 1)
-                .contains("nothing was placed: 5 matching objects lie as without a plan; the kernel refused 1 call")
+                .contains("nothing was placed: the kernel placed the 5 matching objects; the kernel refused 1 call")
         );
         assert!(line(2, 5, 0).contains("2 objects, 0 B, 5 more not placed"), "{}", line(2, 5, 0));
         assert!(line(0, 0, 0).contains("no object matched"));

@@ -82,8 +82,8 @@ fn simulated(
 fn taken_note(spec: &str, recorded: &Report, taken: &Report) -> Option<String> {
     (recorded.finished && taken.finished).then(|| {
         format!(
-            "{spec}: {:.2} s where each thread does what it did in the recording, {:.2} s where all of the work goes to whichever thread is free. How much \
-             of it does, the recording does not say: the program is between the two.",
+            "{spec}: {:.2} s if each thread does what it did in the recording, {:.2} s if all of the work goes to whichever thread is free. The recording \
+             does not show how the program divides its work, so its run time is between the two.",
             recorded.run_time_ns / 1e9,
             taken.run_time_ns / 1e9
         )

@@ -202,8 +202,8 @@ fn few(before: &[RunSummary], after: &[RunSummary], metrics: &[MetricChange]) ->
     let is_open =
         |line: &MetricChange| line.metric == Metric::RunTime && line.change.verdict == ChangeVerdict::NoEvidence;
     (before.len().max(after.len()) == 2 && metrics.iter().any(is_open)).then(|| {
-        "Two recordings of a side show little of how much runs differ: by Student's t the interval of their mean is 9 standard deviations to either side, \
-         that of three 2.5. A third of each may tell."
+        "Two recordings of a side show little of how much runs differ: the 95 % interval of their mean is 9 standard deviations to either side (Student's t), \
+         that of three 2.5. Record each side a third time."
             .to_owned()
     })
 }
@@ -553,9 +553,9 @@ mod tests {
         };
         let notes = |before: &[f64], after: &[f64]| compare(side(before), side(after), None).unwrap().notes.join(" ");
         let (two, three) = (notes(&[1e9, 1.1e9], &[0.7e9, 0.8e9]), notes(&[1e9, 1.1e9, 1e9], &[0.9e9, 1e9, 1e9]));
-        assert!(two.contains("A third of each may tell") && !three.contains("A third of each"), "{two} / {three}");
+        assert!(two.contains("a third time") && !three.contains("a third time"), "{two} / {three}");
         let told = notes(&[1e9, 1.0001e9], &[0.5e9, 0.5001e9]);
-        assert!(!told.contains("A third of each"), "{told}");
+        assert!(!told.contains("a third time"), "{told}");
     }
 
     /// A recording of one access for each of these latencies, in cycles.

@@ -189,7 +189,7 @@ fn samples(survey: &Survey<'_>, object: &Object) -> Vec<Sample> {
     trace.oef(object.id).filter(AccessRef::is_memory_access).filter_map(sample).collect()
 }
 
-/// How many samples belong to the opening: until others than the first node have begun. All of them, where nobody else comes.
+/// Number of samples in the opening: those before nodes other than the first one begin to access; all of them where no other node does.
 fn opening(samples: &[Sample]) -> usize {
     let first = samples[0].seat;
     let others = samples.iter().filter(|sample| sample.seat != first).count() as f64;

@@ -18,7 +18,7 @@ pub(super) fn detect(_: &Scene<'_>, facts: &SiteFacts, at_stake: Estimate) -> Op
         subject: Subject::Site(facts.site),
         at_stake,
         evidence: vec![
-            share("as many changes of node between samples as accesses in random order would have", facts.turns),
+            share("of the changes of node that accesses in random order would have", facts.turns),
             number(
                 "hand-overs from node to node",
                 (facts.stretches.saturating_sub(facts.instances)) as f64,
@@ -27,9 +27,7 @@ pub(super) fn detect(_: &Scene<'_>, facts: &SiteFacts, at_stake: Estimate) -> Op
             number("mean time of use by one node", facts.stretch_ns, Unit::Nanoseconds),
         ],
         criterion: Criterion::below(facts.turns, TURNS, "ratio of the changes of node to those of a random order"),
-        would_change: vec![
-            "hand-overs are too fast for the sampling rate, because then the nodes use it at the same time".to_owned(),
-        ],
+        would_change: vec!["nodes use it at the same time in another phase or with other input".to_owned()],
         candidates: vec![
             FixCandidate::of(FixKind::MigrateAtHandOver, facts),
             FixCandidate::of(FixKind::Interleave, facts),

@@ -3,7 +3,7 @@
 //! The tolerable share of writes follows from costs. A write to a replicated page invalidates its copies, and each has to be made again. A copy saves, per
 //! read, at least the difference between the idle remote and the idle local latency. Above the share of writes at which both are equal, copies lose.
 
-use numapilot_text::units::fine_percent;
+use numapilot_text::units::significant_percent;
 
 use super::{Criterion, Draft, ENOUGH_SAMPLES, PatternKind, Scene, Subject, Unit, number, share};
 use crate::estimate::{Estimate, draws_without};
@@ -37,7 +37,7 @@ pub(super) fn detect(scene: &Scene<'_>, facts: &SiteFacts, at_stake: Estimate) -
             "the program writes it after its initialisation: look for a write in the source, or record longer ({:.0} samples without a write would lower \
              the bound to {})",
             3.0 / most,
-            fine_percent(most)
+            significant_percent(most)
         )],
         candidates: vec![FixCandidate::of(FixKind::Replicate, facts), FixCandidate::of(FixKind::Interleave, facts)],
     })
@@ -50,7 +50,7 @@ pub(super) fn writes_allowed(scene: &Scene<'_>) -> f64 {
     saving_ns / (saving_ns + per_write_ns)
 }
 
-/// The share of writes with its 95 % bound, which is 3 over the number of samples where no sample writes; those that come or stay away together count as one.
+/// The share of writes with its 95 % bound, which is 3 over the number of samples where no sample writes; samples of one cluster count as one.
 fn writes_bound(facts: &SiteFacts) -> Estimate {
     if facts.write_samples > 0 {
         return facts.writes;
@@ -59,7 +59,7 @@ fn writes_bound(facts: &SiteFacts) -> Estimate {
     Estimate { value: 0.0, low: 0.0, high: (3.0 / draws).min(1.0) }
 }
 
-/// Whether enough was seen of the time after the initialisation to say that several nodes use it then. Of what one node alone uses, nothing comes after it.
+/// Whether there are enough samples after the initialisation to say that several nodes use the object then. An object that one node uses has none.
 pub(super) fn is_concurrent(facts: &SiteFacts) -> bool {
     facts.after_samples >= ENOUGH_SAMPLES && users(facts) > 1
 }

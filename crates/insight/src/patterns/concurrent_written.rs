@@ -29,8 +29,7 @@ pub(super) fn detect(scene: &Scene<'_>, facts: &SiteFacts, at_stake: Estimate) -
         ],
         criterion: Criterion::above(facts.writes, most, "share of writes"),
         would_change: vec![
-            "the threads fit on one node without leaving cores idle, because then the memory need not be spread"
-                .to_owned(),
+            "one node has enough CPUs for all threads, because its memory is then local to all of them".to_owned(),
         ],
         candidates,
     })

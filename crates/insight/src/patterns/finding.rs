@@ -181,7 +181,7 @@ pub enum Nothing {
 pub struct Findings {
     /// The findings, by the predicted gain of their best fix, best first.
     pub findings: Vec<Finding>,
-    /// Why there are no findings; `None` where there are some, or where nothing can be judged.
+    /// Why there are no findings; `None` where there are some, or where only `cannot_say` has the reason.
     pub nothing: Option<Nothing>,
     /// Share of the threads' time spent waiting for memory (modelled); `None` where the rates of accesses are not known.
     pub memory_share: Option<f64>,

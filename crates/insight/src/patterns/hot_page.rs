@@ -21,7 +21,7 @@ pub(super) fn detect(scene: &Scene<'_>, facts: &SiteFacts, at_stake: Estimate) -
             number("nodes that use it", f64::from(hottest.nodes), Unit::Count),
             number("hot pages of this allocation site", facts.hot.len() as f64, Unit::Count),
         ],
-        criterion: Criterion::above(hottest.share, fair, "page's share of all accesses"),
+        criterion: Criterion::above(hottest.share, fair, "share of all accesses that go to this page"),
         would_change: vec!["a longer recording shows accesses spread evenly over the object's pages".to_owned()],
         candidates,
     })

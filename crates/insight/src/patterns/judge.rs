@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use numapilot_flows::{Evidence, Object, ObjectKind, SiteId, Trace};
 use numapilot_machine::Machine;
-use numapilot_text::units::{fine_percent, percent, short_percent, time_ns};
+use numapilot_text::units::{fine_percent, percent, short_percent, significant_percent, time_ns};
 use numapilot_trace::engine::Engine;
 use numapilot_trace::ids::ProcessIndex;
 use numapilot_traffic::TrafficError;
@@ -244,8 +244,8 @@ fn mostly_idle(trace: &Trace, busy_ns: f64) -> Option<f64> {
 /// That a recording of a program which mostly waits does not show when it does, in whole sentences.
 fn waits_unseen(ran_ns: f64, busy_ns: f64) -> String {
     format!(
-        "By the kernel, the program used {} of processor time, and its threads count as busy for {}, because this engine records no waits. Of what they did \
-         in the time that they ran, remote accesses may be a larger part, so it is not said that there is nothing to fix. Look at the objects with most remote \
+        "The kernel counted {} of processor time, but the threads count as busy for {}, because this engine records no waits. Remote accesses may cost a \
+         larger share of the time in which the threads ran, so it is unknown whether there is something to fix. Look at the objects with most remote \
          accesses.",
         time_ns(ran_ns as u64),
         time_ns(busy_ns as u64)
@@ -256,7 +256,7 @@ fn waits_unseen(ran_ns: f64, busy_ns: f64) -> String {
 pub(crate) fn paced(share: f64) -> String {
     format!(
         "The threads that decide when the run ends sleep, or wait until a time-out, in {} of the run time, as servers do that wait for input. Less work \
-         would hardly shorten the run itself, so it is stated how much less processor time the same work would take.",
+         would hardly shorten the run itself, so gains are of processor time: how much less of it the same work would take.",
         short_percent(share)
     )
 }
@@ -303,11 +303,14 @@ fn confidence(criterion: &Criterion, gains: bool) -> (Confidence, String) {
         (true, true) => ("is at most", value.high),
         (true, false) => ("may be as high as", value.high),
     };
+    // Two digits, or more where both would read the same.
+    let is_near = significant_percent(end) == significant_percent(*threshold);
+    let in_words: fn(f64) -> String = if is_near { fine_percent } else { significant_percent };
     let why = format!(
         "the {what} {says} {} (95 % interval), {} the threshold of {}{}",
-        fine_percent(end),
+        in_words(end),
         if *below == holds { "below" } else { "above" },
-        fine_percent(*threshold),
+        in_words(*threshold),
         if gains { "" } else { ", and the fix may gain nothing" }
     );
     let confidence = match (holds, gains) {
@@ -336,8 +339,8 @@ fn caches_apart(trace: &Trace) -> Option<String> {
         })
     };
     (is_mapped_again || is_inherited()).then(|| {
-        "Processes share memory, and the caches of each process are simulated apart: a write by one takes no line out of another's caches. So lines that \
-         several processes write, and false sharing between processes, are not found, and such memory costs more than is said."
+        "Processes share memory, and the caches of each process are simulated separately: a write by one invalidates no line in another's caches. So lines \
+         that several processes write, and false sharing between processes, are not found, and such memory costs more than this report says."
             .to_owned()
     })
 }
@@ -348,7 +351,7 @@ pub(crate) fn limits_of(analysis: &Analysis<'_>, sums: &AllSums, unseen: &[Unsee
     if analysis.trace().counters().is_empty() {
         said.push(
             "This engine does not count accesses and waits. Access rates come from the weights of samples, and threads count as busy while any access of them \
-             is sampled, so predicted gains are rather too small."
+             is sampled, so predicted gains tend to be too small."
                 .to_owned(),
         );
     }
@@ -403,6 +406,20 @@ mod tests {
         (analysis.findings(Some(&machine)), analysis.headline().verdict)
     }
 
+    /// "At least 75.8 %, above the threshold of 63.2 %" had more digits than are known; a bound next to its threshold keeps them.
+    #[test]
+    fn a_confidence_has_the_digits_that_tell_a_bound_from_its_threshold() {
+        let because = |low: f64, threshold: f64| {
+            let value = crate::estimate::Estimate { value: 0.8, low, high: 0.9 };
+            confidence(&Criterion::above(value, threshold, "share"), true).1
+        };
+        assert_eq!(because(0.758, 0.632), "the share is at least 76 % (95 % interval), above the threshold of 63 %");
+        assert_eq!(
+            because(0.634, 0.632),
+            "the share is at least 63.4 % (95 % interval), above the threshold of 63.2 %"
+        );
+    }
+
     /// Prices on a machine that the program did not run on said nothing of it.
     #[test]
     fn a_recording_of_another_host_says_so() {
@@ -448,7 +465,7 @@ mod tests {
         // Accesses take about 10 us, which is half of what it ran.
         let idle = seldom(Some(20_000));
         assert!(idle.findings.is_empty() && idle.nothing.is_none(), "{idle:?}");
-        assert!(idle.cannot_say.iter().any(|why| why.starts_with("By the kernel, ")), "{:?}", idle.cannot_say);
+        assert!(idle.cannot_say.iter().any(|why| why.starts_with("The kernel counted ")), "{:?}", idle.cannot_say);
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub(super) fn detect(scene: &Scene<'_>) -> Vec<Draft> {
         ],
         criterion: Criterion::above(processes.own_remote, MOST, "share of remote accesses within processes"),
         would_change: vec![
-            "the processes have very unequal work, because the node of the busiest process would then limit the run"
+            "the processes have very unequal work, because the busiest process would then wait for CPUs of its node"
                 .to_owned(),
         ],
         candidates: vec![FixCandidate::of_processes()],

@@ -14,10 +14,7 @@ pub(super) fn detect(scene: &Scene<'_>, facts: &SiteFacts, at_stake: Estimate) -
     let on_one = facts.on.iter().map(|on| on.weight).fold(0.0, f64::max) / all.max(1.0);
     let is_serial = on_one >= NEARLY_ALL && facts.on_first_users.value >= 0.5;
     let mut evidence = vec![
-        share(
-            "of its accesses come from the node that uses the page most (by samples of other cache lines)",
-            facts.by_page_user,
-        ),
+        share("of its accesses come from the node that uses the page most", facts.by_page_user),
         share("of its accesses come from the node that uses the whole object most", facts.by_one_node),
         share("of its accesses are to pages on the node of its first user", facts.on_first_users),
     ];
@@ -26,7 +23,7 @@ pub(super) fn detect(scene: &Scene<'_>, facts: &SiteFacts, at_stake: Estimate) -
     }
     if !facts.first_function.is_empty() {
         evidence.push(share(
-            &format!("of its accesses come before any other node uses it, with the writes in {}", facts.first_function),
+            &format!("of its accesses come before any other node uses it (written in {})", facts.first_function),
             facts.opening,
         ));
     }

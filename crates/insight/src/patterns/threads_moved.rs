@@ -52,7 +52,7 @@ pub(super) fn detect(scene: &Scene<'_>) -> Vec<Draft> {
             "share of remote accesses that pinning would avoid",
         ),
         would_change: vec![
-            "those nodes have more runnable threads than CPUs, because pinned threads would then wait for a CPU"
+            "the nodes of their memory have more runnable threads than CPUs, because pinned threads would then wait for a CPU"
                 .to_owned(),
         ],
         candidates: vec![FixCandidate::of_threads()],

@@ -2,7 +2,7 @@
 //!
 //! It comes from the thread's counters where the engine counts (interpolated linearly between readings, over the time in which the thread was awake). Else it
 //! comes from the weights of samples and measured latencies, and the thread counts as busy from start to end, except while nothing of it is sampled ([`idle`]).
-//! That overstates own work where threads wait, so predicted gains are then rather too small.
+//! That overstates own work where threads wait, so predicted gains then tend to be too small.
 
 use numapilot_flows::cores::Chains;
 use numapilot_flows::{CountersAt, Thread, Trace};

@@ -32,7 +32,7 @@ pub enum PmuError {
         pmu: String,
         /// The event's terms.
         event: String,
-        /// What is wrong.
+        /// What is wrong, as a clause of the message.
         what: String,
     },
 }

@@ -82,7 +82,7 @@ impl LocalRatios {
 }
 
 impl LargePages {
-    /// Takes in what became of orders, and forgets ended processes.
+    /// Records the outcomes of orders, and forgets ended processes.
     pub fn update(&mut self, seen: &Observation) {
         for outcome in seen.outcomes.iter().filter(|o| o.result.is_ok()) {
             match outcome.action {

@@ -58,7 +58,7 @@ struct Replicas {
 }
 
 impl Replicas {
-    /// Takes in what became of them.
+    /// Records the outcomes of orders to replicate, and collapses.
     fn update(&mut self, seen: &Observation) {
         for outcome in &seen.outcomes {
             if let (Action::Replicate { page, nodes }, Ok(_)) = (&outcome.action, &outcome.result) {

@@ -100,7 +100,7 @@ pub fn headline(comparison: &Comparison) -> String {
         (Some(gain), Some(ChangeVerdict::Better)) => format!("faster by {}{predicted}", signed(gain)),
         (Some(gain), Some(ChangeVerdict::Worse)) => format!("slower: {}{predicted}", signed(gain)),
         (Some(gain), Some(ChangeVerdict::InDoubt)) => {
-            format!("in doubt, of one recording each: {}{predicted}", signed(gain))
+            format!("in doubt, because each side has one recording: {}{predicted}", signed(gain))
         }
         (Some(gain), _) => format!("no evidence of a change in run time ({}{predicted})", signed(gain)),
         _ => "run times not comparable".to_owned(),
@@ -133,9 +133,10 @@ pub fn prediction(comparison: &Comparison) -> Option<String> {
     };
     let verdict = match judged.agrees {
         None if judged.in_doubt => ": in doubt, one recording of each side cannot tell whether they agree".to_owned(),
-        None => " (neither with an interval)".to_owned(),
+        None => " (neither has an interval, so whether they agree is unknown)".to_owned(),
         Some(true) => format!(": {}", agreement(comparison, &judged, found)),
-        Some(false) => format!(": they do not agree, {} was gained", if found.value < value { "less" } else { "more" }),
+        Some(false) if found.value < value => ": they do not agree, the gain is smaller than predicted".to_owned(),
+        Some(false) => ": they do not agree, the gain is larger than predicted".to_owned(),
     };
     let shown = if is_of_work { work_found(&found) } else { signed(found) };
     Some(format!("predicted {predicted}, found {shown}{verdict}"))
@@ -155,7 +156,7 @@ fn agreement(comparison: &Comparison, judged: &Judged, found: Estimate) -> Strin
         time.is_none_or(|line| matches!(line.change.verdict, ChangeVerdict::Better | ChangeVerdict::Worse));
     if !is_evident {
         return match low <= 0.0 && high >= 0.0 {
-            true => "they agree, neither is evidence of a change",
+            true => "they agree, and neither shows a change",
             false => "they do not contradict each other, but these recordings alone are no evidence of a change",
         }
         .to_owned();
@@ -265,7 +266,7 @@ mod tests {
             objects: Vec::new(),
             notes: Vec::new(),
         };
-        assert_eq!(headline(&found), "in doubt, of one recording each: +37 %, predicted");
+        assert_eq!(headline(&found), "in doubt, because each side has one recording: +37 %, predicted");
         assert_eq!(verdict(found.metrics[0].change.verdict), "in doubt");
         let said = prediction(&found).expect("a prediction");
         assert!(
@@ -317,7 +318,7 @@ mod tests {
         let open = said(&slow, &noisy, of(0.05, 0.02, 0.09), true, None);
         assert!(open.ends_with("but these recordings alone are no evidence of a change"), "{open}");
         let neither = said(&slow, &noisy, of(0.01, -0.02, 0.05), true, None);
-        assert!(neither.ends_with(": they agree, neither is evidence of a change"), "{neither}");
+        assert!(neither.ends_with(": they agree, and neither shows a change"), "{neither}");
     }
 
     #[test]
@@ -329,7 +330,7 @@ mod tests {
             "predicted 20 % less processor time for the same work (17 to 23), found 20 ± 0.3 % less: they agree";
         assert_eq!(told, expected);
         let more = said(&[1e9], &[1.25e9], work(0.25, 0.2, 0.3), false, None);
-        assert!(more.ends_with(", found 25 % more: they do not agree, less was gained"), "{more}");
+        assert!(more.ends_with(", found 25 % more: they do not agree, the gain is smaller than predicted"), "{more}");
     }
 
     #[test]
@@ -340,8 +341,8 @@ mod tests {
             "{one}"
         );
         let more = said(&[1e9], &[0.8e9], of(0.1, 0.08, 0.12), false, Some(0.06375));
-        assert!(more.ends_with(": they do not agree, more was gained"), "{more}");
+        assert!(more.ends_with(": they do not agree, the gain is larger than predicted"), "{more}");
         let less = said(&[1e9], &[0.8e9], of(0.5, 0.4, 0.6), false, Some(0.06375));
-        assert!(less.ends_with(": they do not agree, less was gained"), "{less}");
+        assert!(less.ends_with(": they do not agree, the gain is smaller than predicted"), "{less}");
     }
 }

@@ -91,16 +91,16 @@ fn what_happens(pattern: PatternKind) -> &'static str {
             "Remote accesses queue at this interconnect link, so they take longer than their idle latency."
         }
         PatternKind::PrivateOnSharedPages => {
-            "Each object is used by the node that allocated it, but its pages also hold objects that other nodes use. A page is on one node, \
-             so the other nodes' accesses to it are remote."
+            "Nearly all accesses to each object come from the node that allocated it, but its pages also hold objects that other nodes use. A \
+             page is on one node, so the other nodes' accesses to it are remote."
         }
         PatternKind::SerialFirstTouch => {
-            "One thread touched this memory first, so its pages are on that thread's node. Other nodes then use their parts of it remotely, and \
-             all accesses compete for one memory controller."
+            "This memory is on the node that touched it first, as after an initialisation by one thread. Other nodes then use their parts of it \
+             remotely, and all accesses compete for one memory controller."
         }
         PatternKind::ArenasAcrossNodes => {
-            "Each object is used by the node that allocated it, but the allocator returned memory of another node. These accesses are \
-             remote."
+            "Nearly all accesses to each object come from the node that allocated it, but the allocator returned memory of other nodes for \
+             some of them. Accesses to that memory are remote."
         }
         PatternKind::ThreadsMoved => {
             "The scheduler moved these threads to other nodes, but their memory stayed where it was. Their accesses are remote after such a move."
@@ -203,7 +203,7 @@ pub fn effect_words(gain: &Estimate, work: Option<&Estimate>, uncertainty: &Unce
     format!("{}, predicted{open}", work_span(work))
 }
 
-/// `12 % less processor time for the same work (8.0 to 15)`, from the old time over the new one, less one.
+/// `12 % less processor time for the same work (8 to 15)`, from the old time over the new one, less one.
 pub(crate) fn work_span(work: &Estimate) -> String {
     let (shown, word) = saved(work);
     let value = signed(shown.value, shown.value);

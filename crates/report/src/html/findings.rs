@@ -135,7 +135,7 @@ pub fn priced(found: &Findings, trace: &Trace, machine: Option<&Machine>) -> Vec
         let fix = finding.fixes.first().map_or_else(String::new, |fix| {
             let by = means_words(fix, trace);
             let effect = effect_words(&fix.gain, fix.work_gain.as_ref(), &fix.uncertainty);
-            format!("To do: {}: {effect}.{}{by}", fix_words(fix, trace), doubt_words(fix))
+            format!("Fix: {}: {effect}.{}{by}", fix_words(fix, trace), doubt_words(fix))
         });
         Finding {
             site: if let Subject::Site(site) = finding.subject { Some(site.0) } else { None },
@@ -252,9 +252,9 @@ fn advice(row: &DecisionRow, nodes: &[NodeId]) -> String {
         Pattern::HomesUnknown => {
             "The home node of most of its accesses is unknown, so how it is placed cannot be judged.".to_owned()
         }
-        Pattern::Local => "Its accesses are local already: leave it where it is.".to_owned(),
+        Pattern::Local => "Nearly all of its accesses are local: leave it where it is.".to_owned(),
         Pattern::PrivateRemote => {
-            "Only its allocating thread uses it, but its pages are on another node: allocate it from a heap per thread or node."
+            "Nearly all accesses come from its allocating thread, but its pages are on another node: allocate it from a heap per thread or node."
                 .to_owned()
         }
         Pattern::UsedElsewhere => match row.best_node {
@@ -270,9 +270,13 @@ fn advice(row: &DecisionRow, nodes: &[NodeId]) -> String {
         },
         Pattern::SharedRead => match home {
             Some(node) => format!(
-                "It is hardly ever written: a copy per node would make its accesses local, and interleaving its pages would relieve node {node}."
+                "It is hardly ever written: interleaving its pages would relieve node {node}, and if it is not written after its initialisation, a copy \
+                 per node would make its accesses local."
             ),
-            None => "It is hardly ever written: a copy per node would make its accesses local.".to_owned(),
+            None => {
+                "It is hardly ever written: if it is not written after its initialisation, a copy per node would make its accesses local."
+                    .to_owned()
+            }
         },
         Pattern::SharedWritten => match home {
             Some(node) => format!(

@@ -138,7 +138,7 @@ fn the_models_error_in_queues_is_told() {
     };
     for text in shown(2) {
         assert!(
-            text.contains("Queueing delays are 0.90 to 1.11 times") && text.contains("(2 curves that rose"),
+            text.contains("Queueing delays are 0.90 to 1.11 times") && text.contains("(from 2 curves that rose"),
             "{text}"
         );
     }

@@ -197,9 +197,8 @@ fn bandwidth(out: &mut String, results: &Results, look: Look) {
         }
     }
     out.push_str(&table.render(look, 0));
-    let words = "NT: non-temporal stores, which bypass the caches. ON THE BUS: the greater of both, with the lines that caches read before they \
-                 write them: calculated, not measured. 1:1, 2:1, 3:1: lines read \
-                 for each line written, in place.";
+    let words = "NT: non-temporal stores, which bypass the caches. ON THE BUS: traffic on the memory bus, the greater of the two, with the lines that \
+                 caches read before they write them: calculated, not measured. 1:1, 2:1, 3:1: lines read for each line written, in place.";
     paragraph(out, words, look);
 }
 

@@ -77,9 +77,11 @@ pub(super) fn overlap_words(overlap: &Overlap) -> String {
 pub(super) fn queueing_words(delay: &QueueingDelay) -> String {
     let range = format!("{:.2} to {:.2} times the model's", delay.low, delay.high);
     match delay.curves {
-        0 => format!("No latency under load rose enough to tell how long queues are: {range}, as on another machine."),
+        0 => format!(
+            "No latency under load rose enough to measure queueing delays: they are taken to be {range}, its error on another machine."
+        ),
         curves => format!(
-            "Queueing delays are {range} ({} that rose, with the published error of the model on another machine).",
+            "Queueing delays are {range} (from {} that rose, and the model's error on another machine).",
             if curves == 1 { "one curve".to_owned() } else { format!("{curves} curves") }
         ),
     }

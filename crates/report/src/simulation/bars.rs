@@ -39,13 +39,13 @@ pub fn svg(comparison: &Comparison<'_>) -> String {
         };
         let (from, to) = (x(gain.min(0.0)), x(gain.max(0.0)));
         writer.rect((from, y), (to - from, 20.0), 2.0, &format!(r#"fill="{}""#, colour(index)));
-        let words = if index == comparison.base { "yardstick".to_owned() } else { signed_percent(*gain) };
+        let words = if index == comparison.base { "baseline".to_owned() } else { signed_percent(*gain) };
         writer.text((to + 6.0, y + 15.0), Type::new(12.5, INK), &words);
     }
     writer.text(
         (24.0, height - 16.0),
         Type::new(11.5, FAINT),
-        "Gain: yardstick's run time over the policy's, minus 1.",
+        "Gain: the baseline's run time over the policy's, less one.",
     );
     writer.finish()
 }

@@ -240,7 +240,7 @@ fn calibrated(told: &Calibration, look: Look) -> String {
     let words = match &told.not_used {
         Some(why) => format!("Not calibrated by measured latencies. {why}"),
         None if telling.is_empty() => {
-            "Calibrated by measured latencies, which leave out no variant of the machine and the program.".to_owned()
+            "Calibrated by measured latencies: all variants of the machine and the program agree with them.".to_owned()
         }
         None => format!(
             "Calibrated by measured latencies: of {} variants of the machine and the program, the interval is of the {} in which loads take at least as \
@@ -359,7 +359,7 @@ mod tests {
         assert!(text.contains("of 800 variants") && text.contains("of the 190 in which"), "{text}");
         assert!(text.ends_with("was measured: 312 ns from node 0 to memory of node 1 (840 samples)."), "{text}");
         let text = words(&Calibration { left: 800, bounds: vec![bound(1, 0)], ..told.clone() });
-        assert!(text.ends_with("which leave out no variant of the machine and the program."), "{text}");
+        assert!(text.ends_with("all variants of the machine and the program agree with them."), "{text}");
         let text = words(&Calibration { not_used: Some("It is not known.".to_owned()), ..told });
         assert_eq!(text, "Not calibrated by measured latencies. It is not known.");
     }

@@ -62,7 +62,7 @@ fn left_out(trace: &Trace) -> Vec<String> {
         let blocks = units::counted(count, "block", "blocks");
         let are = if count == 1 { "is" } else { "are" };
         parts.push(format!(
-            "{blocks} of pools, or of a heap that is not malloc's, {are} not counted here: objects of kind pool."
+            "{blocks} of pools, or of a heap other than malloc's, {are} not counted here: they are objects of kind pool."
         ));
     }
     let arenas = (0..).map(SiteId).zip(trace.sites()).filter(|(_, site)| &*site.name == Site::PYTHON_ARENAS);
@@ -90,7 +90,7 @@ fn sentences(profile: &HeapProfile) -> String {
     let rate =
         total.allocations_per_second.map_or_else(String::new, |rate| format!(" ({} per second)", units::count(rate)));
     parts.push(format!(
-        "{} of {} in all were allocated{rate}, {} of them by realloc.",
+        "{} were allocated, {} in all{rate}; {} of the blocks by realloc.",
         blocks(total.allocations),
         units::bytes(total.allocated_bytes),
         units::count(total.reallocations as f64)

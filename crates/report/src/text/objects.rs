@@ -39,7 +39,7 @@ fn legend_words(counted: Counted) -> String {
     format!(
         "PEAK: most bytes of it live at one moment. All else in %. SHARE of all {} (± half the 95 % interval), of all REMote ones; LOCal part of the object's \
          own. Of its remote {many}, avoidable by PINning the allocating thread, by allocating ELSEwhere on one node. FROM, ON: its {many} by accessing and by \
-         home node. OWN: by the allocating thread; 1ST: by it before anybody else's. -: unknown.",
+         home node. OWN: by the allocating thread; 1ST: by that thread before any other. -: unknown.",
         counted.in_full()
     )
 }
@@ -210,7 +210,7 @@ pub fn usage(row: &DecisionRow) -> String {
         Pattern::TooFewSamples => format!("only {} samples", row.samples),
         Pattern::HomesUnknown => format!("its home node is unknown; used by {users}; {writes}"),
         Pattern::Local => format!("local already; {writes}"),
-        Pattern::PrivateRemote => format!("only its allocating thread uses it, from another node; {writes}"),
+        Pattern::PrivateRemote => format!("used by its allocating thread, from another node; {writes}"),
         Pattern::UsedElsewhere => match row.best_node {
             Some(node) => format!("used from node {node}, placed on another; {writes}"),
             None => format!("used from a node without memory; {writes}"),

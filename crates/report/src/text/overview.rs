@@ -12,7 +12,6 @@ use numapilot_text::style::shorten;
 use numapilot_text::style::wrap;
 use numapilot_text::units;
 use numapilot_trace::engine::Engine;
-use numapilot_trace::meta::Origin;
 use unicode_width::UnicodeWidthStr;
 
 use super::objects::usage;
@@ -130,10 +129,7 @@ pub fn heading(heading: &Heading, look: Look) -> String {
         let command = shorten(&clean(&heading.command.join(" ")), COMMAND_LINES * look.width);
         text.push_str(&line("Program", &command));
     }
-    let kind = match heading.origin {
-        Origin::Measured => "this is real hardware",
-        origin => origin.words(),
-    };
+    let kind = heading.origin.words();
     let nodes = units::counted(heading.node_count as u64, "node", "nodes");
     let placement = if heading.placement.is_empty() { String::new() } else { format!("; {}", heading.placement) };
     // Of a machine without a name, only those nodes are known that were seen.

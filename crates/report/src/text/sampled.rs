@@ -48,7 +48,7 @@ fn sentences(sampled: &SampledHeap) -> String {
     };
     let bytes = |estimate: &Estimate| range(estimate, |value| units::bytes(value as u64));
     format!(
-        "{drawn}. They stand for {} in {} objects that were allocated. Most at a time, {}, were there at {}; {} were left at the end. \
+        "{drawn}. They stand for {} in {} objects that were allocated. The most at one moment was {}, at {}; {} were left at the end. \
          Ranges are intervals of 95 %.",
         bytes(&total.allocated_bytes),
         range(&total.allocations, |value| units::count(value.round())),
@@ -167,7 +167,7 @@ mod tests {
             for needed in [
                 "Estimated from 64 samples: one for each 64.0 KiB that a thread allocated, on average.",
                 "They stand for 3.00 MiB to 5.00 MiB in 3146 to 5243 objects that were allocated.",
-                "Most at a time, 768 KiB to 1.25 MiB, were there at 1.50 ms; about 0 B were left at the end.",
+                "The most at one moment was 768 KiB to 1.25 MiB, at 1.50 ms; about 0 B were left at the end.",
                 "~BYTES ±% ~OBJECTS",
                 "S7 double[] 64 4.00 MiB 25 4194 1.00 MiB",
                 "Grid.java:12 in acme.Grid.fill(), about 1000 B an object",

@@ -1,9 +1,9 @@
-//! What a machine is drawn on in text: its width, its colours, its lines.
+//! The text canvas on which a machine is drawn: its width in columns, its colours, its box-drawing lines.
 
 use anstyle::{AnsiColor, Style};
 use unicode_width::UnicodeWidthStr;
 
-/// What is drawn on.
+/// The text canvas: width in columns, and whether it has colours.
 #[derive(Clone, Copy)]
 pub struct Paper {
     pub width: usize,

@@ -32,7 +32,7 @@ pub enum Request {
     Status,
     /// Do nothing until resumed.
     Pause,
-    /// Continue.
+    /// Take actions again, after `Pause`.
     Resume,
     /// Read the configuration again.
     Reload,

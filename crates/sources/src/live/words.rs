@@ -78,8 +78,8 @@ pub fn notes(outcome: &LiveOutcome, numa_balancing: Option<i64>) -> Vec<String> 
     }
     if outcome.counter_was_reset {
         notes.push(
-            "the processor's time-stamp counter began anew while recording, because the machine was suspended: what the program's own records tell from then \
-             on is out of order with the rest; record again without suspending the machine"
+            "the processor's time-stamp counter restarted while recording, because the machine was suspended: the program's own records after that are out \
+             of order with the kernel's; record again without suspending the machine"
                 .to_owned(),
         );
     }

@@ -155,7 +155,7 @@ type Opener<'a> = &'a mut dyn FnMut(EventAttr, libc::pid_t, CpuId) -> io::Result
 
 /// Why an event is not opened.
 enum Refusal {
-    /// The system's answer.
+    /// The system call's error.
     System(io::Error),
     /// It would be 0, because this user may not observe the kernel.
     KernelHidden,

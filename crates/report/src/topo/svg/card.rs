@@ -69,7 +69,8 @@ pub fn draw(writer: &mut SvgWriter, machine: &Machine, node: &Node, centre: Poin
         draw_groups(writer, &groups, (x, top + HEADER));
     } else {
         let middle = (centre.0, top + HEADER + (height - HEADER - MEMORY - PADDING) / 2.0);
-        writer.text(middle, Type::new(12.0, FAINT).anchored("middle"), "no CPUs: only pages live here");
+        let what = if node.has_memory() { "no CPUs, only memory" } else { "no CPUs, no memory" };
+        writer.text(middle, Type::new(12.0, FAINT).anchored("middle"), what);
     }
     let memory_top = top + height - MEMORY - 10.0;
     let caches: Vec<String> = words::caches(machine, node).into_iter().filter(|c| c.contains("per core")).collect();
