@@ -266,15 +266,10 @@ mod unit_tests {
     use std::os::unix::fs::symlink;
     use std::path::{Path, PathBuf};
 
-    use tempfile::TempDir;
+    use numapilot_host::testing::in_memory;
 
     use super::*;
     use crate::builtin_names;
-
-    /// A folder for the files of a kernel: in memory where that can be, because a machine has ten thousand of them, and a disk takes a millisecond for each.
-    fn folder() -> TempDir {
-        tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
-    }
 
     /// Files with the same text are names of one file: most have the text of another, and each file in memory takes a page.
     fn written(machine: &Machine, root: &Path) {
@@ -320,7 +315,7 @@ mod unit_tests {
     fn every_model_is_read_back_from_the_files_of_its_kernel() {
         for name in builtin_names() {
             let machine = Machine::load(name).unwrap();
-            let root = folder();
+            let root = in_memory();
             written(&machine, root.path());
             let read = Machine::from_sysfs(root.path()).unwrap();
             assert_eq!(comparable(&read), comparable(&machine), "{name}");
@@ -352,7 +347,7 @@ mod unit_tests {
     #[test]
     fn links_lead_to_what_they_name() {
         let machine = Machine::load("opteron-8385").unwrap();
-        let root = folder();
+        let root = in_memory();
         written(&machine, root.path());
         for path in [
             "sys/bus/cpu/devices/cpu5/topology/core_id",
