@@ -75,7 +75,7 @@ fn recorded(folder: &Path, program: &str, arguments: &[&str], seed: u32) -> Valu
     let trace = folder.join(format!("{program}-{seed}.numatrace"));
     let options = ["--machine", "opteron-8385", "--rate", "40000", "--seed", &seed.to_string()];
     record(&trace, &options, &workload(program), arguments).succeeded();
-    report_json(&trace, &["--top", "100"])
+    figures_json(&trace, &["--top", "100"])
 }
 
 /// Runs the program with two seeds and compares; returns how many shares were compared.

@@ -14,7 +14,7 @@ fn recorded(program: &str, arguments: &[&str], lines: &str) -> Value {
     let options = ["--machine", "opteron-8385", "--rate", "40000", "--lines", lines];
     let ran = record(&trace, &options, &workload(program), arguments).succeeded();
     assert!(ran.stdout.starts_with(&format!("{program} ok ")), "{}", ran.stdout);
-    report_json(&trace, &[])
+    figures_json(&trace, &[])
 }
 
 /// Share of remote accesses, of all or of a site's.

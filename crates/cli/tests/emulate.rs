@@ -356,7 +356,7 @@ fn agree((name, arguments, object): (&str, &[&str], &str)) {
     let native = record(&first, &options, &workload(name), arguments).succeeded();
     let emulated = emulate(&second, &sampling, &plain_workload(name), arguments).succeeded();
     assert_eq!(native.stdout, emulated.stdout, "{name} computes the same");
-    let (first, second) = (report_json(&first, &["--top", "100"]), report_json(&second, &["--top", "100"]));
+    let (first, second) = (figures_json(&first, &["--top", "100"]), figures_json(&second, &["--top", "100"]));
     let remote = "/headline/totals/remote_share";
     assert_close(&format!("{name}: remote share"), share(&first, remote), share(&second, remote));
     let total = "/headline/totals/accesses/value";

@@ -20,6 +20,8 @@ use numapilot_trace::chunk::RawTrace;
 const ROUNDS: u64 = 100;
 /// Shards of the rounds: tests run side by side.
 const SHARDS: u64 = 2;
+/// Findings are computed in four of so many rounds, one of each kind in each shard: their prices would take most of the time, and are not what a kill changes.
+const FINDINGS_EVERY: u64 = 20;
 
 /// Three threads allocate, write, read and free; how long depends on `rounds`. The output depends on nothing else.
 const PROGRAM: &str = r#"
@@ -88,7 +90,7 @@ fn only_child_of(pid: u32) -> Option<u32> {
 
 /// Opens the trace with `report`, then holds the tables to the raw chunks: nothing whole is missing, and nothing but a torn end is lost.
 #[track_caller]
-fn opens_with_every_whole_chunk(trace: &Path, context: &str) -> usize {
+fn opens_with_every_whole_chunk(trace: &Path, seed: u64, context: &str) -> usize {
     let raw = RawTrace::open(trace).unwrap_or_else(|error| panic!("{context}: {error}"));
     assert_eq!(raw.missing_chunks(), 0, "{context}");
     for problem in raw.problems() {
@@ -97,9 +99,11 @@ fn opens_with_every_whole_chunk(trace: &Path, context: &str) -> usize {
     let mut merge = raw.merge();
     let records = merge.by_ref().inspect(|record| assert!(record.is_ok(), "{context}: {record:?}")).count();
     assert!(merge.problems().is_empty(), "{context}: {:?}", merge.problems());
-    let ran = finish(numapilot(&["report", "--json"]).arg(trace));
+    let with_findings = seed % FINDINGS_EVERY < 4;
+    let ran = finish(numapilot(&["report", "--json"]).args((!with_findings).then_some("--matrix")).arg(trace));
     assert_eq!(ran.code, 0, "{context}: {}", ran.stderr);
     let report: serde_json::Value = serde_json::from_str(&ran.stdout).expect("JSON");
+    assert_eq!(report["findings"].is_null(), !with_findings, "{context}");
     assert_eq!(report["format"], "numapilot-report", "{context}");
     let meta = numapilot_trace::meta::Meta::read(trace).unwrap_or_else(|error| panic!("{context}: {error}"));
     assert_eq!((meta.losses.damaged_chunks, meta.losses.missing_chunks), (0, 0), "{context}");
@@ -118,7 +122,7 @@ fn kill_the_program(folder: &Path, program: &Path, seed: u64) {
     let mut errors = String::new();
     child.stderr.take().expect("a pipe").read_to_string(&mut errors).expect("UTF-8");
     assert_eq!(child.wait().expect("the recorder ends").code(), Some(137), "seed {seed}: {errors}");
-    let records = opens_with_every_whole_chunk(&trace, &format!("program killed, seed {seed}"));
+    let records = opens_with_every_whole_chunk(&trace, seed, &format!("program killed, seed {seed}"));
     assert!(records > 0, "program killed, seed {seed}: no record at all");
     std::fs::remove_dir_all(&trace).expect("the trace goes away");
 }
@@ -134,7 +138,7 @@ fn kill_the_recorder(folder: &Path, program: &Path, expected: &str, seed: u64) {
     let mut rest = String::from("ready\n");
     output.read_to_string(&mut rest).expect("UTF-8");
     assert_eq!(rest, expected, "seed {seed}: the program's output changed");
-    opens_with_every_whole_chunk(&trace, &format!("recorder killed, seed {seed}"));
+    opens_with_every_whole_chunk(&trace, seed, &format!("recorder killed, seed {seed}"));
     std::fs::remove_dir_all(&trace).expect("the trace goes away");
 }
 

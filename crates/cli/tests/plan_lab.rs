@@ -11,6 +11,11 @@ const KERNELS: [Kernel; 2] = [Kernel::V6_12, Kernel::V6_1];
 /// Pages of each object.
 const PAGES: u32 = 256;
 
+/// One thread of the host emulates it: nothing here runs at the same time as something else, and eight threads on a host of two CPUs wait for each other.
+fn lab(kernel: Kernel) -> Lab {
+    Lab::new(Topology::symmetric(4)).kernel(kernel).icount(true)
+}
+
 /// The line of each object: the policy of its mapping, and its pages by node.
 fn objects(output: &str) -> HashMap<String, (String, Vec<u32>)> {
     let line = |line: &str| {
@@ -33,7 +38,7 @@ fn every_planned_object_is_where_the_plan_says() {
     let plan = root().join("crates/cli/tests/programs/placed.toml");
     let sum = finish(&mut Command::new(&program)).succeeded().stdout.lines().last().map(str::to_owned);
     for kernel in KERNELS {
-        let lab = Lab::new(Topology::symmetric(4)).kernel(kernel);
+        let lab = lab(kernel);
         let mut command = Command::new(BINARY);
         command.args(["run", "--plan"]).arg(&plan).arg("--").arg(&program);
         let outcome = lab.run(&command).expect("the lab").expect_success();
@@ -108,7 +113,7 @@ fn numactls_examples_give_the_same_policy_through_us() {
         script.push_str(&format!("echo 'OURS'; {BINARY} run {plain} -- {seen}\necho END\n"));
     }
     for kernel in KERNELS {
-        let lab = Lab::new(Topology::symmetric(4)).kernel(kernel);
+        let lab = lab(kernel);
         let outcome = lab.run(Command::new("sh").args(["-c", &script])).expect("the lab").expect_success();
         let mut compared = 0;
         for part in outcome.stdout.split("BEGIN ").skip(1) {

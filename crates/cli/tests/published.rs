@@ -14,7 +14,7 @@ fn recorded(folder: &Path, program: &str, arguments: &[&str], options: &[&str], 
     all.extend(options);
     let ran = record(&trace, &all, &workload(program), arguments).succeeded();
     assert!(ran.stdout.starts_with(&format!("{program} ok ")), "{}", ran.stdout);
-    report_json(&trace, report)
+    figures_json(&trace, report)
 }
 
 fn remote_share(report: &Value) -> f64 {

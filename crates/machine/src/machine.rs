@@ -1,6 +1,7 @@
 //! [`Machine`]: checked parts, the tables derived from them, and the queries on them.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -30,8 +31,9 @@ pub struct Machine {
     cpu_index: BTreeMap<CpuId, usize>,
     /// Per CPU (by index), the position of its L3 among the L3 caches.
     l3_of_cpu: Vec<Option<usize>>,
-    /// `[from * nodes + to]`: all equal paths; empty on the diagonal and where links are unknown.
-    routes: Vec<Vec<Vec<LinkId>>>,
+    /// `[from * nodes + to]`: all equal paths; empty on the diagonal and where links are unknown. Machines that differ only in figures have them in common:
+    /// 64 nodes have tens of thousands of paths.
+    routes: Arc<[Vec<Vec<LinkId>>]>,
 }
 
 impl TryFrom<MachineParts> for Machine {
@@ -48,7 +50,7 @@ impl TryFrom<MachineParts> for Machine {
                 l3_of_cpu[cpu_index[cpu]] = Some(position);
             }
         }
-        let routes = routes(&parts, &node_index);
+        let routes = routes(&parts, &node_index).into();
         let machine = Self { parts, node_index, cpu_index, l3_of_cpu, routes };
         machine.check_connected()?;
         Ok(machine)
@@ -144,6 +146,23 @@ impl Machine {
         parts.unknowns.clone_from(&model.parts.unknowns);
         parts.coherence = model.parts.coherence;
         Self::try_from(parts)
+    }
+
+    /// This machine with other figures in `parts`: the same nodes, CPUs, caches and links, joined as they are.
+    pub(crate) fn with_figures_in(&self, parts: MachineParts) -> Result<Self, Problem> {
+        // Bandwidths choose the paths only where the widest are wanted.
+        if parts.routing != Routing::Shortest {
+            return Self::try_from(parts);
+        }
+        check::parts(&parts)?;
+        let Self { node_index, cpu_index, l3_of_cpu, routes, .. } = self;
+        Ok(Self {
+            parts,
+            node_index: node_index.clone(),
+            cpu_index: cpu_index.clone(),
+            l3_of_cpu: l3_of_cpu.clone(),
+            routes: Arc::clone(routes),
+        })
     }
 
     /// Where links are known, every node must reach every other: a request goes one way and its answer the other.

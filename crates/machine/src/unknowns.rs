@@ -62,7 +62,7 @@ impl Machine {
     /// # Errors
     /// If a value is out of all reason.
     pub fn with_values(&self, values: &[(&Unknown, f64)]) -> Result<Machine, Problem> {
-        let mut parts = MachineParts::from(self.clone());
+        let mut parts = self.parts().clone();
         // Latencies that are multiples of the local ones need these first.
         for (unknown, value) in values {
             if let Subject::IdleLatency(pairs) = &unknown.subject {
@@ -106,7 +106,7 @@ impl Machine {
                 Subject::LinkEfficiency => parts.traffic.link_efficiency = Some(value),
             }
         }
-        Machine::try_from(parts)
+        self.with_figures_in(parts)
     }
 }
 
@@ -127,7 +127,35 @@ fn set(parts: &mut MachineParts, from: usize, to: usize, ns: f64) {
 
 #[cfg(test)]
 mod tests {
+    use crate::{Routing, builtin_names};
+
     use super::*;
+
+    /// Its paths are taken over, and what else is derived: all of it is what its parts give.
+    #[test]
+    fn a_machine_with_other_values_is_what_its_parts_describe() {
+        for name in builtin_names() {
+            for routing in [Routing::Shortest, Routing::Widest] {
+                let mut parts = Machine::load(name).unwrap().parts().clone();
+                parts.routing = routing;
+                let machine = Machine::try_from(parts).unwrap();
+                let links = (0..machine.links().len()).step_by(2).collect();
+                let some_links = Unknown {
+                    place: "some links".to_owned(),
+                    subject: Subject::LinkBandwidth(links),
+                    value: 1e9,
+                    low: 1e9,
+                    high: 1e9,
+                    source: String::new(),
+                };
+                let of_others = machine.unknowns().iter().map(|unknown| (unknown, unknown.high));
+                let values: Vec<(&Unknown, f64)> = of_others.chain([(&some_links, 1e9)]).collect();
+                let other = machine.with_values(&values).unwrap();
+                assert_eq!(other, Machine::try_from(other.parts().clone()).unwrap(), "{name}, {routing:?}");
+                assert_ne!(other, machine, "{name}");
+            }
+        }
+    }
 
     #[test]
     fn a_recorded_machine_has_the_ranges_of_the_model_that_it_is_and_of_no_other() {

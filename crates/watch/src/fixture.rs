@@ -15,7 +15,7 @@ pub struct Tree {
 impl Tree {
     /// Makes an empty tree.
     pub fn empty() -> Tree {
-        Tree { folder: tempfile::tempdir().expect("a temporary folder") }
+        Tree { folder: numapilot_host::testing::in_memory() }
     }
 
     /// Makes a copy of the machine `name` of `testdata/sysfs`.

@@ -148,6 +148,12 @@ pub fn report_json(trace: &Path, options: &[&str]) -> Value {
     serde_json::from_str(&ran.stdout).expect("the report is JSON")
 }
 
+/// The same without the findings, whose prices take most of a report's time: for tests that look at none, of programs whose findings others look at.
+#[track_caller]
+pub fn figures_json(trace: &Path, options: &[&str]) -> Value {
+    report_json(trace, &[&["--matrix"][..], options].concat())
+}
+
 /// A number in a report, by JSON pointer.
 #[track_caller]
 pub fn number(value: &Value, pointer: &str) -> f64 {

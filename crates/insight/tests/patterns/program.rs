@@ -184,25 +184,28 @@ const SURELY_NOT_LINK: f64 = 0.5 / 2.75;
 impl Program {
     /// Truth by arithmetic: bytes asked of each controller and link over what it can carry, in the busiest tenth of the run.
     fn add_saturation(&mut self) {
+        const TENTHS: usize = 10;
         let nodes = self.machine.nodes();
-        let (mut controller, mut link): (f64, f64) = (0.0, 0.0);
-        for tenth in 0..10u64 {
-            let mut served = vec![0.0; nodes.len()];
-            let mut carried = vec![0.0; self.machine.links().len()];
-            let within = |time: u64| time * 10 / RUN_NS == tenth;
-            for access in self.trace.accesses().filter(|access| within(access.time.0)) {
-                let (from, home) = (access.node.expect("made with a node"), access.home.expect("made with a home"));
-                let bytes = f64::from(access.weight) * 64.0 * 10.0;
-                served[self.machine.node_index(home).expect("a node")] += bytes;
-                let routes = self.machine.routes(home, from);
-                routes.iter().flatten().for_each(|l| carried[usize::from(l.0)] += bytes / routes.len() as f64);
-            }
-            let peaks = nodes.iter().map(|node| 0.8 * node.memory_bandwidth_bytes_per_s.unwrap_or(f64::INFINITY));
-            controller = served.iter().zip(peaks).map(|(bytes, peak)| bytes / peak).fold(controller, f64::max);
-            let reached = self.machine.traffic().link_efficiency.unwrap_or(1.0);
-            let peaks = self.machine.links().iter().map(|link| reached * link.bandwidth_bytes_per_s);
-            link = carried.iter().zip(peaks).map(|(bytes, peak)| bytes / peak).fold(link, f64::max);
+        let mut served = vec![vec![0.0; nodes.len()]; TENTHS];
+        let mut carried = vec![vec![0.0; self.machine.links().len()]; TENTHS];
+        for access in self.trace.accesses() {
+            let tenth = (access.time.0 * TENTHS as u64 / RUN_NS) as usize;
+            let (from, home) = (access.node.expect("made with a node"), access.home.expect("made with a home"));
+            let bytes = f64::from(access.weight) * 64.0 * TENTHS as f64;
+            served[tenth][self.machine.node_index(home).expect("a node")] += bytes;
+            let routes = self.machine.routes(home, from);
+            routes.iter().flatten().for_each(|l| carried[tenth][usize::from(l.0)] += bytes / routes.len() as f64);
         }
+        let peaks: Vec<f64> =
+            nodes.iter().map(|node| 0.8 * node.memory_bandwidth_bytes_per_s.unwrap_or(f64::INFINITY)).collect();
+        let reached = self.machine.traffic().link_efficiency.unwrap_or(1.0);
+        let link_peaks: Vec<f64> =
+            self.machine.links().iter().map(|link| reached * link.bandwidth_bytes_per_s).collect();
+        let highest = |loads: &[Vec<f64>], peaks: &[f64]| {
+            let shares = loads.iter().flat_map(|of_tenth| of_tenth.iter().zip(peaks)).map(|(bytes, peak)| bytes / peak);
+            shares.fold(0.0, f64::max)
+        };
+        let (controller, link) = (highest(&served, &peaks), highest(&carried, &link_peaks));
         for (kind, load, surely_not) in [
             (PatternKind::SaturatedController, controller, SURELY_NOT),
             (PatternKind::SaturatedLink, link, SURELY_NOT_LINK),

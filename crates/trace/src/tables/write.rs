@@ -61,6 +61,8 @@ pub struct TraceWriter {
     _lock: FolderLock,
     durability: Durability,
     done: BTreeMap<String, TableInfo>,
+    /// Files of completed tables that are yet to be synced, with their paths.
+    unsynced: Vec<(PathBuf, File)>,
 }
 
 impl TraceWriter {
@@ -82,7 +84,7 @@ impl TraceWriter {
         if lock.held.is_some() {
             remove_temporaries(&folder, "tmp");
         }
-        Ok(TraceWriter { folder, _lock: lock, durability, done: BTreeMap::new() })
+        Ok(TraceWriter { folder, _lock: lock, durability, done: BTreeMap::new(), unsynced: Vec::new() })
     }
 
     /// Starts a table that is written in several batches. Complete it with [`TraceWriter::close`].
@@ -101,7 +103,11 @@ impl TraceWriter {
     /// # Errors
     /// If writing fails (a full disk).
     pub fn close<T: Table>(&mut self, table: TableWriter<T>) -> Result<(), TableError> {
-        let info = table.finish(self.durability)?;
+        let path = table.path.clone();
+        let (info, file) = table.complete()?;
+        if self.durability == Durability::Synced {
+            self.unsynced.push((path, file));
+        }
         self.done.insert(T::NAME.to_owned(), info);
         Ok(())
     }
@@ -125,10 +131,10 @@ impl TraceWriter {
         if self.done.contains_key(T::NAME) { Ok(()) } else { self.write(&T::default()) }
     }
 
-    /// Renames all tables into place and writes `meta.json` (whose `tables` are filled in here).
+    /// Syncs all tables if asked to, renames them into place and writes `meta.json` (whose `tables` are filled in here).
     ///
     /// # Errors
-    /// If writing or renaming fails. There is no `meta.json` then.
+    /// If writing, syncing or renaming fails. There is no `meta.json` then.
     pub fn finish(mut self, mut meta: Meta) -> Result<Meta, TableError> {
         self.write_if_missing::<AccessColumns>()?;
         self.write_if_missing::<ObjectColumns>()?;
@@ -143,6 +149,10 @@ impl TraceWriter {
         self.write_if_missing::<SyncColumns>()?;
         self.write_if_missing::<LossColumns>()?;
         self.write_if_missing::<MarkColumns>()?;
+        // All of them in a row: what the first one has the disk do serves most of the others, too.
+        for (path, file) in std::mem::take(&mut self.unsynced) {
+            file.sync_all().map_err(TableError::io("sync", path))?;
+        }
         for name in self.done.keys() {
             let from = self.temporary(name);
             let to = self.folder.join(format!("{name}.parquet"));
@@ -265,13 +275,20 @@ impl<T: Table> TableWriter<T> {
     /// # Errors
     /// If writing fails (a full disk).
     pub fn finish(self, durability: Durability) -> Result<TableInfo, TableError> {
+        let path = self.path.clone();
+        let (info, file) = self.complete()?;
+        if durability == Durability::Synced {
+            file.sync_all().map_err(TableError::io("sync", path))?;
+        }
+        Ok(info)
+    }
+
+    /// Completes the file without syncing it, and returns it with its rows, size and checksum.
+    fn complete(self) -> Result<(TableInfo, File), TableError> {
         let path = self.path;
         let file = self.writer.into_inner().map_err(encode(&path))?;
-        if durability == Durability::Synced {
-            file.sync_all().map_err(TableError::io("sync", &path))?;
-        }
         let (bytes, crc32) = checksum(File::open(&path).map_err(TableError::io("open", &path))?, &path)?;
-        Ok(TableInfo { rows: self.rows, bytes, crc32 })
+        Ok((TableInfo { rows: self.rows, bytes, crc32 }, file))
     }
 }
 
