@@ -144,6 +144,7 @@ fn question(arguments: &Arguments, source: &Source) -> Result<(String, Parameter
     let mut parameters = arguments.set.clone();
     if let Some(name) = &arguments.run {
         let ready = ready::find(name, source.is_fleet)?;
+        check_names(&parameters, ready.sql)?;
         for name in ready.parameters() {
             if !parameters.iter().any(|(given, _)| given == name) {
                 parameters.push((name.to_owned(), None));
@@ -151,17 +152,31 @@ fn question(arguments: &Arguments, source: &Source) -> Result<(String, Parameter
         }
         return Ok((ready.sql.to_owned(), parameters));
     }
-    if let Some(sql) = &arguments.sql {
-        return Ok((sql.clone(), parameters));
+    let sql = match &arguments.sql {
+        Some(sql) => sql.clone(),
+        None => read_query(arguments.file.as_deref().unwrap_or(Path::new("-")))?,
+    };
+    check_names(&parameters, &sql)?;
+    Ok((sql, parameters))
+}
+
+/// A parameter that the query does not have would choose nothing: the answer would be about everything.
+fn check_names(given: &Parameters, sql: &str) -> Result<(), QueryError> {
+    match given.iter().find(|(name, _)| !sql.contains(&format!("${name}"))) {
+        Some((name, _)) => Err(QueryError::Sql(format!("the query has no parameter ${name}, which --set gives"))),
+        None => Ok(()),
     }
-    let path = arguments.file.clone().unwrap_or_else(|| PathBuf::from("-"));
+}
+
+/// The text of a file, or of standard input (`-`).
+fn read_query(path: &Path) -> Result<String, QueryError> {
     let mut sql = String::new();
     let read = match path.as_os_str() == "-" {
         true => stdin().read_to_string(&mut sql),
-        false => File::open(&path).and_then(|mut file| file.read_to_string(&mut sql)),
+        false => File::open(path).and_then(|mut file| file.read_to_string(&mut sql)),
     };
-    read.map_err(|source| QueryError::Io { action: "read", path, source })?;
-    Ok((sql, parameters))
+    read.map_err(|source| QueryError::Io { action: "read", path: path.to_owned(), source })?;
+    Ok(sql)
 }
 
 async fn answer(

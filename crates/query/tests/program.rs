@@ -125,6 +125,10 @@ fn mistakes_are_shown_where_they_are() {
     let ready = complaint(&[made(), "--run", "typos"], 1);
     assert!(ready.contains("typos") && ready.contains("first-touch"), "{ready}");
     complaint(&[made(), "select $site"], 1);
+    let unknown = complaint(&[made(), "--run", "first-touch", "--set", "site=3"], 1);
+    assert!(unknown.contains("the query has no parameter $site"), "{unknown}");
+    let unknown = complaint(&[made(), "select $side", "--set", "side=1", "--set", "site=3"], 1);
+    assert!(unknown.contains("the query has no parameter $site"), "{unknown}");
     complaint(&[made(), "--no-such-option"], 2);
 }
 
