@@ -8,9 +8,10 @@ use std::fs::File;
 use std::io::{BufWriter, IsTerminal, Read, Write, stderr, stdin, stdout};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use clap::Parser;
+use datafusion::execution::DiskManager;
 use futures::StreamExt;
 use numapilot_host::{Root, meminfo, workers};
 use numapilot_query::error::{MORE_THREADS, QueryError};
@@ -26,6 +27,8 @@ use args::Arguments;
 
 /// The temporary file that is being written: the signal handler removes it when the program ends early.
 static HALF_WRITTEN: Mutex<Option<PathBuf>> = Mutex::new(None);
+/// The engine's temporary files, which the signal handler removes, too: they may be as large as what the query reads.
+static SPILLED: OnceLock<Weak<DiskManager>> = OnceLock::new();
 
 /// Deeply nested queries need a large stack while they are planned, especially in debug builds.
 const STACK_BYTES: usize = 64 << 20;
@@ -134,9 +137,19 @@ fn end_when_interrupted() -> std::io::Result<()> {
         if let Some(path) = &*half_written {
             let _ = std::fs::remove_file(path);
         }
+        if let Some(files) = SPILLED.get().and_then(Weak::upgrade) {
+            remove_spilled(&files);
+        }
         std::process::exit(130);
     };
     std::thread::Builder::new().name("signals".to_owned()).spawn(wait).map(|_| ())
+}
+
+/// Removes the engine's temporary files, and their folders. The engine may add some meanwhile, which the next round removes.
+fn remove_spilled(files: &DiskManager) {
+    for folder in files.temp_dir_paths() {
+        let _ = (0..10).find(|_| std::fs::remove_dir_all(&folder).is_ok());
+    }
 }
 
 /// The SQL and its parameters, from the arguments, a file or standard input.
@@ -188,6 +201,7 @@ async fn answer(
 ) -> Result<(), QueryError> {
     let source = Arc::new(source);
     let query = Query::new(Arc::clone(&source), limits).await?;
+    let _ = SPILLED.set(Arc::downgrade(&query.temporary_files()));
     if arguments.explain {
         return say(&query.explain(sql, parameters).await?);
     }
@@ -276,4 +290,22 @@ fn list() -> String {
 fn half_of_memory_mib() -> u64 {
     const UNKNOWN: u64 = 4 << 30;
     meminfo::total_bytes(&Root::default()).unwrap_or(UNKNOWN) / 2 / (1 << 20)
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+
+    use super::*;
+
+    #[test]
+    fn temporary_files_are_removed_while_the_engine_has_them() {
+        let engine = RuntimeEnvBuilder::new().build_arc().unwrap();
+        let file = engine.disk_manager.create_tmp_file("a test").unwrap();
+        let folders = engine.disk_manager.temp_dir_paths();
+        assert!(folders.len() == 1 && folders[0].is_dir());
+        remove_spilled(&engine.disk_manager);
+        assert!(!folders[0].exists());
+        drop(file);
+    }
 }
