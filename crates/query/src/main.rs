@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use clap::Parser;
 use datafusion::execution::DiskManager;
 use futures::StreamExt;
-use numapilot_host::{Root, meminfo, workers};
+use numapilot_host::{Root, cgroups, meminfo, workers};
 use numapilot_query::error::{MORE_THREADS, QueryError};
 use numapilot_query::output::{self, Format, WriteError};
 use numapilot_query::session::{Limits, Parameters, Query};
@@ -286,10 +286,12 @@ fn list() -> String {
     text
 }
 
-/// Half of this machine's memory, in MiB.
+/// Half of the memory that this process can have, in MiB: the machine's, or less in a container with a limit, where more would end it without a message.
 fn half_of_memory_mib() -> u64 {
     const UNKNOWN: u64 = 4 << 30;
-    meminfo::total_bytes(&Root::default()).unwrap_or(UNKNOWN) / 2 / (1 << 20)
+    let root = Root::default();
+    let known = meminfo::total_bytes(&root).into_iter().chain(cgroups::memory_limit(&root));
+    (known.min().unwrap_or(UNKNOWN) / 2 / (1 << 20)).max(1)
 }
 
 #[cfg(test)]
