@@ -116,6 +116,17 @@ pub fn of_own(root: &Root, controller: &str) -> (Vec<PathBuf>, Vec<PathBuf>) {
     (folders(mount, path_in(&text, None)), folders(&format!("{mount}/{controller}"), path_in(&text, Some(controller))))
 }
 
+/// Bytes of memory that this process may have, by the tightest limit of the cgroups that it is in; `None`: there is none.
+#[must_use]
+pub fn memory_limit(root: &Root) -> Option<u64> {
+    let (version_2, version_1) = of_own(root, "memory");
+    let number = |folder: &PathBuf, file: &str| root.number(folder.join(file).to_str()?);
+    let of_version_2 = version_2.iter().filter_map(|folder| number(folder, "memory.max"));
+    let of_version_1 = version_1.iter().filter_map(|folder| number(folder, "memory.limit_in_bytes"));
+    // Version 1 writes nearly 2^63 where there is no limit.
+    of_version_2.chain(of_version_1).filter(|bytes| *bytes < 1 << 60).min()
+}
+
 /// The text that says in which cgroups a process is: for each hierarchy a line of its number, its controllers and the path in it, with colons between.
 fn memberships(root: &Root, process: &str) -> Option<Vec<u8>> {
     let mut text = Vec::new();
@@ -490,6 +501,25 @@ mod tests {
         assert_eq!(of("cpu"), (paths(&["sys/fs/cgroup"]), paths(&["sys/fs/cgroup/cpu"])));
         assert_eq!(of("memory").1, paths(&["sys/fs/cgroup/memory/a", "sys/fs/cgroup/memory"]));
         assert_eq!(of("cpuset").1, paths(&[]));
+    }
+
+    #[test]
+    fn the_tightest_limit_of_memory_counts() {
+        let tree = Tree(tempfile::tempdir().unwrap());
+        let put = |path: &str, text: &str| {
+            let file = tree.0.path().join(path);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, text).unwrap();
+        };
+        assert_eq!(memory_limit(&tree.root()), None);
+        put("proc/self/cgroup", "4:memory:/a\n0::/a/b\n");
+        put("sys/fs/cgroup/a/b/memory.max", "max\n");
+        put("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+        assert_eq!(memory_limit(&tree.root()), None);
+        put("sys/fs/cgroup/a/memory.max", "2000000\n");
+        assert_eq!(memory_limit(&tree.root()), Some(2_000_000));
+        put("sys/fs/cgroup/memory/a/memory.limit_in_bytes", "1000000\n");
+        assert_eq!(memory_limit(&tree.root()), Some(1_000_000));
     }
 
     #[test]

@@ -43,7 +43,7 @@ pub struct Arguments {
     /// Print the statements that define the same tables and views in another engine
     #[arg(long, value_enum, value_name = "ENGINE", conflicts_with_all = ["sql", "run", "file", "explain"])]
     pub views_for: Option<QueryEngine>,
-    /// Memory limit of the query [default: half of this machine's memory]
+    /// Memory limit of the query [default: half of this machine's, or of the control group's]
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
     pub memory: Option<u64>,
     /// Worker threads of the query engine [default: one per CPU]

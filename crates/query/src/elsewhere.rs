@@ -32,17 +32,35 @@ pub fn text(engine: QueryEngine, source: &Source) -> String {
 
 /// The files of a table: one pattern, or, where that would match runs without a `meta.json`, those of the complete runs. Such a run may have some tables and
 /// lack others, so what the engines count of it would fit neither itself nor our answers.
-fn files(source: &Source, table: &str) -> Vec<String> {
-    let file = |folder: &Path| folder.join(format!("{table}.parquet")).display().to_string();
-    let between = if source.is_fleet { "host=*/run=*" } else { "" };
-    let pattern = vec![file(&source.folder.join(between))];
+fn files(engine: QueryEngine, source: &Source, table: &str) -> Vec<String> {
+    let file = |folder: &Path, between: &str| {
+        let folder = folder.display().to_string();
+        format!("{}{between}/{table}.parquet", as_pattern(engine, source.is_fleet, &folder))
+    };
+    let pattern = vec![file(&source.folder, if source.is_fleet { "/host=*/run=*" } else { "" })];
     if source.unfinished.is_empty() {
         return pattern;
     }
     // Older versions of the format lack some tables, for which a pattern finds no file.
-    let complete = source.recordings.iter().map(|recording| file(&recording.folder));
-    let complete: Vec<String> = complete.filter(|file| Path::new(file).exists()).collect();
+    let complete = source.recordings.iter().map(|recording| &recording.folder);
+    let complete = complete.filter(|folder| folder.join(format!("{table}.parquet")).exists());
+    let complete: Vec<String> = complete.map(|folder| file(folder, "")).collect();
     if complete.is_empty() { pattern } else { complete }
+}
+
+/// The pattern that matches this path alone: all engines take paths for patterns, and would read the folder `a1` for one that is called `a[1]`.
+fn as_pattern(engine: QueryEngine, is_fleet: bool, path: &str) -> String {
+    let mut pattern = String::new();
+    for character in path.chars() {
+        match (engine, character) {
+            // It reads a single trace without patterns.
+            (QueryEngine::Polars, _) if !is_fleet => pattern.push(character),
+            (QueryEngine::Duckdb | QueryEngine::Polars, '*' | '?' | '[') => pattern.extend(['[', character, ']']),
+            (QueryEngine::Spark, '*' | '?' | '[' | ']' | '{' | '}' | '\\') => pattern.extend(['\\', character]),
+            _ => pattern.push(character),
+        }
+    }
+    pattern
 }
 
 /// One text, or a list of several in brackets.
@@ -60,7 +78,7 @@ fn quoted(text: &str) -> String {
 fn duckdb(source: &Source) -> String {
     let mut out = String::new();
     for (name, _) in all_tables() {
-        let paths: Vec<String> = files(source, name).iter().map(|path| quoted(path)).collect();
+        let paths: Vec<String> = files(QueryEngine::Duckdb, source, name).iter().map(|path| quoted(path)).collect();
         let mut options = vec![listed(&paths)];
         if source.is_fleet {
             options.push("hive_partitioning = true, hive_types_autocast = false, union_by_name = true".to_owned());
@@ -91,7 +109,7 @@ fn spark(source: &Source) -> String {
         if source.is_fleet {
             let _ = write!(read, ".option(\"basePath\", {base})");
         }
-        let paths: Vec<String> = files(source, name).iter().map(|path| python_text(path)).collect();
+        let paths: Vec<String> = files(QueryEngine::Spark, source, name).iter().map(|path| python_text(path)).collect();
         let _ = write!(read, ".parquet({})", paths.join(", "));
         if name == AccessColumns::NAME {
             // The row index is available only where the files are read, not through a view.
@@ -113,7 +131,8 @@ fn spark(source: &Source) -> String {
 fn polars(source: &Source) -> String {
     let mut out = "import polars as pl\n\nctx = pl.SQLContext()\n".to_owned();
     for (name, _) in all_tables() {
-        let paths: Vec<String> = files(source, name).iter().map(|path| python_text(path)).collect();
+        let paths: Vec<String> =
+            files(QueryEngine::Polars, source, name).iter().map(|path| python_text(path)).collect();
         let path = listed(&paths);
         let mut scan = match source.is_fleet {
             true => format!(
@@ -144,4 +163,18 @@ fn polars(source: &Source) -> String {
 
 fn python_text(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_no_patterns() {
+        let path = "/a[1]*?{b}\\c";
+        assert_eq!(as_pattern(QueryEngine::Duckdb, false, path), "/a[[]1][*][?]{b}\\c");
+        assert_eq!(as_pattern(QueryEngine::Polars, true, path), "/a[[]1][*][?]{b}\\c");
+        assert_eq!(as_pattern(QueryEngine::Polars, false, path), path);
+        assert_eq!(as_pattern(QueryEngine::Spark, true, path), "/a\\[1\\]\\*\\?\\{b\\}\\\\c");
+    }
 }

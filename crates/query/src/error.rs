@@ -27,6 +27,15 @@ pub enum QueryError {
         /// Number of its folders `host=HOST/run=RUN`.
         found: usize,
     },
+    /// Two traces of a fleet have the same host and run.
+    #[error(
+        "{} and {} are the same host and run, when the escapes in their names are decoded: rename one, so that their rows can be told apart",
+        .0.display(), .1.display()
+    )]
+    SameRun(PathBuf, PathBuf),
+    /// The name of a host or a run is no text.
+    #[error("the name of {} is no UTF-8: rename it, or move it out of the fleet", .0.display())]
+    NoText(PathBuf),
     /// A trace or one of its tables cannot be read.
     #[error(transparent)]
     Trace(#[from] TableError),

@@ -8,11 +8,12 @@ use std::fs::File;
 use std::io::{BufWriter, IsTerminal, Read, Write, stderr, stdin, stdout};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use clap::Parser;
+use datafusion::execution::DiskManager;
 use futures::StreamExt;
-use numapilot_host::{Root, meminfo, workers};
+use numapilot_host::{Root, cgroups, meminfo, workers};
 use numapilot_query::error::{MORE_THREADS, QueryError};
 use numapilot_query::output::{self, Format, WriteError};
 use numapilot_query::session::{Limits, Parameters, Query};
@@ -26,6 +27,8 @@ use args::Arguments;
 
 /// The temporary file that is being written: the signal handler removes it when the program ends early.
 static HALF_WRITTEN: Mutex<Option<PathBuf>> = Mutex::new(None);
+/// The engine's temporary files, which the signal handler removes, too: they may be as large as what the query reads.
+static SPILLED: OnceLock<Weak<DiskManager>> = OnceLock::new();
 
 /// Deeply nested queries need a large stack while they are planned, especially in debug builds.
 const STACK_BYTES: usize = 64 << 20;
@@ -134,9 +137,19 @@ fn end_when_interrupted() -> std::io::Result<()> {
         if let Some(path) = &*half_written {
             let _ = std::fs::remove_file(path);
         }
+        if let Some(files) = SPILLED.get().and_then(Weak::upgrade) {
+            remove_spilled(&files);
+        }
         std::process::exit(130);
     };
     std::thread::Builder::new().name("signals".to_owned()).spawn(wait).map(|_| ())
+}
+
+/// Removes the engine's temporary files, and their folders. The engine may add some meanwhile, which the next round removes.
+fn remove_spilled(files: &DiskManager) {
+    for folder in files.temp_dir_paths() {
+        let _ = (0..10).find(|_| std::fs::remove_dir_all(&folder).is_ok());
+    }
 }
 
 /// The SQL and its parameters, from the arguments, a file or standard input.
@@ -144,6 +157,7 @@ fn question(arguments: &Arguments, source: &Source) -> Result<(String, Parameter
     let mut parameters = arguments.set.clone();
     if let Some(name) = &arguments.run {
         let ready = ready::find(name, source.is_fleet)?;
+        check_names(&parameters, ready.sql)?;
         for name in ready.parameters() {
             if !parameters.iter().any(|(given, _)| given == name) {
                 parameters.push((name.to_owned(), None));
@@ -151,17 +165,31 @@ fn question(arguments: &Arguments, source: &Source) -> Result<(String, Parameter
         }
         return Ok((ready.sql.to_owned(), parameters));
     }
-    if let Some(sql) = &arguments.sql {
-        return Ok((sql.clone(), parameters));
+    let sql = match &arguments.sql {
+        Some(sql) => sql.clone(),
+        None => read_query(arguments.file.as_deref().unwrap_or(Path::new("-")))?,
+    };
+    check_names(&parameters, &sql)?;
+    Ok((sql, parameters))
+}
+
+/// A parameter that the query does not have would choose nothing: the answer would be about everything.
+fn check_names(given: &Parameters, sql: &str) -> Result<(), QueryError> {
+    match given.iter().find(|(name, _)| !sql.contains(&format!("${name}"))) {
+        Some((name, _)) => Err(QueryError::Sql(format!("the query has no parameter ${name}, which --set gives"))),
+        None => Ok(()),
     }
-    let path = arguments.file.clone().unwrap_or_else(|| PathBuf::from("-"));
+}
+
+/// The text of a file, or of standard input (`-`).
+fn read_query(path: &Path) -> Result<String, QueryError> {
     let mut sql = String::new();
     let read = match path.as_os_str() == "-" {
         true => stdin().read_to_string(&mut sql),
-        false => File::open(&path).and_then(|mut file| file.read_to_string(&mut sql)),
+        false => File::open(path).and_then(|mut file| file.read_to_string(&mut sql)),
     };
-    read.map_err(|source| QueryError::Io { action: "read", path, source })?;
-    Ok((sql, parameters))
+    read.map_err(|source| QueryError::Io { action: "read", path: path.to_owned(), source })?;
+    Ok(sql)
 }
 
 async fn answer(
@@ -173,6 +201,7 @@ async fn answer(
 ) -> Result<(), QueryError> {
     let source = Arc::new(source);
     let query = Query::new(Arc::clone(&source), limits).await?;
+    let _ = SPILLED.set(Arc::downgrade(&query.temporary_files()));
     if arguments.explain {
         return say(&query.explain(sql, parameters).await?);
     }
@@ -257,8 +286,28 @@ fn list() -> String {
     text
 }
 
-/// Half of this machine's memory, in MiB.
+/// Half of the memory that this process can have, in MiB: the machine's, or less in a container with a limit, where more would end it without a message.
 fn half_of_memory_mib() -> u64 {
     const UNKNOWN: u64 = 4 << 30;
-    meminfo::total_bytes(&Root::default()).unwrap_or(UNKNOWN) / 2 / (1 << 20)
+    let root = Root::default();
+    let known = meminfo::total_bytes(&root).into_iter().chain(cgroups::memory_limit(&root));
+    (known.min().unwrap_or(UNKNOWN) / 2 / (1 << 20)).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+
+    use super::*;
+
+    #[test]
+    fn temporary_files_are_removed_while_the_engine_has_them() {
+        let engine = RuntimeEnvBuilder::new().build_arc().unwrap();
+        let file = engine.disk_manager.create_tmp_file("a test").unwrap();
+        let folders = engine.disk_manager.temp_dir_paths();
+        assert!(folders.len() == 1 && folders[0].is_dir());
+        remove_spilled(&engine.disk_manager);
+        assert!(!folders[0].exists());
+        drop(file);
+    }
 }

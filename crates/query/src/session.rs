@@ -6,9 +6,9 @@ use datafusion::arrow::util::display::array_value_to_string;
 use datafusion::common::ScalarValue;
 use datafusion::datasource::ViewTable;
 use datafusion::error::DataFusionError;
-use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::context::SQLOptions;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::execution::{DiskManager, SendableRecordBatchStream};
 use datafusion::prelude::{DataFrame, SessionConfig, SessionContext};
 use numapilot_trace::tables::all_tables;
 
@@ -59,6 +59,12 @@ impl Query {
             context.register_table(view.name, Arc::new(ViewTable::new(plan, Some(sql)))).map_err(engine)?;
         }
         Ok(Query { context, limits })
+    }
+
+    /// The keeper of the engine's temporary files. It removes them with the session; who ends the program before that does it instead.
+    #[must_use]
+    pub fn temporary_files(&self) -> Arc<DiskManager> {
+        Arc::clone(&self.context.runtime_env().disk_manager)
     }
 
     /// Starts `sql`, one read-only statement, and returns the stream of its result.

@@ -1,5 +1,6 @@
 //! The traces on disk: one trace, or a fleet, which is a folder of traces in `host=HOST/run=RUN/`, as Hive, Spark and DuckDB partition tables.
 
+use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -50,7 +51,7 @@ impl Source {
     /// Opens a trace or a fleet.
     ///
     /// # Errors
-    /// If the folder is neither, or a `meta.json` cannot be read.
+    /// If the folder is neither, a `meta.json` cannot be read, or two runs of a fleet could not be told apart.
     pub fn open(folder: &Path) -> Result<Source, QueryError> {
         let folder = name::find(folder);
         let folder = folder.canonicalize().map_err(failed("open", &folder))?;
@@ -76,10 +77,22 @@ impl Source {
                 source.recordings.push(Recording { host: host.clone(), run, folder, reader });
             }
         }
+        source.check_runs_differ()?;
         match source.recordings.is_empty() {
             true => Err(QueryError::EmptyFleet { found: source.unfinished.len(), folder: source.folder }),
             false => Ok(source),
         }
+    }
+
+    /// Tables of a fleet are joined by host and run, so two traces of the same would each have the other's objects and threads.
+    fn check_runs_differ(&self) -> Result<(), QueryError> {
+        let mut known = HashMap::new();
+        for Recording { host, run, folder, .. } in &self.recordings {
+            if let Some(other) = known.insert((host, run), folder) {
+                return Err(QueryError::SameRun(other.clone(), folder.clone()));
+            }
+        }
+        Ok(())
     }
 
     fn empty(folder: PathBuf, is_fleet: bool) -> Source {
@@ -123,10 +136,10 @@ fn partitions(folder: &Path, key: &str) -> Result<Vec<(String, PathBuf)>, QueryE
     for entry in fs::read_dir(folder).map_err(failed("read", folder))? {
         let entry = entry.map_err(failed("read", folder))?;
         let name = entry.file_name();
-        let value = name.to_str().and_then(|name| name.strip_prefix(key)).and_then(|rest| rest.strip_prefix('='));
-        if let Some(value) = value.filter(|_| entry.path().is_dir()) {
-            found.push((unescaped(value), entry.path()));
-        }
+        let value = name.as_encoded_bytes().strip_prefix(key.as_bytes()).and_then(|rest| rest.strip_prefix(b"="));
+        let Some(value) = value.filter(|_| entry.path().is_dir()) else { continue };
+        let value = std::str::from_utf8(value).map_err(|_| QueryError::NoText(entry.path()))?;
+        found.push((unescaped(value), entry.path()));
     }
     found.sort();
     Ok(found)

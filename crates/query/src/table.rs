@@ -1,4 +1,5 @@
-//! A table of a trace or a fleet, as the engine reads it: one Parquet file per trace, each checked against its `meta.json` before it is read.
+//! A table of a trace or a fleet, as the engine reads it: one Parquet file per trace, each checked against its `meta.json` before it is read, and whether it
+//! claims more than our own reader would read: the engine takes as much memory as a file claims.
 //!
 //! Columns are those of the trace format; a file of an older minor version lacks some, which read as nulls. `accesses` has one more, `access`, the row's
 //! number in its file; in a fleet every table has `host` and `run`, from the folders' names. Conditions on these two choose files.
@@ -35,6 +36,7 @@ pub const ROW: &str = "access";
 #[derive(Debug)]
 pub struct TraceTable {
     name: &'static str,
+    columns: &'static [Column],
     source: Arc<Source>,
     schema: TableSchema,
     /// Columns that hold numbers of another table's rows, with that table.
@@ -44,7 +46,7 @@ pub struct TraceTable {
 impl TraceTable {
     /// The table of this name over `source`.
     #[must_use]
-    pub fn new(name: &'static str, columns: &[Column], source: Arc<Source>) -> TraceTable {
+    pub fn new(name: &'static str, columns: &'static [Column], source: Arc<Source>) -> TraceTable {
         let file = Schema::new(columns.iter().map(field).collect::<Vec<_>>());
         let mut schema = TableSchema::builder(Arc::new(file));
         if source.is_fleet {
@@ -56,7 +58,7 @@ impl TraceTable {
         }
         let references =
             columns.iter().filter_map(|column| Some((column.name, column.unit.split_once('.')?.0))).collect();
-        TraceTable { name, source, schema: schema.build(), references }
+        TraceTable { name, columns, source, schema: schema.build(), references }
     }
 
     /// The recordings that meet the conditions on host and run.
@@ -88,7 +90,8 @@ impl TraceTable {
         }
         let (_, table) = self.references.iter().find(|(name, _)| *name == column)?;
         let rows = |recording: &&Recording| recording.reader.meta().tables.get(*table).map_or(0, |info| info.rows);
-        Some(recordings.iter().map(rows).sum::<u64>() as usize)
+        // Tables that the query does not read were not checked, and may claim anything.
+        Some(recordings.iter().map(rows).fold(0, u64::saturating_add) as usize)
     }
 
     /// Statistics of all these recordings together. Without the numbers of different values, the engine takes a join of `accesses` with `threads` for one
@@ -116,7 +119,7 @@ impl TraceTable {
         let Some(info) = recording.reader.meta().tables.get(self.name).filter(|info| info.rows > 0) else {
             return Ok(None);
         };
-        let checked = recording.reader.checked(self.name);
+        let checked = recording.reader.checked_for_engines(self.name, self.columns);
         let (path, file, _) = checked.map_err(|error| DataFusionError::External(Box::new(error)))?;
         self.source.reads(&path, &file).map_err(|error| DataFusionError::External(Box::new(error)))?;
         let location =
@@ -192,7 +195,9 @@ impl TableProvider for TraceTable {
             };
             return Ok(Arc::new(EmptyExec::new(schema)));
         }
-        let mut parquet = ParquetSource::new(self.schema.clone());
+        // What page indexes and Bloom filters claim is not checked. Our files have none, but for page indexes of the first version's.
+        let mut parquet =
+            ParquetSource::new(self.schema.clone()).with_enable_page_index(false).with_bloom_filter_on_read(false);
         let others: Vec<Expr> = filters.iter().filter(|filter| !self.is_of_partitions(filter)).cloned().collect();
         if let Some(condition) = others.into_iter().reduce(Expr::and) {
             let schema = DFSchema::try_from(self.schema())?;

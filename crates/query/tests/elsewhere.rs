@@ -5,12 +5,14 @@ use numapilot_fixtures::Kind;
 
 #[test]
 fn twenty_hosts_by_duckdb_and_polars() {
-    let folder = scratch();
-    fleet(20, folder.path());
+    let scratch = scratch();
+    // A name that engines take for a pattern.
+    let folder = scratch.path().join("fleet [1]");
+    fleet(20, &folder);
     // A name that a less careful engine takes for a number, and one with an escape.
-    std::fs::rename(folder.path().join("host=h0000"), folder.path().join("host=007")).expect("renamed");
-    std::fs::rename(folder.path().join("host=h0001"), folder.path().join("host=a%20b")).expect("renamed");
-    let said = fleet_check(&["--engines", "duckdb,polars", "--fleet", text(folder.path())]);
+    std::fs::rename(folder.join("host=h0000"), folder.join("host=007")).expect("renamed");
+    std::fs::rename(folder.join("host=h0001"), folder.join("host=a%20b")).expect("renamed");
+    let said = fleet_check(&["--engines", "duckdb,polars", "--fleet", text(&folder)]);
     assert_eq!(said.matches("the same bytes").count(), 2, "{said}");
 }
 
@@ -31,12 +33,13 @@ fn runs_without_their_metadata_are_not_named_to_other_engines() {
 
 #[test]
 fn a_fleet_with_an_unfinished_run_by_duckdb_and_polars() {
-    let folder = scratch();
-    fleet(4, folder.path());
-    let unfinished = folder.path().join("host=h0003/run=2026-11-02");
+    let scratch = scratch();
+    let folder = scratch.path().join("fleet [1]");
+    fleet(4, &folder);
+    let unfinished = folder.join("host=h0003/run=2026-11-02");
     std::fs::remove_file(unfinished.join("meta.json")).expect("removed");
     std::fs::remove_file(unfinished.join("objects.parquet")).expect("removed");
-    let said = fleet_check(&["--engines", "duckdb,polars", "--fleet", text(folder.path())]);
+    let said = fleet_check(&["--engines", "duckdb,polars", "--fleet", text(&folder)]);
     assert_eq!(said.matches("the same bytes").count(), 2, "{said}");
 }
 
@@ -44,7 +47,7 @@ fn a_fleet_with_an_unfinished_run_by_duckdb_and_polars() {
 fn every_script_by_duckdb() {
     let folder = scratch();
     let make = |kind: Kind, accesses, objects| {
-        let path = folder.path().join(format!("{} it's.numatrace", kind.word()));
+        let path = folder.path().join(format!("{} it's [1].numatrace", kind.word()));
         trace(kind, accesses, objects, 3, &path);
         path
     };

@@ -139,6 +139,28 @@ fn names_of_folders_are_only_text() {
     assert!(said.contains("run=\\u{1b}[2J") && !said.contains('\u{1b}'), "{said:?}");
 }
 
+/// Rows of such runs would be joined with each other's, or left out unseen.
+#[test]
+fn runs_that_could_not_be_told_apart_are_refused() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    let folder = scratch();
+    fleet(1, folder.path());
+    let same = folder.path().join("host=h%30000/run=2026-11-01");
+    fs::create_dir_all(&same).expect("made");
+    fs::copy(folder.path().join("host=h0000/run=2026-11-01/meta.json"), same.join("meta.json")).expect("copied");
+    let said = complaint(&[text(folder.path()), "select 1"], 1);
+    assert!(
+        said.contains("host=h0000/run=2026-11-01 and ") || said.contains("host=h%30000/run=2026-11-01 and "),
+        "{said}"
+    );
+    assert!(said.contains("the same host and run"), "{said}");
+    fs::remove_dir_all(folder.path().join("host=h%30000")).expect("removed");
+    fs::create_dir(folder.path().join(OsStr::from_bytes(b"host=\xff"))).expect("made");
+    let said = complaint(&[text(folder.path()), "select 1"], 1);
+    assert!(said.contains("is no UTF-8: rename it"), "{said}");
+}
+
 #[test]
 fn ready_made_queries_know_what_they_are_for() {
     let folder = scratch();

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::{answer, complaint, query, scratch, text, trace};
 use numapilot_fixtures::Kind;
+use numapilot_trace::meta::Meta;
 
 fn made() -> &'static str {
     static MADE: OnceLock<PathBuf> = OnceLock::new();
@@ -124,6 +125,10 @@ fn mistakes_are_shown_where_they_are() {
     let ready = complaint(&[made(), "--run", "typos"], 1);
     assert!(ready.contains("typos") && ready.contains("first-touch"), "{ready}");
     complaint(&[made(), "select $site"], 1);
+    let unknown = complaint(&[made(), "--run", "first-touch", "--set", "site=3"], 1);
+    assert!(unknown.contains("the query has no parameter $site"), "{unknown}");
+    let unknown = complaint(&[made(), "select $side", "--set", "side=1", "--set", "site=3"], 1);
+    assert!(unknown.contains("the query has no parameter $site"), "{unknown}");
     complaint(&[made(), "--no-such-option"], 2);
 }
 
@@ -182,6 +187,63 @@ fn damage_is_told_with_its_file() {
     let unfinished = folder.path().join("unfinished.numatrace");
     fs::create_dir_all(unfinished.join("raw")).expect("made");
     assert!(complaint(&[text(&unfinished), sql], 1).contains("numapilot report"));
+}
+
+/// The checksum of `meta.json`.
+fn crc32(bytes: &[u8]) -> u32 {
+    let bit = |crc: u32, _| (crc >> 1) ^ (0xedb8_8320 & (crc & 1).wrapping_neg());
+    !bytes.iter().fold(!0_u32, |crc, &byte| (0..8).fold(crc ^ u32::from(byte), bit))
+}
+
+/// Makes the only page of a file's first column claim to decompress to 2 GB. The header gets longer by some bytes, and the page shorter by as many.
+fn claim_two_gigabytes(path: &Path) -> Vec<u8> {
+    use parquet::file::reader::{FileReader, SerializedFileReader};
+    let reader = SerializedFileReader::new(fs::File::open(path).expect("the file is there")).expect("Parquet");
+    let chunk = reader.metadata().row_group(0).column(0);
+    assert_eq!(chunk.dictionary_page_offset(), None);
+    let (start, size) = (chunk.data_page_offset() as usize, chunk.compressed_size() as usize);
+    let mut bytes = fs::read(path).expect("read");
+    let page = &bytes[start..start + size];
+    let end_of_number = |at: usize| at + page[at..].iter().position(|byte| byte & 0x80 == 0).expect("an end") + 1;
+    // A byte for the field, then a number: the page's type, its size when it is decompressed, and its size in the file.
+    let unpacked = 3;
+    let stored = end_of_number(unpacked) + 1;
+    let rest = end_of_number(stored);
+    let longer = 5 - (stored - 1 - unpacked);
+    let mut folded = (stored..rest).map(|at| usize::from(page[at] & 0x7f) << (7 * (at - stored))).sum::<usize>();
+    folded -= 2 * longer;
+    let mut forged = [&page[..unpacked], &[0xfe_u8, 0xff, 0xff, 0xff, 0x0f], &page[stored - 1..]].concat();
+    for at in stored..rest {
+        let more = if at + 1 < rest { 0x80 } else { 0 };
+        forged[at + longer] = (folded & 0x7f) as u8 | more;
+        folded >>= 7;
+    }
+    forged.truncate(size);
+    bytes[start..start + size].copy_from_slice(&forged);
+    bytes
+}
+
+/// A checksum proves no good will: whoever makes a file makes its checksum, too.
+#[test]
+fn files_that_claim_too_much_are_refused_before_the_engine_believes_them() {
+    let folder = scratch();
+    let path = folder.path().join("made.numatrace");
+    trace(Kind::Latency, 300, 20, 2, &path);
+    let mut meta = Meta::read(&path).expect("a meta.json");
+    let file = path.join("accesses.parquet");
+    let bytes = claim_two_gigabytes(&file);
+    fs::write(&file, &bytes).expect("written");
+    meta.tables.get_mut("accesses").expect("listed").crc32 = crc32(&bytes);
+    meta.tables.get_mut("objects").expect("listed").rows += 1;
+    meta.write(&path).expect("written");
+    let said = complaint(&[text(&path), "select max(time_ns) from accesses"], 1);
+    assert!(
+        said.contains("accesses.parquet: column `time_ns` of row group 0: a page decompresses to 2147483647 bytes"),
+        "{said}"
+    );
+    let said = complaint(&[text(&path), "select count(*) from objects"], 1);
+    assert!(said.contains("objects.parquet: has ") && said.contains(" rows instead of "), "{said}");
+    assert!(answer(&[text(&path), "select count(*) as n from threads", "--format", "csv"]).starts_with("n\n"));
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! CSV: a header, then rows, each ended by one line feed; quotes only where a text needs them; unknown values are empty. The bytes are the same as
-//! those that `scripts/` print.
+//! those that `scripts/` print. A line of one empty value has quotes, because readers skip empty lines.
 
 use std::io::Write;
 
@@ -24,7 +24,7 @@ impl<W: Write> CsvSink<W> {
             separate(&mut line, index);
             append(&mut line, field.name());
         }
-        line.push('\n');
+        end(&mut line);
         out.write_all(line.as_bytes())?;
         Ok(CsvSink { out, line, value: String::new() })
     }
@@ -43,7 +43,7 @@ impl<W: Write> Sink for CsvSink<W> {
                 column.value(row).write(&mut self.value)?;
                 append(&mut self.line, &self.value);
             }
-            self.line.push('\n');
+            end(&mut self.line);
             self.out.write_all(self.line.as_bytes())?;
         }
         Ok(())
@@ -57,5 +57,31 @@ impl<W: Write> Sink for CsvSink<W> {
 fn separate(line: &mut String, index: usize) {
     if index > 0 {
         line.push(',');
+    }
+}
+
+fn end(line: &mut String) {
+    line.push_str(if line.is_empty() { "\"\"\n" } else { "\n" });
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use datafusion::arrow::array::Int64Array;
+    use datafusion::arrow::datatypes::{DataType, Field, Schema};
+
+    use super::*;
+
+    #[test]
+    fn no_row_is_an_empty_line() {
+        let schema: SchemaRef = Arc::new(Schema::new(vec![Field::new("home", DataType::Int64, true)]));
+        let homes = Int64Array::from(vec![Some(1), None]);
+        let batch = RecordBatch::try_new(Arc::clone(&schema), vec![Arc::new(homes)]).unwrap();
+        let mut out = Vec::<u8>::new();
+        let mut sink = Box::new(CsvSink::new(&schema, &mut out).unwrap());
+        sink.take(&batch).unwrap();
+        sink.finish().unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), "home\n1\n\"\"\n");
     }
 }

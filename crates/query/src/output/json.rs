@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::json::WriterBuilder;
 use datafusion::arrow::json::writer::LineDelimited;
 
@@ -16,7 +17,14 @@ pub(super) struct JsonSink<W> {
 }
 
 impl<W: Write> JsonSink<W> {
-    pub fn new(mut out: W) -> Result<JsonSink<W>, WriteError> {
+    pub fn new(schema: &SchemaRef, mut out: W) -> Result<JsonSink<W>, WriteError> {
+        let mut names: Vec<&String> = schema.fields().iter().map(|field| field.name()).collect();
+        names.sort_unstable();
+        if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+            let why =
+                format!("two columns of the result are called `{}`: rename one, as in `select a.x as y`", pair[0]);
+            return Err(why.into());
+        }
         out.write_all(b"[")?;
         Ok(JsonSink { out, rows: 0, lines: Vec::new() })
     }

@@ -44,7 +44,7 @@ impl Format {
 /// Makes a writer of this format; a table shows at most `rows` rows.
 ///
 /// # Errors
-/// If the header cannot be written, or the format does not support the columns' types.
+/// If the header cannot be written, or the format does not support the columns' types or names.
 pub fn sink<'a>(
     format: Format,
     schema: &SchemaRef,
@@ -54,7 +54,26 @@ pub fn sink<'a>(
     Ok(match format {
         Format::Table => Box::new(table::TableSink::new(schema, rows, out)),
         Format::Csv => Box::new(csv::CsvSink::new(schema, out)?),
-        Format::Json => Box::new(json::JsonSink::new(out)?),
+        Format::Json => Box::new(json::JsonSink::new(schema, out)?),
         Format::Parquet => Box::new(parquet::ParquetSink::new(schema, out)?),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use datafusion::arrow::datatypes::{DataType, Field, Schema};
+
+    use super::*;
+
+    /// Its readers would keep one of the two.
+    #[test]
+    fn objects_of_json_have_each_name_once() {
+        let fields = ["thread", "node", "thread"].map(|name| Field::new(name, DataType::Int64, true));
+        let schema: SchemaRef = Arc::new(Schema::new(fields.to_vec()));
+        let said = sink(Format::Json, &schema, 1, Vec::<u8>::new()).err().map(|error| error.to_string());
+        assert!(said.is_some_and(|said| said.contains("two columns of the result are called `thread`")));
+        assert!(sink(Format::Csv, &schema, 1, Vec::<u8>::new()).is_ok());
+    }
 }

@@ -70,7 +70,8 @@ impl<W: Write> Sink for TableSink<W> {
         }
         let more = self.rows - (self.lines.len() - 1);
         if more > 0 {
-            writeln!(self.out, "... and {more} more rows: --rows N shows more, --format csv shows all")?;
+            let rows = if more == 1 { "row" } else { "rows" };
+            writeln!(self.out, "... and {more} more {rows}: --rows N shows more, --format csv shows all")?;
         }
         Ok(self.out.flush()?)
     }

@@ -4,6 +4,7 @@
 //! column is stored. `docs/trace-format.md` documents the format. Files are checked against the sizes and checksums in `meta.json` before they
 //! are parsed, so that damage gives an error instead of wrong numbers.
 
+mod claims;
 mod dictionary;
 mod element;
 mod held;

@@ -19,7 +19,7 @@ use zstd::bulk::Decompressor;
 use super::held::Held;
 
 /// Fewest bytes of a value in a dictionary (a 32-bit integer, or the length before a text).
-const DICTIONARY_VALUE_BYTES: usize = 4;
+pub(super) const DICTIONARY_VALUE_BYTES: usize = 4;
 
 pub(super) struct CheckedPages {
     pages: SerializedPageReader<Held>,

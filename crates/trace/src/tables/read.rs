@@ -48,6 +48,80 @@ fn table_rows_max(columns: &[Column], file_bytes: u64) -> u64 {
     (TABLE_BYTES_MAX / row_bytes(columns).max(1)).max(file_bytes.saturating_mul(ROWS_PER_BYTE_MAX))
 }
 
+/// A table's footer; a longer one than any table needs is refused before it is read.
+pub(super) fn read_footer(file: &Held, path: &Path) -> Result<ParquetMetaData, TableError> {
+    let damaged = |why: String| TableError::Damaged { path: path.to_path_buf(), why };
+    let bytes = file.footer_bytes().map_err(TableError::io("read", path))?;
+    if bytes > FOOTER_BYTES_MAX {
+        return Err(damaged(format!("has a footer of {bytes} bytes, and at most {FOOTER_BYTES_MAX} are read")));
+    }
+    guarded(|| Ok(ParquetMetaDataReader::new().parse_and_finish(file)?)).map_err(|fault| damaged(fault.to_string()))
+}
+
+/// For each of a table's columns, its position in the file; `None` for a nullable column that the file lacks.
+pub(super) fn find_columns(
+    footer: &ParquetMetaData,
+    columns: &[Column],
+    path: &Path,
+) -> Result<Vec<Option<usize>>, TableError> {
+    let schema = footer.file_metadata().schema_descr();
+    let mut positions = Vec::with_capacity(columns.len());
+    for wanted in columns {
+        let bad = |why: &str| TableError::Column { path: path.to_path_buf(), column: wanted.name, why: why.into() };
+        let position = schema.columns().iter().position(|column| column.path().parts() == [wanted.name]);
+        if position.is_none() && wanted.nullable {
+            positions.push(None);
+            continue;
+        }
+        let position = position.ok_or_else(|| bad("is missing"))?;
+        let column = schema.column(position);
+        let nullable = match column.self_type().get_basic_info().repetition() {
+            Repetition::REPEATED => return Err(bad("holds lists")),
+            repetition => repetition == Repetition::OPTIONAL,
+        };
+        if column.physical_type() != wanted.physical() || nullable != wanted.nullable {
+            return Err(bad("has another type"));
+        }
+        positions.push(Some(position));
+    }
+    Ok(positions)
+}
+
+/// Number of rows of all row groups, by the footer.
+pub(super) fn row_count(footer: &ParquetMetaData) -> u64 {
+    let rows = footer.row_groups().iter().map(|group| group.num_rows().max(0) as u64);
+    rows.fold(0, u64::saturating_add)
+}
+
+/// Checks the number of rows in a table's footer against its entry in `meta.json`, and against what so many bytes can hold.
+pub(super) fn check_rows(rows: u64, info: TableInfo, columns: &[Column]) -> Result<(), String> {
+    if rows != info.rows {
+        return Err(format!("has {rows} rows instead of {}", info.rows));
+    }
+    let most = table_rows_max(columns, info.bytes);
+    if rows > most {
+        let bytes = info.bytes;
+        return Err(format!("claims {rows} rows in {bytes} bytes, and at most {most} are read from so few"));
+    }
+    Ok(())
+}
+
+/// Number of rows of a row group, if so many can be read at once; `table` and `number` are for the message.
+pub(super) fn group_rows(
+    group: &RowGroupMetaData,
+    (table, number): (&str, usize),
+    columns: &[Column],
+) -> Result<usize, String> {
+    let rows = usize::try_from(group.num_rows()).map_err(|_| "has a negative row count".to_owned())?;
+    let most = rows_max(columns);
+    if rows > most {
+        return Err(format!(
+            "row group {number} of table `{table}` claims {rows} rows, and at most {most} are read at once"
+        ));
+    }
+    Ok(rows)
+}
+
 /// A finished trace, opened for reading.
 #[derive(Debug)]
 pub struct TraceReader {
@@ -93,23 +167,13 @@ impl TraceReader {
     pub fn table<T: Table>(&self) -> Result<TableReader<T>, TableError> {
         let (path, file, info) = self.checked(T::NAME)?;
         let reader = TableReader::of(file, &path)?;
-        if reader.rows() != info.rows {
-            return Err(TableError::Damaged {
-                path,
-                why: format!("has {} rows instead of {}", reader.rows(), info.rows),
-            });
-        }
-        let most = table_rows_max(T::COLUMNS, info.bytes);
-        if info.rows > most {
-            let (rows, bytes) = (info.rows, info.bytes);
-            let why = format!("claims {rows} rows in {bytes} bytes, and at most {most} are read from so few");
-            return Err(TableError::Damaged { path, why });
-        }
+        check_rows(reader.rows(), info, T::COLUMNS).map_err(|why| TableError::Damaged { path, why })?;
         Ok(reader)
     }
 
     /// A table's file: its path, the file itself, and its entry in `meta.json`, against which the file's size and checksum are checked. For other Parquet
-    /// readers, which should read that file, or see that the path still leads to it: a trace may be replaced at any time.
+    /// readers, which should read that file, or see that the path still leads to it: a trace may be replaced at any time. The checksum proves no good will:
+    /// [`TraceReader::checked_for_engines`] is for readers that take as much memory as a file claims.
     ///
     /// # Errors
     /// If `meta.json` does not list it, or the file is missing, changed or damaged.
@@ -170,42 +234,15 @@ impl<T: Table> TableReader<T> {
     /// Opens a file that is open already; `path` is its name in errors.
     fn of(file: File, path: &Path) -> Result<TableReader<T>, TableError> {
         let file = Held::new(file).map_err(TableError::io("read", path))?;
-        let damaged = |why: String| TableError::Damaged { path: path.to_path_buf(), why };
-        let bytes = file.footer_bytes().map_err(TableError::io("read", path))?;
-        if bytes > FOOTER_BYTES_MAX {
-            return Err(damaged(format!("has a footer of {bytes} bytes, and at most {FOOTER_BYTES_MAX} are read")));
-        }
-        let footer = guarded(|| Ok(ParquetMetaDataReader::new().parse_and_finish(&file)?))
-            .map_err(|fault| damaged(fault.to_string()))?;
-        let schema = footer.file_metadata().schema_descr_ptr();
-        let mut positions = Vec::with_capacity(T::COLUMNS.len());
-        for wanted in T::COLUMNS {
-            let bad = |why: &str| TableError::Column { path: path.to_path_buf(), column: wanted.name, why: why.into() };
-            let position = schema.columns().iter().position(|column| column.path().parts() == [wanted.name]);
-            if position.is_none() && wanted.nullable {
-                positions.push(None);
-                continue;
-            }
-            let position = position.ok_or_else(|| bad("is missing"))?;
-            let column = schema.column(position);
-            let nullable = match column.self_type().get_basic_info().repetition() {
-                Repetition::REPEATED => return Err(bad("holds lists")),
-                repetition => repetition == Repetition::OPTIONAL,
-            };
-            if column.physical_type() != wanted.physical() || nullable != wanted.nullable {
-                return Err(bad("has another type"));
-            }
-            positions.push(Some(position));
-        }
-        let rows = footer.row_groups().iter().map(|group| group.num_rows().max(0) as u64);
-        let rows = rows.fold(0, u64::saturating_add);
+        let footer = read_footer(&file, path)?;
+        let positions = find_columns(&footer, T::COLUMNS, path)?;
         Ok(TableReader {
             path: path.to_path_buf(),
             file: Arc::new(file),
+            rows: row_count(&footer),
             footer: Arc::new(footer),
             positions,
             next: 0,
-            rows,
             strings: Strings::default(),
             table: PhantomData,
         })
@@ -277,14 +314,7 @@ impl<T: Table> TableReader<T> {
         let Some(group) = self.footer.row_groups().get(self.next) else { return Ok(false) };
         let before = columns.len();
         let damaged = |why: String| TableError::Damaged { path: self.path.clone(), why };
-        let rows = usize::try_from(group.num_rows()).map_err(|_| damaged("has a negative row count".into()))?;
-        let most = rows_max(T::COLUMNS);
-        if rows > most {
-            let (group, table) = (self.next, T::NAME);
-            return Err(damaged(format!(
-                "row group {group} of table `{table}` claims {rows} rows, and at most {most} are read at once"
-            )));
-        }
+        let rows = group_rows(group, (T::NAME, self.next), T::COLUMNS).map_err(damaged)?;
         for (index, column) in T::COLUMNS.iter().enumerate() {
             let Some(position) = self.positions[index] else {
                 columns.fill_column(index, rows);
@@ -328,7 +358,7 @@ fn guarded<R>(run: impl FnOnce() -> Result<R, ReadFault>) -> Result<R, ReadFault
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     //! Tables, row groups and footers that claim more than they can have.
 
     use std::os::unix::fs::FileExt;
@@ -341,7 +371,7 @@ mod tests {
     use crate::tables::schema::{parquet_schema, properties};
 
     /// Writes a table of two row groups of a row each, of which the second claims to have `claimed`.
-    fn write_claiming(path: &Path, claimed: u64) {
+    pub(in crate::tables) fn write_claiming(path: &Path, claimed: u64) {
         let mut stacks = StackColumns::default();
         stacks.push(StackRow { stack: 1, ..StackRow::default() });
         let schema = parquet_schema(StackColumns::NAME, StackColumns::COLUMNS).unwrap();
@@ -414,15 +444,18 @@ mod tests {
         assert!(table_rows_max(accesses, 1 << 30) >= u64::from(u32::MAX));
     }
 
+    /// Writes a file of which all but the end, which claims too long a footer, is a hole.
+    pub(in crate::tables) fn write_long_footer(path: &Path) {
+        let length = FOOTER_BYTES_MAX as u32 + 1;
+        let tail = [&length.to_le_bytes()[..], b"PAR1"].concat();
+        File::create(path).unwrap().write_all_at(&tail, u64::from(length) + 4).unwrap();
+    }
+
     #[test]
     fn a_footer_that_would_take_too_much_memory_is_refused_before_it_is_read() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("stacks.parquet");
-        let length = FOOTER_BYTES_MAX as u32 + 1;
-        let file = File::create(&path).unwrap();
-        // All but the end is a hole.
-        let tail = [&length.to_le_bytes()[..], b"PAR1"].concat();
-        file.write_all_at(&tail, u64::from(length) + 4).unwrap();
+        write_long_footer(&path);
         let message = TableReader::<StackColumns>::open(&path).err().unwrap().to_string();
         assert!(message.contains("stacks.parquet: has a footer of 33554433 bytes"), "{message}");
     }
