@@ -1,4 +1,5 @@
-//! Machines of `testdata/sysfs` for tests: each is one text file with a line `path:content` for each line of each file, as `grep -r ''` prints them.
+//! Machines of `testdata/sysfs` and PMUs of `testdata/pmu` for tests: each is one text file with a line `path:content` for each line of each file, as
+//! `grep -r ''` prints them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,31 +9,49 @@ use std::path::PathBuf;
 
 use tempfile::TempDir;
 
-/// The folder of the trees.
-fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/sysfs")
+/// A folder of `testdata`.
+fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata").join(name)
 }
 
-/// Names of all trees, sorted.
+/// Names of all trees of `testdata/sysfs`, sorted.
 ///
 /// # Panics
 /// The folder cannot be read.
 #[must_use]
 pub fn names() -> Vec<String> {
-    let files = fs::read_dir(folder()).expect("testdata/sysfs").map(|entry| entry.expect("an entry").file_name());
+    names_in("sysfs")
+}
+
+fn names_in(group: &str) -> Vec<String> {
+    let files =
+        fs::read_dir(folder(group)).expect("a folder of testdata").map(|entry| entry.expect("an entry").file_name());
     let mut names: Vec<String> =
         files.filter_map(|file| file.into_string().ok()?.strip_suffix(".tree").map(str::to_owned)).collect();
     names.sort();
     names
 }
 
-/// Unpacks the tree `name` into a folder that is removed on drop.
+/// Unpacks the machine `name` of `testdata/sysfs` into a folder that is removed on drop.
 ///
 /// # Panics
 /// There is no such tree, or it cannot be unpacked.
 #[must_use]
 pub fn tree(name: &str) -> TempDir {
-    let file = folder().join(format!("{name}.tree"));
+    unpacked("sysfs", name)
+}
+
+/// Unpacks the PMUs `name` of `testdata/pmu` into a folder that is removed on drop.
+///
+/// # Panics
+/// There is no such tree, or it cannot be unpacked.
+#[must_use]
+pub fn pmu_tree(name: &str) -> TempDir {
+    unpacked("pmu", name)
+}
+
+fn unpacked(group: &str, name: &str) -> TempDir {
+    let file = folder(group).join(format!("{name}.tree"));
     let text = fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
     let target = tempfile::tempdir().expect("a temporary folder");
     unpack(&text, target.path()).unwrap_or_else(|why| panic!("{}: {why}", file.display()));
@@ -88,5 +107,10 @@ mod tests {
     fn every_tree_can_be_unpacked() {
         assert!(names().len() >= 9);
         names().iter().for_each(|name| assert!(tree(name).path().join("proc/cpuinfo").exists(), "{name}"));
+        let pmus = names_in("pmu");
+        assert!(pmus.len() >= 8);
+        let has_software =
+            |name: &str| pmu_tree(name).path().join("sys/bus/event_source/devices/software/type").exists();
+        pmus.iter().for_each(|name| assert!(has_software(name), "{name}"));
     }
 }
