@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use numapilot_host::Pid;
 use numapilot_kernel::KernelError;
 
-use super::binding;
-use super::fault_sampler::News;
-use super::targets::LeftOut;
-use super::targets::Started;
-use super::targets::Targets;
 use crate::event::Target;
+use crate::execution::binding;
+use crate::system::fault_sampler::News;
+use crate::system::targets::LeftOut;
+use crate::system::targets::Started;
+use crate::system::targets::Targets;
 
 /// A process that has inherited events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,14 +94,14 @@ mod tests {
     use numapilot_machine::NodeIndex;
 
     use super::*;
-    use crate::system::binding::Binder;
-    use crate::system::binding::Moves;
-    use crate::system::binding::ThreadOrder;
-    use crate::system::binding::tests::Killed;
-    use crate::system::binding::tests::Sleeper;
-    use crate::system::binding::tests::binder;
-    use crate::system::binding::tests::shell;
-    use crate::system::binding::tests::started_by;
+    use crate::execution::binding::Binder;
+    use crate::execution::binding::Moves;
+    use crate::execution::binding::ThreadOrder;
+    use crate::execution::binding::tests::Killed;
+    use crate::execution::binding::tests::Sleeper;
+    use crate::execution::binding::tests::binder;
+    use crate::execution::binding::tests::shell;
+    use crate::execution::binding::tests::started_by;
     use crate::system::undo_log::tests::Kept;
 
     /// A managed shell that is bound to one CPU, and what it has started since.

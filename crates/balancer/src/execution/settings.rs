@@ -7,10 +7,10 @@ use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use super::progress::Progress;
-use super::undo_log::UndoLog;
 use crate::event::Setting;
 use crate::event::SettingDone;
+use crate::execution::progress::Progress;
+use crate::system::undo_log::UndoLog;
 
 /// Whether the kernel's NUMA balancing is on.
 pub const NUMA_BALANCING: &str = "/proc/sys/kernel/numa_balancing";
@@ -211,7 +211,7 @@ mod tests {
     //! Files in a folder of our own.
 
     use super::*;
-    use crate::system::progress::tests::Until;
+    use crate::execution::progress::tests::Until;
     use crate::system::undo_log::tests::Kept;
 
     #[test]

@@ -20,16 +20,16 @@ use numapilot_placement::Action;
 use numapilot_placement::Outcome;
 use numapilot_placement::Refusal;
 
-use super::binding;
-use super::binding::Binder;
-use super::binding::ThreadMove;
-use super::binding::ThreadOrder;
-use super::progress::Progress;
-use super::targets::ManagedProcess;
-use super::targets::Targets;
-use super::targets::Thread;
-use super::undo_log::ThreadId;
-use super::undo_log::UndoLog;
+use crate::execution::binding;
+use crate::execution::binding::Binder;
+use crate::execution::binding::ThreadMove;
+use crate::execution::binding::ThreadOrder;
+use crate::execution::progress::Progress;
+use crate::system::targets::ManagedProcess;
+use crate::system::targets::Targets;
+use crate::system::targets::Thread;
+use crate::system::undo_log::ThreadId;
+use crate::system::undo_log::UndoLog;
 
 /// The outcome of a batch of orders.
 #[derive(Clone, Debug, Default)]
@@ -262,7 +262,7 @@ mod tests {
     use numapilot_placement::PageSize;
 
     use super::*;
-    use crate::system::progress::tests::Until;
+    use crate::execution::progress::tests::Until;
 
     #[test]
     fn every_order_has_an_outcome() {

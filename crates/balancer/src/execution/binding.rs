@@ -18,12 +18,12 @@ use numapilot_machine::NodeIndex;
 use numapilot_machine::NodeSet;
 use numapilot_placement::Refusal;
 
-use super::bound::Bound;
-use super::targets::ManagedProcess;
-use super::targets::Targets;
-use super::undo_log::Binding;
-use super::undo_log::ThreadId;
-use super::undo_log::UndoLog;
+use crate::system::bound::Bound;
+use crate::system::targets::ManagedProcess;
+use crate::system::targets::Targets;
+use crate::system::undo_log::Binding;
+use crate::system::undo_log::ThreadId;
+use crate::system::undo_log::UndoLog;
 
 /// Passes over a process's threads at its release, because new ones may be created meanwhile.
 const PASSES: usize = 4;

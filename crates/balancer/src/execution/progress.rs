@@ -1,6 +1,6 @@
 //! What work that may take minutes asks while it is done: whether it is to go on. Whoever answers keeps the service manager's watchdog quiet meanwhile.
 
-use super::undo_log::UndoLog;
+use crate::system::undo_log::UndoLog;
 
 /// Asked by work within a step, many times a second.
 pub trait Progress {

@@ -300,7 +300,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::packing::NodeCapacity;
+    use crate::decision::packing::NodeCapacity;
 
     const GIB: u64 = 1 << 30;
 

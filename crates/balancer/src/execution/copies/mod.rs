@@ -35,7 +35,7 @@ use numapilot_replica::reason::Reason;
 
 use crate::allowance::Allowance;
 use crate::event;
-use crate::observe::Use;
+use crate::evidence::observe::Use;
 use crate::system::clock;
 use crate::system::targets::ManagedProcess;
 use crate::system::targets::Targets;
