@@ -5,11 +5,11 @@
 use std::io::Write;
 use std::time::Duration;
 
-use numapilot_balancer::estimate::{self, Running};
+use numapilot_balancer::evidence::estimate::{self, Running};
 use numapilot_balancer::evidence::gate::Gate;
 use numapilot_balancer::evidence::homes::Homes;
+use numapilot_balancer::evidence::observe::{self, Use};
 use numapilot_balancer::evidence::table::{PageId, PageTable};
-use numapilot_balancer::observe::{self, Use};
 use numapilot_balancer::system::clock;
 use numapilot_host::PageNumber;
 use numapilot_machine::{Machine, NodeId, NodeIndex, NodeSet};

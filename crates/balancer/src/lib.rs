@@ -1,22 +1,23 @@
 //! The balancing loop: sample, decide with a placement policy, act, measure, keep or undo.
 //!
-//! The policies are those of `numapilot-placement`, unchanged; all access to the kernel goes through `numapilot-kernel`. The deciding modules are pure:
-//! [`evidence`], [`estimate`], [`regression_guard`], [`allowance`] and [`observe`] use no clock and no file. The modules in [`system`] know no policy.
-//! [`balancing_loop`] connects the two; a [`control_port`] controls the loop and receives its events.
+//! The policies are those of `numapilot-placement`, unchanged; all access to the kernel goes through `numapilot-kernel`.
+//!
+//! * [`system`] reads the kernel: the managed processes, and the samples of their accesses. It knows no policy.
+//! * [`evidence`] says what the samples mean, and when they suffice for a decision. Pure: no clock, no file.
+//! * [`decision`] assigns whole processes to nodes, and judges changes by what they gained. Pure, as are the policies.
+//! * [`execution`] carries orders out: moves of pages, bindings of threads, copies of files, system settings.
+//! * [`balancing_loop`] connects these for pages and threads, [`packer`] for whole processes. A [`control_port`] controls either, and receives its events
+//!   ([`event`]) and its [`status`].
 
 pub mod allowance;
 pub mod balancing_loop;
 pub mod control_port;
-pub mod copies;
-pub mod estimate;
+pub mod decision;
 pub mod event;
 pub mod evidence;
-pub mod observe;
-mod order_events;
+pub mod execution;
 pub mod packer;
-pub mod packing;
 mod page_groups;
-pub mod regression_guard;
 pub mod status;
 pub mod step_progress;
 pub mod system;

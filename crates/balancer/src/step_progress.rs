@@ -5,9 +5,9 @@ use std::time::Duration;
 use std::time::Instant;
 
 use crate::control_port::ControlPort;
+use crate::execution::progress::Progress;
 use crate::status::Command;
 use crate::status::Steering;
-use crate::system::progress::Progress;
 use crate::system::undo_log::UndoLog;
 
 /// Time between two looks for commands.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::common::*;
 use numapilot_lab::{Lab, Topology};
+use numapilot_random::Linear;
 
 fn number(name: &str, usual: u64) -> u64 {
     std::env::var(name).map_or(usual, |text| text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
@@ -13,13 +14,9 @@ fn number(name: &str, usual: u64) -> u64 {
 
 /// Moments in which a daemon starts, reads settings and maps, binds threads, moves pages, or has long settled: most are early.
 fn moments(count: u64, seed: u64) -> Vec<f64> {
-    let mut state = seed;
-    let mut random = || {
-        // Knuth's linear congruential generator (MMIX).
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) as f64 / (1_u64 << 31) as f64
-    };
-    (0..count).map(|_| 0.01 + 1.5 * random().powi(2)).collect()
+    let mut random = Linear::new(seed);
+    let mut unit = || random.index(1 << 31) as f64 / (1_u64 << 31) as f64;
+    (0..count).map(|_| 0.01 + 1.5 * unit().powi(2)).collect()
 }
 
 /// What the guest runs. Odd kills hit the loop, even ones the packer, which binds threads from its second look on.

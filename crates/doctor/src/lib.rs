@@ -1,6 +1,6 @@
 //! Which engines work here, and for each that does not the exact reason and the remedy (`numapilot doctor`).
 //!
-//! [`probe`] gathers [`Facts`] (and really opens events); [`diagnose`] turns facts into findings and is pure, so that captured facts of other machines are
+//! [`probe`] gathers [`Facts`] (and really opens events); [`diagnose`] turns facts into findings and is pure, so that composed facts of other machines are
 //! tests. `--engine auto` uses the same findings (`crates/sources/src/engine`), so both always say the same. It needs Linux.
 
 mod facts;

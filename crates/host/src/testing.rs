@@ -1,4 +1,5 @@
-//! Machines of `testdata/sysfs` for tests: each is one text file with a line `path:content` for each line of each file, as `grep -r ''` prints them.
+//! Machines of `testdata/sysfs` and PMUs of `testdata/pmu` for tests: each is one text file with a line `path:content` for each line of each file, as
+//! `grep -r ''` prints them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,18 +9,19 @@ use std::path::PathBuf;
 
 use tempfile::TempDir;
 
-/// The folder of the trees.
-fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/sysfs")
+/// A folder of `testdata`.
+fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata").join(name)
 }
 
-/// Names of all trees, sorted.
+/// Names of all trees of `testdata/sysfs`, sorted.
 ///
 /// # Panics
 /// The folder cannot be read.
 #[must_use]
 pub fn names() -> Vec<String> {
-    let files = fs::read_dir(folder()).expect("testdata/sysfs").map(|entry| entry.expect("an entry").file_name());
+    let files =
+        fs::read_dir(folder("sysfs")).expect("testdata/sysfs").map(|entry| entry.expect("an entry").file_name());
     let mut names: Vec<String> =
         files.filter_map(|file| file.into_string().ok()?.strip_suffix(".tree").map(str::to_owned)).collect();
     names.sort();
@@ -41,7 +43,20 @@ pub fn in_memory() -> TempDir {
 /// There is no such tree, or it cannot be unpacked.
 #[must_use]
 pub fn tree(name: &str) -> TempDir {
-    let file = folder().join(format!("{name}.tree"));
+    unpacked("sysfs", name)
+}
+
+/// Unpacks the PMUs `name` of `testdata/pmu` into a folder that is removed on drop.
+///
+/// # Panics
+/// There is no such tree, or it cannot be unpacked.
+#[must_use]
+pub fn pmu_tree(name: &str) -> TempDir {
+    unpacked("pmu", name)
+}
+
+fn unpacked(group: &str, name: &str) -> TempDir {
+    let file = folder(group).join(format!("{name}.tree"));
     let text = fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
     let target = in_memory();
     unpack(&text, target.path()).unwrap_or_else(|why| panic!("{}: {why}", file.display()));
@@ -97,5 +112,12 @@ mod tests {
     fn every_tree_can_be_unpacked() {
         assert!(names().len() >= 9);
         names().iter().for_each(|name| assert!(tree(name).path().join("proc/cpuinfo").exists(), "{name}"));
+        let files = fs::read_dir(folder("pmu")).unwrap().map(|entry| entry.unwrap().path());
+        let pmus: Vec<PathBuf> = files.filter(|file| file.extension().is_some_and(|end| end == "tree")).collect();
+        assert!(pmus.len() >= 8);
+        for file in pmus {
+            let tree = pmu_tree(file.file_stem().unwrap().to_str().unwrap());
+            assert!(tree.path().join("sys/bus/event_source/devices/software/type").exists(), "{}", file.display());
+        }
     }
 }

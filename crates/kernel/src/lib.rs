@@ -2,7 +2,7 @@
 //! files under /proc that describe tasks and mappings.
 //!
 //! Owns: no policy and no state. Parsers take bytes and re-used buffers, and files are read under a root prefix, so that everything but the system calls
-//! is tested on captured text. Processes end at any moment and their ids are reused: callers must expect
+//! is tested on text of any machine. Processes end at any moment and their ids are reused: callers must expect
 //! [`KernelError::Gone`] as an ordinary result. Formats: `Documentation/filesystems/proc.rst`, `Documentation/admin-guide/mm/`.
 
 pub mod actuator;

@@ -164,7 +164,7 @@ fn waited() -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
-    //! Captured figures, and this thread under pressure.
+    //! Figures written here, and this thread under pressure.
 
     use super::*;
 

@@ -1,5 +1,5 @@
 //! What this process may use of the machine: CPUs and memory nodes that its cpuset and affinity allow, and how much memory. A container sees the whole
-//! machine in sysfs; its limits are in /proc/self. Read under a root prefix, so that all of it is tested on captured trees.
+//! machine in sysfs; its limits are in /proc/self. Read under a root prefix, so that all of it is tested on trees of files.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -124,7 +124,7 @@ fn quota_over(quota: &str, period: &str) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    //! Captured files of containers.
+    //! Files as containers have them, written here.
 
     use std::fs;
 

@@ -1,16 +1,13 @@
-//! What machines of several kinds offer, from the trees in `testdata/pmu`.
+//! What machines of several kinds offer, from the files in `testdata/pmu`.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use numapilot_host::testing::pmu_tree;
 use numapilot_perf::abi::sample;
 use numapilot_perf::pmu::{Offer, PmuError, SampleRequest, Sampler, offers, read};
 
-fn tree(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/pmu").join(name)
-}
-
 fn offered(name: &str, request: &SampleRequest) -> Vec<Offer> {
-    let pmus = read(&tree(name)).unwrap();
+    let pmus = read(pmu_tree(name).path()).unwrap();
     assert!(!pmus.is_empty(), "{name}");
     offers(&pmus, request).unwrap()
 }
@@ -135,7 +132,7 @@ fn spe_filters_loads_and_stores() {
 
 #[test]
 fn terms_that_do_not_fit_are_refused_by_name() {
-    let pmus = read(&tree("intel-skylake")).unwrap();
+    let pmus = read(pmu_tree("intel-skylake").path()).unwrap();
     let cpu = pmus.iter().find(|pmu| pmu.name == "cpu").unwrap();
     for (event, word) in [("event=0x1ff", "8 bits"), ("evt=1", "no field evt"), ("event=many", "is not a number")] {
         let Err(error @ PmuError::Event { .. }) = cpu.event(event) else { panic!("{event}") };

@@ -188,8 +188,7 @@ fn event_name(offer: &Offer, is_helper: bool) -> String {
 mod tests {
     //! Machines of several kinds, from the trees in `testdata/pmu`.
 
-    use std::path::Path;
-
+    use numapilot_host::testing::pmu_tree;
     use numapilot_perf::abi::sample;
     use numapilot_perf::pmu;
 
@@ -204,7 +203,7 @@ mod tests {
     };
 
     fn pmus(tree: &str) -> Vec<Pmu> {
-        pmu::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/pmu").join(tree)).unwrap()
+        pmu::read(pmu_tree(tree).path()).unwrap()
     }
 
     /// Facts that say that everything which is offered works.

@@ -20,7 +20,7 @@ use numapilot_trace::native::Native;
 use numapilot_trace::native::NativeRun;
 
 use crate::error::SourceError;
-use crate::host::Host;
+use crate::recording_host::Host;
 
 /// Largest number of runs: the shortest had the fewest disturbances, and their spread shows the uncertainty.
 const RUNS: usize = 3;

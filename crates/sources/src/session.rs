@@ -28,13 +28,13 @@ use crate::drain::Sink;
 use crate::engine::Selection;
 use crate::error::SourceError;
 use crate::generated;
-use crate::host::Host;
 use crate::live::News;
 use crate::namespaces::Foreign;
 use crate::options::RecordOptions;
 use crate::options::Sampling;
 use crate::order::OrderSource;
 use crate::recording::Recording;
+use crate::recording_host::Host;
 use crate::walk::walk;
 
 /// What is known when a recording begins.

@@ -5,10 +5,10 @@ use numapilot_placement::Action as Order;
 
 use super::Balancer;
 use crate::control_port::ControlPort;
-use crate::copies::Copied;
 use crate::event;
 use crate::event::Event;
-use crate::observe::Use;
+use crate::evidence::observe::Use;
+use crate::execution::copies::Copied;
 
 impl Balancer {
     /// Returns observed uses of files that processes only read; empty where no observation is due.

@@ -21,10 +21,10 @@ use crate::control_port::ControlPort;
 use crate::event::Event;
 use crate::event::Target;
 use crate::event::Targets as TargetsEvent;
-use crate::observe::Use;
-use crate::system::binding;
-use crate::system::births;
-use crate::system::births::Heir;
+use crate::evidence::observe::Use;
+use crate::execution::binding;
+use crate::execution::births;
+use crate::execution::births::Heir;
 use crate::system::fault_sampler::Fault;
 use crate::system::fault_sampler::Seen;
 

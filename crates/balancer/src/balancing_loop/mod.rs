@@ -7,6 +7,7 @@ mod copying;
 mod forbidden;
 mod look;
 mod options;
+mod order_events;
 mod publishing;
 mod run_stats;
 mod scan;
@@ -42,7 +43,7 @@ pub use options::Who;
 
 use crate::allowance::Allowance;
 use crate::control_port::ControlPort;
-use crate::copies::Copies;
+use crate::decision::regression_guard::RegressionGuard;
 use crate::event::Event;
 use crate::event::EvidenceSource;
 use crate::event::Steered;
@@ -50,19 +51,19 @@ use crate::event::Stop;
 use crate::event::Target;
 use crate::event::Trouble;
 use crate::evidence::gate::Gate;
+use crate::evidence::observe::Use;
 use crate::evidence::table::PageTable;
-use crate::observe::Use;
-use crate::regression_guard::RegressionGuard;
+use crate::execution::binding::ThreadMove;
+use crate::execution::births::Heir;
+use crate::execution::copies::Copies;
+use crate::execution::migration_executor::MigrationExecutor;
+use crate::execution::settings::Settings;
 use crate::status::Command;
 use crate::status::State;
 use crate::status::Steering;
-use crate::system::binding::ThreadMove;
-use crate::system::births::Heir;
 use crate::system::fault_sampler::FaultSampler;
-use crate::system::migration_executor::MigrationExecutor;
 use crate::system::probes::Probes;
 use crate::system::samples::Samples;
-use crate::system::settings::Settings;
 use crate::system::targets::ManagedProcess;
 use crate::system::targets::Targets;
 use crate::unfit::Unfit;
@@ -179,7 +180,7 @@ const LOOK_ADVANCE: Duration = Duration::from_secs(2);
 const UNDO_MAX: usize = 1 << 20;
 
 impl Balancer {
-    /// Opens the events and probes. `machine` is this machine, completed with what the traffic model needs ([`crate::estimate::completed`]); `notes` are the
+    /// Opens the events and probes. `machine` is this machine, completed with what the traffic model needs (`estimate::completed`); `notes` are the
     /// assumptions of that completion. No setting is changed yet.
     ///
     /// # Errors
@@ -281,7 +282,7 @@ impl Balancer {
             Some(_) => "rates are estimated from the samples and their period",
             None => "rates are estimated, because no counter is read",
         };
-        let outstanding = crate::estimate::OUTSTANDING;
+        let outstanding = crate::evidence::estimate::OUTSTANDING;
         let assumed =
             format!("{assumed}; each running thread is assumed to have {outstanding} outstanding cache-line misses");
         sources.push(source("rates", false, assumed));
@@ -574,7 +575,7 @@ mod tests {
     fn a_process_that_is_removed_is_sampled_no_longer() {
         let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
         let pid = Pid::of_child(&child);
-        let machine = crate::estimate::completed(&Machine::live().unwrap()).unwrap().0;
+        let machine = crate::evidence::estimate::completed(&Machine::live().unwrap()).unwrap().0;
         let policy = numapilot_placement::policy_by_name("first-touch", &machine, 1).unwrap();
         let who = Who::Group(Group::Processes(vec![pid]));
         let options = Options { who, dry_run: true, probes: false, samples: false, ..Options::default() };

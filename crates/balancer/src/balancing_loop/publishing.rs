@@ -4,10 +4,10 @@ use numapilot_host::Pid;
 
 use super::Balancer;
 use crate::control_port::ControlPort;
-use crate::estimate;
 use crate::event::Event;
 use crate::event::Loss;
 use crate::event::Losses;
+use crate::evidence::estimate;
 use crate::status;
 use crate::status::NodeStatus;
 use crate::status::Rates;

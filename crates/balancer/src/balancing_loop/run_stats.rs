@@ -21,14 +21,14 @@ use crate::event::Loss;
 use crate::event::NodeSeen;
 use crate::event::Start;
 use crate::event::Stop;
+use crate::evidence::observe::Use;
 use crate::evidence::table::PageTable;
-use crate::observe::Use;
+use crate::execution::migration_executor::Done;
 use crate::status::Counters;
 use crate::status::OwnUse;
 use crate::status::Rates;
 use crate::system::clock::unix_ns;
 use crate::system::fault_sampler::Seen;
-use crate::system::migration_executor::Done;
 use crate::system::probes::Probes;
 use crate::system::targets::Targets;
 

@@ -8,12 +8,12 @@ use super::Balancer;
 use super::options::Who;
 use crate::control_port::ControlPort;
 use crate::event::Event;
-use crate::observe::Use;
-use crate::system::settings;
-use crate::system::settings::NUMA_BALANCING;
-use crate::system::settings::SCAN_DELAY;
-use crate::system::settings::SCAN_PERIOD_MAX;
-use crate::system::settings::SCAN_PERIOD_MIN;
+use crate::evidence::observe::Use;
+use crate::execution::settings;
+use crate::execution::settings::NUMA_BALANCING;
+use crate::execution::settings::SCAN_DELAY;
+use crate::execution::settings::SCAN_PERIOD_MAX;
+use crate::execution::settings::SCAN_PERIOD_MIN;
 
 /// Maximum time of fast scanning after new targets or orders; it ends earlier when several decisions bring no orders.
 const FAST_FOR: Duration = Duration::from_secs(4);

@@ -454,7 +454,7 @@ mod tests {
     fn what_was_seen_is_seen_in_one_tick_only_and_moves_relabel_none_of_it() {
         let mut table = PageTable::new(2, 1 << 10);
         let probes = [[Some(100.0), Some(200.0)], [Some(200.0), Some(100.0)]].map(Vec::from);
-        let measure = |table: &PageTable| crate::estimate::mean_latency_ns(table.seen_flow(), &probes);
+        let measure = |table: &PageTable| crate::evidence::estimate::mean_latency_ns(table.seen_flow(), &probes);
         (0..100).for_each(|number| assert!(table.saw(page(number), N1, N0)));
         assert_eq!(measure(&table), Some(200.0));
         (0..100).for_each(|number| table.moved(page(number), N0, N1));

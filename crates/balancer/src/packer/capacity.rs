@@ -12,9 +12,9 @@ use numapilot_machine::CpuId;
 use numapilot_machine::Machine;
 use numapilot_machine::NodeId;
 
-use crate::packing::Demand;
-use crate::packing::MachineCapacity;
-use crate::packing::NodeCapacity;
+use crate::decision::packing::Demand;
+use crate::decision::packing::MachineCapacity;
+use crate::decision::packing::NodeCapacity;
 
 /// Distance that is assumed where the firmware gives none.
 const FAR: u32 = 20;

@@ -1,5 +1,5 @@
 //! Placement of whole processes on nodes, as numad does it. Every few seconds the packer reads the processes' processor use and memory, computes the best
-//! assignment with [`crate::packing`], and moves processes if the gain is worth it.
+//! assignment with [`crate::decision::packing`], and moves processes if the gain is worth it.
 //!
 //! It is controlled and reports like the loop, by a [`ControlPort`]. It records every change before making it, and restores affinities and cpusets at its end;
 //! memory stays where it is.
@@ -37,6 +37,10 @@ use crate::balancing_loop::BalancerError;
 use crate::balancing_loop::Options;
 use crate::balancing_loop::Who;
 use crate::control_port::ControlPort;
+use crate::decision::packing::Demand;
+use crate::decision::packing::Packing;
+use crate::decision::packing::PackingSettings;
+use crate::decision::packing::pack;
 use crate::event::Action;
 use crate::event::Decision;
 use crate::event::Event;
@@ -49,10 +53,7 @@ use crate::event::Stop;
 use crate::event::Target;
 use crate::event::Targets;
 use crate::event::Trouble;
-use crate::packing::Demand;
-use crate::packing::Packing;
-use crate::packing::PackingSettings;
-use crate::packing::pack;
+use crate::execution::progress::Progress;
 use crate::status;
 use crate::status::Command;
 use crate::status::Counters;
@@ -63,7 +64,6 @@ use crate::status::Steering;
 use crate::status::TargetStatus;
 use crate::step_progress::StepProgress;
 use crate::system::clock::unix_ns;
-use crate::system::progress::Progress;
 use crate::unfit::Unfit;
 use place::Held;
 use place::Placed;
@@ -658,7 +658,7 @@ mod tests {
     fn an_idle_child_gets_back_what_its_placed_parent_had() {
         use numapilot_host::Tid;
 
-        use crate::system::binding;
+        use crate::execution::binding;
         let all = affinity::of_thread(Tid::first_of(Pid::own())).unwrap();
         if all.cpus().len() < 2 {
             return numapilot_not_run::not_run!(TwoCpus, "one CPU leaves nothing to bind");

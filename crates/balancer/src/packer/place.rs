@@ -28,10 +28,10 @@ use super::units::Allowed;
 use super::units::Unit;
 use super::units::Watched;
 use crate::event::Setting;
-use crate::system::binding;
+use crate::execution::binding;
+use crate::execution::progress::Progress;
+use crate::execution::settings::Settings;
 use crate::system::bound::Bound;
-use crate::system::progress::Progress;
-use crate::system::settings::Settings;
 use crate::system::undo_log::Binding;
 use crate::system::undo_log::ThreadId;
 use crate::system::undo_log::UndoLog;
@@ -293,7 +293,7 @@ mod tests {
     use numapilot_kernel::actuator::MoveOptions;
 
     use super::*;
-    use crate::system::progress::tests::Until;
+    use crate::execution::progress::tests::Until;
 
     #[test]
     fn a_cpuset_that_its_administrator_changes_is_read_again() {

@@ -24,8 +24,8 @@ use numapilot_machine::NodeId;
 use numapilot_machine::NodeIndex;
 use numapilot_machine::NodeSet;
 
+use crate::decision::packing::Demand;
 use crate::event::Target;
-use crate::packing::Demand;
 use crate::system::numa_look::NumaLook;
 
 /// Minimum processor use of a process that is packed, in processors; processes below it count as other load of their nodes.

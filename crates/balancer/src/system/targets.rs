@@ -228,7 +228,7 @@ pub struct Targets {
     /// What the processes' tables of home nodes hold together.
     pub all_homes: Arc<AllHomes>,
     /// Number of processes that may be managed at once; fewer in tests.
-    pub(super) slots: u16,
+    pub(crate) slots: u16,
     next_slot: u16,
     next_thread: u32,
     looked_at: Option<Instant>,

@@ -2,10 +2,10 @@
 
 use anyhow::Result;
 use anyhow::anyhow;
+use numapilot_balancer::decision::packing::MachineCapacity;
+use numapilot_balancer::decision::packing::PackingSettings;
+use numapilot_balancer::decision::packing::place;
 use numapilot_balancer::packer;
-use numapilot_balancer::packing::MachineCapacity;
-use numapilot_balancer::packing::PackingSettings;
-use numapilot_balancer::packing::place;
 use numapilot_machine::Machine;
 use numapilot_machine::NodeId;
 use numapilot_machine::NodeIndex;
@@ -38,7 +38,7 @@ pub fn run(arguments: &AdviseArgs) -> Result<()> {
         }
         return output::print(&format!("{list}\n"));
     }
-    let as_json = |(at, node): (usize, &numapilot_balancer::packing::NodeCapacity)| {
+    let as_json = |(at, node): (usize, &numapilot_balancer::decision::packing::NodeCapacity)| {
         json!({
             "node": machine.nodes()[at].id.0, "cpus": node.cpus, "cpus_busy": node.cpus_taken, "memory_bytes": node.memory_bytes,
             "available_bytes": node.memory_bytes.saturating_sub(node.memory_taken), "allowed": allowed.contains(NodeIndex(at)),

@@ -213,6 +213,8 @@ fn ratio(over: Estimate, under: Estimate) -> Option<Estimate> {
 
 #[cfg(test)]
 mod tests {
+    use numapilot_random::Random;
+
     use super::*;
 
     fn exact(values: &[f64]) -> Vec<Estimate> {
@@ -346,13 +348,9 @@ mod tests {
     fn intervals_cover_the_true_difference_at_their_rate() {
         // 2,000 pairs of five normal draws each, true difference 1: the interval must hold it in 95 % of them, or somewhat more
         // (each side's own t is wider than Welch's).
-        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-        let mut uniform = move || {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            ((state >> 11) as f64 + 0.5) / (1u64 << 53) as f64
-        };
+        let mut random = Random::new(1);
+        // Never 0, which has no logarithm.
+        let mut uniform = move || random.unit() + f64::EPSILON / 4.0;
         let mut normal = move || (-2.0 * uniform().ln()).sqrt() * (2.0 * std::f64::consts::PI * uniform()).cos();
         let covered = (0..2000)
             .filter(|_| {

@@ -283,7 +283,7 @@ fn misses_that_a_core_keeps_outstanding_go_into_the_model() {
 }
 
 #[test]
-fn every_captured_machine_gives_a_model_that_says_the_same() {
+fn every_machine_of_testdata_gives_a_model_that_says_the_same() {
     for name in [
         "four-nodes",
         "nps4",

@@ -51,7 +51,7 @@ pub(super) fn choose_without_tracker(
 
 #[cfg(test)]
 mod tests {
-    //! Captured and composed facts of machines, and what is taken on each.
+    //! Facts of many kinds of machine, composed by testdata/doctor/make-facts, and what is taken on each.
 
     use std::path::Path;
 

@@ -42,7 +42,6 @@ use crate::engine::EngineChoice;
 use crate::engine::Refusal;
 use crate::error::SourceError;
 use crate::generated;
-use crate::host::Host;
 use crate::namespaces::Foreign;
 use crate::options::Progress;
 use crate::options::ProgressState;
@@ -50,6 +49,7 @@ use crate::options::RecordOptions;
 use crate::recording::Losses;
 use crate::recording::Recording;
 use crate::recording::StopReason;
+use crate::recording_host::Host;
 use numapilot_perf_events::open::Scope;
 
 /// Time between two checks of the processes.

@@ -193,7 +193,7 @@ fn of_files(root: &Path) -> Vec<(u64, u64, u64)> {
 }
 
 #[test]
-fn every_captured_machine_is_told_as_its_files_are() {
+fn every_machine_of_testdata_is_shown_as_its_files_are() {
     for name in TREES {
         let tree = Tree::of(name);
         let truth = of_files(tree.root().path());

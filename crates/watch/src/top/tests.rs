@@ -139,7 +139,7 @@ fn a_machine_without_a_pmu_is_shown_by_what_its_kernel_tells() {
 }
 
 #[test]
-fn every_captured_machine_is_drawn_with_all_its_nodes() {
+fn every_machine_of_testdata_is_drawn_with_all_its_nodes() {
     for name in [
         "one-node",
         "two-sockets-smt",

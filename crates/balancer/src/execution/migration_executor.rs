@@ -1,0 +1,317 @@
+//! Carries out a policy's orders by system calls, and reports the outcome of each.
+
+use std::collections::BTreeMap;
+
+use numapilot_host::PageNumber;
+use numapilot_host::Pid;
+use numapilot_host::Tid;
+use numapilot_kernel::KernelError;
+use numapilot_kernel::actuator::MoveOptions;
+use numapilot_kernel::actuator::MoveOutcome;
+use numapilot_kernel::actuator::MoveRequest;
+use numapilot_kernel::actuator::Mover;
+use numapilot_kernel::actuator::PageOutcomes;
+use numapilot_kernel::affinity::CpuMask;
+use numapilot_machine::Machine;
+use numapilot_machine::NodeId;
+use numapilot_machine::NodeIndex;
+use numapilot_machine::NodeSet;
+use numapilot_placement::Action;
+use numapilot_placement::Outcome;
+use numapilot_placement::Refusal;
+
+use crate::execution::binding;
+use crate::execution::binding::Binder;
+use crate::execution::binding::ThreadMove;
+use crate::execution::binding::ThreadOrder;
+use crate::execution::progress::Progress;
+use crate::system::targets::ManagedProcess;
+use crate::system::targets::Targets;
+use crate::system::targets::Thread;
+use crate::system::undo_log::ThreadId;
+use crate::system::undo_log::UndoLog;
+
+/// The outcome of a batch of orders.
+#[derive(Clone, Debug, Default)]
+pub struct Done {
+    /// One outcome per order, in the same order.
+    pub outcomes: Vec<Outcome>,
+    /// Pages of 4 KiB that were moved: process, page number, the previous node (if known), new node.
+    pub moved: Vec<(u32, PageNumber, Option<NodeIndex>, NodeIndex)>,
+    /// Orders for pages that the kernel could not move: process, page number.
+    pub stayed: Vec<(u32, PageNumber)>,
+    /// Number of ordered pages by outcome.
+    pub pages: PageOutcomes,
+    /// Bytes copied between nodes.
+    pub moved_bytes: u64,
+    /// Nanoseconds spent in the system calls that move.
+    pub took_ns: u64,
+    /// Threads that were moved.
+    pub threads: Vec<ThreadMove>,
+    /// Number of threads whose move was undone.
+    pub threads_taken_back: u64,
+    /// Number of threads that could not be moved.
+    pub threads_refused: u64,
+    /// Error messages.
+    pub troubles: Vec<String>,
+}
+
+/// Moves pages and threads.
+#[derive(Debug)]
+pub struct MigrationExecutor {
+    mover: Mover,
+    ids: Vec<NodeId>,
+    binder: Binder,
+}
+
+/// A page order in progress: its index, and its range of move requests.
+struct Part {
+    order: usize,
+    first: usize,
+    count: usize,
+}
+
+impl MigrationExecutor {
+    /// Makes an executor for this machine.
+    #[must_use]
+    pub fn new(machine: &Machine, options: MoveOptions) -> MigrationExecutor {
+        MigrationExecutor {
+            mover: Mover::new(options),
+            ids: machine.nodes().iter().map(|node| node.id).collect(),
+            binder: Binder::new(machine),
+        }
+    }
+
+    /// Carries out orders. Orders for the pages of one process are gathered into few system calls. If `progress` ends it, what has moved is in the account,
+    /// and the other pages are [`MoveOutcome::NotTried`].
+    pub fn carry_out(&mut self, orders: Vec<Action>, targets: &mut Targets, progress: &mut dyn Progress) -> Done {
+        let mut done = Done::default();
+        let mut results: Vec<Result<f64, Refusal>> = vec![Err(Refusal::Unsupported); orders.len()];
+        let mut by_process: BTreeMap<u32, (Vec<MoveRequest>, Vec<Part>)> = BTreeMap::new();
+        let mut threads: Vec<(usize, ThreadOrder)> = Vec::new();
+        for (order, action) in orders.iter().enumerate() {
+            match action {
+                Action::Migrate { page, to } => {
+                    let (requests, parts) = by_process.entry(page.process).or_default();
+                    let count = page.size.small_pages();
+                    parts.push(Part { order, first: requests.len(), count: count as usize });
+                    let to = self.ids[*to];
+                    requests.extend(page.page.run(count).map(|page| MoveRequest { to, address: page.address() }));
+                }
+                Action::MoveThread { thread, to } => {
+                    threads.push((order, ThreadOrder { thread: *thread, to: *to }));
+                }
+                // A stock kernel has no interface to do these to another process.
+                Action::Allocate { .. } | Action::Replicate { .. } | Action::Split { .. } | Action::Unmap { .. } => {}
+            }
+        }
+        // Threads first, so that memory that the kernel allocates for them meanwhile is local.
+        self.move_threads(&threads, targets, progress.undo_log(), (&mut done, &mut results));
+        for (process, (requests, parts)) in by_process {
+            if progress.goes_on() {
+                self.move_pages(process, &requests, &parts, targets, (&mut done, &mut results), progress);
+            } else {
+                parts.iter().for_each(|part| results[part.order] = Err(Refusal::Busy));
+                done.pages.not_tried += parts.len() as u64;
+            }
+        }
+        done.outcomes = orders.into_iter().zip(results).map(|(action, result)| Outcome { action, result }).collect();
+        done
+    }
+
+    fn move_pages(
+        &mut self,
+        number: u32,
+        requests: &[MoveRequest],
+        parts: &[Part],
+        targets: &mut Targets,
+        (done, results): (&mut Done, &mut [Result<f64, Refusal>]),
+        progress: &mut dyn Progress,
+    ) {
+        let Some(managed) = targets.all.values_mut().find(|managed| managed.number() == number) else {
+            parts.iter().for_each(|part| results[part.order] = Err(Refusal::Gone));
+            done.pages.gone += parts.len() as u64;
+            return;
+        };
+        let huge = managed.huge.clone();
+        let moved = match self.mover.run(Some(&managed.process), requests, &huge, &mut |_| progress.goes_on()) {
+            Ok(moved) => moved,
+            Err(error) => {
+                let outcome = match error {
+                    KernelError::Gone { .. } => MoveOutcome::Gone,
+                    // Only for now.
+                    ref error if error.is_unanswered() => MoveOutcome::Busy,
+                    _ => MoveOutcome::NotPermitted,
+                };
+                parts.iter().for_each(|part| results[part.order] = Err(refusal_of(outcome)));
+                *done.pages.count_mut(outcome) += parts.len() as u64;
+                managed.look_at_nodes();
+                done.troubles.push(error.to_string());
+                return;
+            }
+        };
+        let page_ns = moved.moving_ns as f64 / moved.pages.moved.max(1) as f64;
+        for part in parts {
+            let outcomes = &moved.outcomes[part.first..part.first + part.count];
+            let pages = PageOutcomes::of(outcomes);
+            results[part.order] = result_of(&pages, outcomes[0], page_ns);
+            // An order is about one page, of which one small one may have moved and the first not.
+            let outcome = if results[part.order].is_ok() { MoveOutcome::Moved } else { outcomes[0] };
+            *done.pages.count_mut(outcome) += 1;
+            if matches!(outcome, MoveOutcome::Busy | MoveOutcome::NotPermitted | MoveOutcome::Unmovable) {
+                done.stayed.push((number, PageNumber::of(requests[part.first].address)));
+            }
+        }
+        if !moved.refused.is_empty() {
+            // Its cpuset was changed since it was last read.
+            managed.look_at_nodes();
+        }
+        let pid = managed.target.pid;
+        done.troubles.extend(moved.refused.iter().map(|(node, why)| why.error(pid, *node).to_string()));
+        self.note(managed, requests, &moved.outcomes, done);
+        done.took_ns += moved.moving_ns;
+    }
+
+    /// Updates the known home nodes.
+    fn note(&self, managed: &mut ManagedProcess, requests: &[MoveRequest], outcomes: &[MoveOutcome], done: &mut Done) {
+        for (request, outcome) in requests.iter().zip(outcomes) {
+            let page = PageNumber::of(request.address);
+            let Some(to) = self.ids.iter().position(|id| *id == request.to).map(NodeIndex) else { continue };
+            match outcome {
+                MoveOutcome::Moved => {
+                    done.moved.push((managed.number(), page, managed.homes.of(page), to));
+                    managed.homes.set(page, page + 1, to);
+                    managed.moved_bytes += PageNumber::BYTES;
+                    done.moved_bytes += PageNumber::BYTES;
+                }
+                MoveOutcome::AlreadyThere => managed.homes.set(page, page + 1, to),
+                MoveOutcome::Gone => managed.homes.clear(page, page + 1),
+                _ => {}
+            }
+        }
+    }
+
+    fn move_threads(
+        &self,
+        orders: &[(usize, ThreadOrder)],
+        targets: &mut Targets,
+        undo_log: &mut dyn UndoLog,
+        (done, results): (&mut Done, &mut [Result<f64, Refusal>]),
+    ) {
+        let wanted: Vec<ThreadOrder> = orders.iter().map(|(_, order)| *order).collect();
+        let mut moves = self.binder.carry_out(&wanted, targets, undo_log);
+        for ((order, _), result) in orders.iter().zip(moves.results) {
+            done.threads_refused += u64::from(result.is_err());
+            results[*order] = result;
+        }
+        done.threads = moves.moved;
+        done.troubles.append(&mut moves.troubles);
+    }
+
+    /// Nodes that an order may name for a thread. One that has not run asks for no system call: nothing is gained by moving it, so none are named.
+    #[must_use]
+    pub fn nodes_for(&self, pid: Pid, tid: Tid, thread: &Thread, online: Option<&CpuMask>) -> NodeSet {
+        if thread.busy <= 0.0 {
+            return NodeSet::default();
+        }
+        self.binder.nodes_for(ThreadId { pid, tid, start_ticks: thread.start_ticks }, thread.bound.as_ref(), online)
+    }
+
+    /// Adopts threads that inherited an affinity from a bound thread. Returns error messages.
+    pub fn adopt(&self, targets: &mut Targets, undo_log: &mut dyn UndoLog) -> Vec<String> {
+        binding::adopt(targets, undo_log)
+    }
+
+    /// Undoes moves of threads.
+    pub fn take_back(&self, moves: &[ThreadMove], targets: &mut Targets, undo_log: &mut dyn UndoLog) -> u64 {
+        self.binder.take_back(moves, targets, undo_log)
+    }
+
+    /// Restores the affinities of the threads of one process (`None`: of all). Returns their number.
+    pub fn release_threads(&self, pid: Option<Pid>, targets: &mut Targets, undo_log: &mut dyn UndoLog) -> u64 {
+        self.binder.release(pid, targets, undo_log)
+    }
+}
+
+/// Result of an order from the outcomes of its pages; if none moved, that of the first page.
+fn result_of(pages: &PageOutcomes, first: MoveOutcome, page_ns: f64) -> Result<f64, Refusal> {
+    if pages.moved > 0 {
+        return Ok(page_ns * pages.moved as f64);
+    }
+    Err(refusal_of(first))
+}
+
+/// What a policy is told of a page that did not move: less than the kernel's answer, which other orders than moves and simulated machines do not have.
+fn refusal_of(outcome: MoveOutcome) -> Refusal {
+    match outcome {
+        MoveOutcome::AlreadyThere => Refusal::AlreadyThere,
+        MoveOutcome::NoRoom => Refusal::NoRoom,
+        MoveOutcome::Busy | MoveOutcome::NotTried => Refusal::Busy,
+        MoveOutcome::Gone => Refusal::Gone,
+        MoveOutcome::Moved | MoveOutcome::NotPermitted | MoveOutcome::Unmovable | MoveOutcome::Other(_) => {
+            Refusal::Unsupported
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Orders about processes and threads that are there, and that are not.
+
+    use numapilot_placement::PageKey;
+    use numapilot_placement::PageSize;
+
+    use super::*;
+    use crate::execution::progress::tests::Until;
+
+    #[test]
+    fn every_order_has_an_outcome() {
+        let machine = Machine::live().unwrap();
+        let mut targets = Targets::default();
+        targets.add(Pid::own()).unwrap();
+        targets.look(&machine);
+        let number = targets.all[&Pid::own()].number();
+        let mut migration_executor = MigrationExecutor::new(&machine, MoveOptions::default());
+        let page = |process| PageKey { process, page: PageNumber(16), size: PageSize::Small };
+        let orders = vec![
+            Action::Migrate { page: page(number), to: NodeIndex(0) },
+            Action::Migrate { page: page(number + 1), to: NodeIndex(0) },
+            Action::MoveThread { thread: 4711, to: NodeIndex(0) },
+            Action::Split { page: page(number) },
+        ];
+        let done = migration_executor.carry_out(orders.clone(), &mut targets, &mut Until::ever());
+        assert_eq!(done.outcomes.iter().map(|outcome| outcome.action.clone()).collect::<Vec<_>>(), orders);
+        assert_eq!(done.outcomes[1].result, Err(Refusal::Gone));
+        assert_eq!(done.outcomes[2].result, Err(Refusal::Gone));
+        assert_eq!(done.outcomes[3].result, Err(Refusal::Unsupported));
+        assert!(done.outcomes[0].result.is_err() && done.moved.is_empty());
+        assert_eq!(done.pages.total(), 2);
+    }
+
+    /// A new outcome does not compile before it has a refusal here.
+    #[test]
+    fn policies_are_told_why_a_page_stayed() {
+        let told = MoveOutcome::ALL.map(refusal_of);
+        let [_, already_there, gone, busy, no_room, not_permitted, unmovable, other, not_tried] = told;
+        assert_eq!([already_there, gone, no_room], [Refusal::AlreadyThere, Refusal::Gone, Refusal::NoRoom]);
+        assert_eq!([busy, not_tried], [Refusal::Busy; 2], "they may be ordered again");
+        assert_eq!([not_permitted, unmovable, other], [Refusal::Unsupported; 3]);
+    }
+
+    #[test]
+    fn an_end_of_the_work_is_heeded_and_accounted_for() {
+        let machine = Machine::live().unwrap();
+        let mut targets = Targets::default();
+        targets.add(Pid::own()).unwrap();
+        targets.look(&machine);
+        let number = targets.all[&Pid::own()].number();
+        let mut migration_executor = MigrationExecutor::new(&machine, MoveOptions::default());
+        let order =
+            |page| Action::Migrate { page: PageKey { process: number, page, size: PageSize::Small }, to: NodeIndex(0) };
+        let mut progress = Until::default();
+        let done =
+            migration_executor.carry_out(PageNumber(16).run(4).map(order).collect(), &mut targets, &mut progress);
+        assert_eq!((done.pages.not_tried, done.pages.total(), progress.asked), (4, 4, 1));
+        assert!(done.outcomes.iter().all(|outcome| outcome.result == Err(Refusal::Busy)), "they may be ordered again");
+    }
+}

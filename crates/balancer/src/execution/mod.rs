@@ -1,0 +1,11 @@
+//! Carries orders out on the running system: moves of pages ([`migration_executor`]), CPUs of threads ([`binding`]) and of the children that inherit them
+//! ([`births`]), copies of files ([`copies`]), system settings ([`settings`]), and what long work asks meanwhile ([`progress`]).
+//!
+//! Affinities and settings are in the record for undoing changes ([`crate::system::undo_log`]) before they change.
+
+pub mod binding;
+pub mod births;
+pub mod copies;
+pub mod migration_executor;
+pub mod progress;
+pub mod settings;
