@@ -54,7 +54,7 @@ pub use watch::PrometheusArgs;
 pub use watch::StatArgs;
 pub use watch::TopArgs;
 
-use common::{part, percentage, process, time, time_above_0, time_in_ms_above_0};
+use common::{part, percentage, process, time, time_above_0, time_in_ms_above_0, time_in_us};
 
 /// See, explain and fix memory placement on NUMA machines.
 #[derive(Debug, Parser)]
@@ -314,9 +314,9 @@ pub struct RecordArgs {
     /// Simulate one cache line in N, chosen by a hash of its address (1: every line, exact and slower)
     #[arg(long, value_name = "N", default_value_t = 8)]
     pub lines: u32,
-    /// How far a thread's clock may run ahead of the other threads' clocks, in microseconds of program time (docs/virtual-time.md)
-    #[arg(long, value_name = "US", default_value_t = 100)]
-    pub window: u64,
+    /// How far a thread's clock may run ahead of the other threads' clocks, in program time (without a unit: us; docs/virtual-time.md)
+    #[arg(long, value_name = "TIME", default_value = "100us", value_parser = time_in_us)]
+    pub window: Duration,
     /// Seed of the sampling intervals
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
@@ -760,6 +760,11 @@ mod tests {
                 panic!("{words}")
             };
             assert_eq!((asked.run_for, asked.until, asked.series), (ms(30_000), ms(500), ms(50)), "{words}");
+        }
+        for (words, us) in [("", 100), ("--window 250", 250), ("--window=1ms", 1000)] {
+            let words = format!("numapilot record {words} -- y").replace("  ", " ");
+            let Ok(Command::Record(record)) = parse(&words) else { panic!("{words}") };
+            assert_eq!(record.window, Duration::from_micros(us), "{words}");
         }
         for words in ["simulate x --for 0", "simulate x --until 0s", "simulate x --series 0", "report x --from later"] {
             assert!(parse(&format!("numapilot {words}")).is_err(), "{words}");

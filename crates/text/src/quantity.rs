@@ -56,6 +56,14 @@ pub fn time_in_ms(text: &str) -> Result<Duration, String> {
     duration(text, "ms")
 }
 
+/// A duration as [`time`], but a number without a unit is in microseconds.
+///
+/// # Errors
+/// The message describes what is wrong and what is accepted.
+pub fn time_in_us(text: &str) -> Result<Duration, String> {
+    duration(text, "us")
+}
+
 /// A duration, with the unit of a number that has none.
 fn duration(text: &str, unit_of_bare: &str) -> Result<Duration, String> {
     let (number, unit) = split(text)?;
@@ -141,6 +149,7 @@ mod tests {
             ["50", "0.5 s", "250us"].map(time_in_ms),
             [50_000, 500_000, 250].map(|us| Ok(Duration::from_micros(us)))
         );
+        assert_eq!(["100", "1 ms"].map(time_in_us), [100, 1000].map(|us| Ok(Duration::from_micros(us))));
         assert_eq!(percentage("0.5%"), Ok(0.005));
         assert_eq!(["30", "0.5 %", " 130 % "].map(percentage), [Ok(0.3), Ok(0.005), Ok(1.3)]);
         assert_eq!(["+23%", "-5", "2 %"].map(change), [Ok(0.23), Ok(-0.05), Ok(0.02)]);

@@ -8,7 +8,7 @@ use clap::builder::TypedValueParser;
 use numapilot_host::Pid;
 use numapilot_machine::NodeId;
 use numapilot_text::quantity::time_in_ms;
-pub use numapilot_text::quantity::{part, percentage, time};
+pub use numapilot_text::quantity::{part, percentage, time, time_in_us};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Bind {
