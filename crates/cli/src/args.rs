@@ -175,8 +175,8 @@ Examples:
   numapilot doctor && numapilot record -- ./app
   numapilot doctor --install                            compilers and an emulator, if missing
 
-It opens the events that the engines would open, and closes them again; nothing is changed, but for
-packages that --install installs. It never changes a setting of the kernel.
+It opens the events that the engines would open, and closes them again. Only --install changes
+something: it installs packages. No setting of the kernel is changed.
 The exit status is 0 if some engine can record memory accesses here, else 1 (docs/engines.md).")]
 pub struct DoctorArgs {
     /// Print JSON: the facts and the findings
