@@ -40,6 +40,25 @@ def prose(text):
         yield number, line
 
 
+@dataclass(frozen=True)
+class Code:
+    """A line of a fenced block, or a code span, and its line from 1."""
+
+    text: str
+    line: int
+
+
+def code(text):
+    """Every line of a fenced block, and every code span outside of them."""
+    shown = dict(prose(text))
+    for number, line in enumerate(text.splitlines(), 1):
+        if number not in shown:
+            yield Code(line, number)
+            continue
+        for match in CODE.finditer(line):
+            yield Code(match[0].strip("`").strip(), number)
+
+
 def links(text):
     """Every link and picture, in the order of the text."""
     for number, line in prose(text):

@@ -98,6 +98,18 @@ class Links(unittest.TestCase):
             told = ["numapilot_b is served and not explained", "numapilot_c is explained and not served"]
             self.assertEqual(list(links.differing_metrics(folder)), [f"docs/operating/metrics.md:1: {what}" for what in told])
 
+    def test_commands_that_documents_type_exist(self):
+        with tempfile.TemporaryDirectory() as folder:
+            topo = "## numapilot topo\n\n```text\nUsage: numapilot topo [OPTIONS]\n\n  -m, --machine <NAME>\n      --json\n```\n"
+            plan = "## numapilot plan\n\n```text\nUsage: numapilot plan [OPTIONS] <FILE> [-- <PROGRAM>...]\n\n      --fold  Fold\n```\n"
+            good = "`numapilot topo -m a --json`, numapilot topo NAME\n```sh\nnumapilot plan a.toml --fold -- ./app --fast   # --slow\nnumapilot cc -O2\n```\n"
+            tree(folder, docs__reference__commands=topo + "\n" + plan, docs__a=good)
+            self.assertEqual(list(links.unknown_options(folder)), [])
+            tree(folder, docs__a="`numapilot topo NAME --json`\n\n`numapilot plan x --folds`\n```\nnumapilot draw\n```\n")
+            told = ["1: numapilot topo NAME --json", "3: numapilot plan x --folds", "5: numapilot draw"]
+            why = "no such command, option or argument (docs/reference/commands.md)"
+            self.assertEqual(list(links.unknown_options(folder)), [f"docs/a.md:{what}: {why}" for what in told])
+
     def test_the_built_book_is_checked_too(self):
         with tempfile.TemporaryDirectory() as folder:
             for name, text in {

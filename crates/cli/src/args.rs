@@ -54,7 +54,7 @@ pub use watch::PrometheusArgs;
 pub use watch::StatArgs;
 pub use watch::TopArgs;
 
-use common::{part, percentage, process, time};
+use common::{part, percentage, process, time, time_above_0, time_in_ms_above_0, time_in_us};
 
 /// See, explain and fix memory placement on NUMA machines.
 #[derive(Debug, Parser)]
@@ -175,8 +175,8 @@ Examples:
   numapilot doctor && numapilot record -- ./app
   numapilot doctor --install                            compilers and an emulator, if missing
 
-It opens the events that the engines would open, and closes them again; nothing is changed, but for
-packages that --install installs. It never changes a setting of the kernel.
+It opens the events that the engines would open, and closes them again. Only --install changes
+something: it installs packages. No setting of the kernel is changed.
 The exit status is 0 if some engine can record memory accesses here, else 1 (docs/engines.md).")]
 pub struct DoctorArgs {
     /// Print JSON: the facts and the findings
@@ -314,9 +314,9 @@ pub struct RecordArgs {
     /// Simulate one cache line in N, chosen by a hash of its address (1: every line, exact and slower)
     #[arg(long, value_name = "N", default_value_t = 8)]
     pub lines: u32,
-    /// How far a thread's clock may run ahead of the other threads' clocks, in microseconds of program time (docs/virtual-time.md)
-    #[arg(long, value_name = "US", default_value_t = 100)]
-    pub window: u64,
+    /// How far a thread's clock may run ahead of the other threads' clocks, in program time (without a unit: us; docs/virtual-time.md)
+    #[arg(long, value_name = "TIME", default_value = "100us", value_parser = time_in_us)]
+    pub window: Duration,
     /// Seed of the sampling intervals
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
@@ -423,7 +423,7 @@ Examples:
   numapilot report app.numatrace --plan app.toml        the first findings' fixes as a plan (docs/plan-format.md)
   numapilot report app.numatrace --functions --stacks
   numapilot report app.numatrace --heap                 the heap by allocation site (the default for recordings with --engine track)
-  numapilot report app.numatrace --from 1.5 --to 2.0    seconds of program time
+  numapilot report app.numatrace --from 1.5s --to 2s    half a second of program time
   numapilot report app.numatrace --svg traffic.svg      traffic between the nodes
   numapilot report app.numatrace --svg pages.svg --view pages --object block
   numapilot report app.numatrace --pprof app.pb.gz      then: pprof -http=: app.pb.gz
@@ -468,12 +468,12 @@ pub struct ReportArgs {
     /// Rows per table
     #[arg(long, short = 'n', value_name = "ROWS", default_value_t = 10)]
     pub top: usize,
-    /// Only accesses from this moment on, in seconds of program time
-    #[arg(long, value_name = "SECONDS")]
-    pub from: Option<f64>,
-    /// Only accesses before this moment
-    #[arg(long, value_name = "SECONDS")]
-    pub to: Option<f64>,
+    /// Only accesses from this moment of program time on, such as 1.5s or 800ms
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub from: Option<Duration>,
+    /// Only accesses before this moment of program time
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub to: Option<Duration>,
     /// Only accesses by threads on this node
     #[arg(long, value_name = "NODE", value_parser = common::node())]
     pub node: Option<NodeId>,
@@ -547,7 +547,7 @@ fn words<T: Clone + Send + Sync + 'static, const N: usize>(
 #[command(after_help = "\
 Examples:
   numapilot simulate app.numatrace --policy first-touch,interleave,carrefour,pilot
-  numapilot simulate app.numatrace --for 30 --policy first-touch,pilot       its main part, repeated for 30 s
+  numapilot simulate app.numatrace --for 30s --policy first-touch,pilot      its main part, repeated for 30 s
   numapilot simulate app.numatrace --machine memprof-c --policy interleave   on another machine
   numapilot simulate workloads/synthetic/bursts.toml --machine opteron-8385 --policy first-touch,carrefour:gate=10
   numapilot simulate app.numatrace --policy first-touch,pilot --html policies.html --svg bars.svg
@@ -568,12 +568,12 @@ pub struct SimulateArgs {
     /// Repeat the program's main part (what follows initialisation) this many times
     #[arg(long, value_name = "N", conflicts_with = "run_for")]
     pub repeat: Option<u32>,
-    /// Repeat the main part until the whole would last this many seconds at its recorded pace
-    #[arg(long = "for", value_name = "SECONDS")]
-    pub run_for: Option<f64>,
-    /// End each run after this many simulated seconds
-    #[arg(long, value_name = "SECONDS")]
-    pub until: Option<f64>,
+    /// Repeat the main part until the whole would last this long at its recorded pace, such as 30s or 2m
+    #[arg(long = "for", value_name = "TIME", value_parser = time_above_0)]
+    pub run_for: Option<Duration>,
+    /// End each run after this simulated time
+    #[arg(long, value_name = "TIME", value_parser = time_above_0)]
+    pub until: Option<Duration>,
     /// CPUs on which the threads start
     #[arg(long, value_enum, default_value_t = SimulateBind::Recorded)]
     pub bind: SimulateBind,
@@ -584,9 +584,9 @@ pub struct SimulateArgs {
     /// Seed of all random numbers
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Interval between two points of the time series, in milliseconds [default: 100]
-    #[arg(long, value_name = "MS")]
-    pub series: Option<f64>,
+    /// Interval between two points of the time series (without a unit: ms) [default: 100ms]
+    #[arg(long, value_name = "TIME", value_parser = time_in_ms_above_0)]
+    pub series: Option<Duration>,
     /// List the policies and their options
     #[arg(long)]
     pub list: bool,
@@ -745,6 +745,30 @@ mod tests {
             };
         let expected = [Some(Duration::from_millis(1500)), Some(Duration::from_secs(120)), None, None];
         assert_eq!(["1.5", "2m", "nan", "a while"].map(duration), expected);
+    }
+
+    #[test]
+    fn times_of_recordings_and_simulations_take_units_too() {
+        let parse = |words: &str| Arguments::try_parse_from(words.split(' ')).map(|arguments| arguments.command);
+        let ms = |ms: u64| Some(Duration::from_millis(ms));
+        for words in ["--from 1.5 --to 120", "--from 1500ms --to 2m"] {
+            let Ok(Command::Report(report)) = parse(&format!("numapilot report x {words}")) else { panic!("{words}") };
+            assert_eq!((report.from, report.to), (ms(1500), ms(120_000)), "{words}");
+        }
+        for words in ["--for 30 --until 0.5 --series 50", "--for 0.5m --until 500ms --series 0.05s"] {
+            let Ok(Command::Simulate(asked)) = parse(&format!("numapilot simulate x {words}")) else {
+                panic!("{words}")
+            };
+            assert_eq!((asked.run_for, asked.until, asked.series), (ms(30_000), ms(500), ms(50)), "{words}");
+        }
+        for (words, us) in [("", 100), ("--window 250", 250), ("--window=1ms", 1000)] {
+            let words = format!("numapilot record {words} -- y").replace("  ", " ");
+            let Ok(Command::Record(record)) = parse(&words) else { panic!("{words}") };
+            assert_eq!(record.window, Duration::from_micros(us), "{words}");
+        }
+        for words in ["simulate x --for 0", "simulate x --until 0s", "simulate x --series 0", "report x --from later"] {
+            assert!(parse(&format!("numapilot {words}")).is_err(), "{words}");
+        }
     }
 
     #[test]

@@ -45,9 +45,31 @@ fn unit_of_bytes(unit: &str) -> Result<u64, String> {
 /// # Errors
 /// The message describes what is wrong and what is accepted.
 pub fn time(text: &str) -> Result<Duration, String> {
+    duration(text, "s")
+}
+
+/// A duration as [`time`], but a number without a unit is in milliseconds: for options that took a number of them before they took units.
+///
+/// # Errors
+/// The message describes what is wrong and what is accepted.
+pub fn time_in_ms(text: &str) -> Result<Duration, String> {
+    duration(text, "ms")
+}
+
+/// A duration as [`time`], but a number without a unit is in microseconds.
+///
+/// # Errors
+/// The message describes what is wrong and what is accepted.
+pub fn time_in_us(text: &str) -> Result<Duration, String> {
+    duration(text, "us")
+}
+
+/// A duration, with the unit of a number that has none.
+fn duration(text: &str, unit_of_bare: &str) -> Result<Duration, String> {
     let (number, unit) = split(text)?;
+    let unit = if unit.is_empty() { unit_of_bare } else { unit };
     let scale = match unit {
-        "" | "s" => 1.0,
+        "s" => 1.0,
         "us" => 1e-6,
         "ms" => 1e-3,
         "m" | "min" => 60.0,
@@ -123,6 +145,11 @@ mod tests {
         assert_eq!(time("100ms"), Ok(Duration::from_millis(100)));
         assert_eq!(time("1.5 h"), Ok(Duration::from_secs(5400)));
         assert_eq!(time("3"), Ok(Duration::from_secs(3)));
+        assert_eq!(
+            ["50", "0.5 s", "250us"].map(time_in_ms),
+            [50_000, 500_000, 250].map(|us| Ok(Duration::from_micros(us)))
+        );
+        assert_eq!(["100", "1 ms"].map(time_in_us), [100, 1000].map(|us| Ok(Duration::from_micros(us))));
         assert_eq!(percentage("0.5%"), Ok(0.005));
         assert_eq!(["30", "0.5 %", " 130 % "].map(percentage), [Ok(0.3), Ok(0.005), Ok(1.3)]);
         assert_eq!(["+23%", "-5", "2 %"].map(change), [Ok(0.23), Ok(-0.05), Ok(0.02)]);
@@ -135,7 +162,7 @@ mod tests {
             assert!(bytes(text).is_err(), "{text}");
         }
         for text in ["", "ms", "-1s", "5 days", "nan", "1e300h"] {
-            assert!(time(text).is_err(), "{text}");
+            assert!(time(text).is_err() && time_in_ms(text).is_err(), "{text}");
         }
         for text in ["", "KiB", "1 kb", "-1", "1.5 MiB", "8 EiB", "99999999999 TiB"] {
             assert!(whole_bytes(text).is_err(), "{text}");

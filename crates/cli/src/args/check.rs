@@ -20,7 +20,7 @@ Examples:
   numapilot check --engine emulate --max-remote 30% -- ./app         a program that was built without numapilot
   numapilot check --max-remote 30% --trace app.numatrace             judge a recording that exists
 
-The program must be built with `numapilot cc`, `c++` or `fc`, or be emulated; it runs on the simulated machine, so any host gives the same verdict.
+The program must be built with `numapilot cc`, `c++` or `fc`, or be emulated; it runs on the simulated machine, whatever the host's hardware is.
 Exit status: 0 within the limits, 3 a limit is exceeded, 1 the program failed or could not be judged, 2 wrong usage. A limit counts as \
 exceeded if the whole 95 % interval lies above it (with --strict: if the estimate does). With one recording of each side, a slowdown must also \
 exceed what equal runs may differ by.")]

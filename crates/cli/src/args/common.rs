@@ -1,11 +1,14 @@
 //! What the options of several commands share.
 
+use std::time::Duration;
+
 use clap::Args;
 use clap::ValueEnum;
 use clap::builder::TypedValueParser;
 use numapilot_host::Pid;
 use numapilot_machine::NodeId;
-pub use numapilot_text::quantity::{part, percentage, time};
+use numapilot_text::quantity::time_in_ms;
+pub use numapilot_text::quantity::{part, percentage, time, time_in_us};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Bind {
@@ -35,6 +38,20 @@ pub enum Colour {
     Always,
     /// Never use colour
     Never,
+}
+
+/// A time above 0.
+pub fn time_above_0(text: &str) -> Result<Duration, String> {
+    above_0(time(text)?)
+}
+
+/// A time above 0; a number without a unit is in milliseconds.
+pub fn time_in_ms_above_0(text: &str) -> Result<Duration, String> {
+    above_0(time_in_ms(text)?)
+}
+
+fn above_0(time: Duration) -> Result<Duration, String> {
+    if time.is_zero() { Err("the time must be above 0".to_owned()) } else { Ok(time) }
 }
 
 /// A process's id, with the bounds and messages of a plain number.

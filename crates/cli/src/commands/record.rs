@@ -5,7 +5,6 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::Context;
 use anyhow::Result;
@@ -218,7 +217,7 @@ fn apply(arguments: &RecordArgs, options: &mut RecordOptions<'_>) -> Result<()> 
         (None, None) => Sampling::default(),
     };
     options.l3_misses_only = arguments.l3_misses_only;
-    options.window = Duration::from_micros(arguments.window);
+    options.window = arguments.window;
     options.line_sampling = arguments.lines;
     options.seed = arguments.seed;
     options.max_stack_depth = arguments.max_stack;

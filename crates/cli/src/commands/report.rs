@@ -1,5 +1,7 @@
 //! `numapilot report`: opens a trace, analyses the part that the arguments select, and renders it.
 
+use std::time::Duration;
+
 use anyhow::Context;
 use anyhow::Result;
 use anyhow::bail;
@@ -117,8 +119,8 @@ impl View<'_> {
     fn filter(&self, nodes: &[NodeId]) -> Result<Filter> {
         let mut filter = Filter::default();
         if self.arguments.from.is_some() || self.arguments.to.is_some() {
-            let from = moment("--from", self.arguments.from.unwrap_or(0.0))?;
-            let to = self.arguments.to.map_or(Ok(u64::MAX), |to| moment("--to", to))?;
+            let from = moment_ns(self.arguments.from.unwrap_or(Duration::ZERO));
+            let to = moment_ns(self.arguments.to.unwrap_or(Duration::MAX));
             if from >= to {
                 bail!("--from and --to leave no time between them; --from must be less than --to");
             }
@@ -183,7 +185,8 @@ impl View<'_> {
     fn scope(&self) -> Vec<String> {
         let arguments = self.arguments;
         let mut scope = Vec::new();
-        match (arguments.from, arguments.to) {
+        let [from, to] = [arguments.from, arguments.to].map(|moment| moment.map(|moment| moment.as_secs_f64()));
+        match (from, to) {
             (Some(from), Some(to)) => scope.push(format!("{from} s to {to} s")),
             (Some(from), None) => scope.push(format!("from {from} s on")),
             (None, Some(to)) => scope.push(format!("before {to} s")),
@@ -412,11 +415,9 @@ fn slices(look: Look) -> usize {
     if look.width >= 96 { TIME_SLICES } else { TIME_SLICES / 4 }
 }
 
-fn moment(option: &str, seconds: f64) -> Result<u64> {
-    if !seconds.is_finite() || seconds < 0.0 {
-        bail!("{option} {seconds}: give seconds of program time, 0 or more");
-    }
-    Ok((seconds * 1e9) as u64)
+/// A moment of program time in nanoseconds; the greatest number for later ones.
+fn moment_ns(moment: Duration) -> u64 {
+    u64::try_from(moment.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// The message that no recorded access or fault is to the chosen object.

@@ -1,6 +1,7 @@
 //! `numapilot simulate`: runs a recorded or described program on a simulated machine, under one policy or several.
 
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -33,10 +34,7 @@ pub fn run(arguments: &SimulateArgs) -> Result<()> {
     if specs.is_empty() {
         bail!("--policy {}: name a policy (`numapilot simulate --list`)", arguments.policy);
     }
-    if let Some(seconds) = arguments.run_for.filter(|seconds| !seconds.is_finite() || *seconds <= 0.0) {
-        bail!("--for {seconds}: give a time above 0, in seconds");
-    }
-    let loaded = load(input, arguments.repeat, arguments.run_for)?;
+    let loaded = load(input, arguments.repeat, arguments.run_for.map(in_ns))?;
     let machine = machine_for(&loaded, arguments.machine.as_deref())?;
     let (mut runs, mut taken_ns) = (Vec::new(), Vec::new());
     for spec in specs {
@@ -201,12 +199,12 @@ struct Loaded {
 }
 
 /// The program that a path names: a trace's folder or a description.
-fn load(input: &Path, repeat: Option<u32>, run_for: Option<f64>) -> Result<Loaded> {
+fn load(input: &Path, repeat: Option<u32>, run_for_ns: Option<f64>) -> Result<Loaded> {
     let input = &numapilot_trace::name::find(input);
     if input.is_dir() {
-        let repeat = match (repeat, run_for) {
+        let repeat = match (repeat, run_for_ns) {
             (Some(times), _) => Repeat::Times(times),
-            (None, Some(seconds)) => Repeat::UntilNs(seconds * 1e9),
+            (None, Some(length_ns)) => Repeat::UntilNs(length_ns),
             (None, None) => Repeat::Once,
         };
         let recorded = recorded::load(input, &RecordedOptions { repeat, ..RecordedOptions::default() })?;
@@ -228,8 +226,8 @@ fn load(input: &Path, repeat: Option<u32>, run_for: Option<f64>) -> Result<Loade
     let mut program = synthetic::load(input)?;
     if let Some(times) = repeat {
         program.repeat = times;
-    } else if let Some(seconds) = run_for.filter(|_| program.body_ns > 0.0) {
-        program.repeat = (seconds * 1e9 / program.body_ns).ceil().clamp(1.0, f64::from(u32::MAX)) as u32;
+    } else if let Some(length_ns) = run_for_ns.filter(|_| program.body_ns > 0.0) {
+        program.repeat = (length_ns / program.body_ns).ceil().clamp(1.0, f64::from(u32::MAX)) as u32;
     }
     Ok(Loaded { program, machine: None })
 }
@@ -245,6 +243,10 @@ fn machine_for(loaded: &Loaded, asked: Option<&str>) -> Result<Machine> {
     }
 }
 
+fn in_ns(time: Duration) -> f64 {
+    time.as_nanos() as f64
+}
+
 fn options(arguments: &SimulateArgs, takes_work: bool) -> Options {
     let layout = match arguments.bind {
         SimulateBind::Recorded => Layout::Recorded,
@@ -255,8 +257,8 @@ fn options(arguments: &SimulateArgs, takes_work: bool) -> Options {
     Options {
         seed: arguments.seed,
         layout,
-        series_ns: arguments.series.map_or(defaults.series_ns, |ms| ms * 1e6),
-        until_ns: arguments.until.map(|seconds| seconds * 1e9),
+        series_ns: arguments.series.map_or(defaults.series_ns, in_ns),
+        until_ns: arguments.until.map(in_ns),
         takes_work,
         ..defaults
     }
