@@ -286,8 +286,10 @@ struct np_planner_abi {
     void (*mapped)(void *address, size_t bytes, int protection, int flags, int fd, struct np_regs caller);
     bool (*gives_way)(void); /* such a call found no memory: whether it is to be tried again, because the planner has let go of addresses or memory */
     void (*ends)(void);      /* the process is about to end, or to execute another program, past the planner's hooks of that */
+    const char *path;  /* the planner's file; empty: unknown */
+    char *environment; /* "NUMAPILOT_PLAN=...", as programs that this one starts need it; empty: there is no plan */
 };
-#define NP_PLANNER_ABI 7u
+#define NP_PLANNER_ABI 8u
 /* Exported by the call-outs under this name; the tracker looks it up with dlsym. */
 #define NP_CALLOUTS_SYMBOL "numapilot_callouts"
 /* The same table of the tracker's own, for the call-outs of a library that is loaded later into a program without any: no table of theirs was there

@@ -31,6 +31,7 @@
 extern struct np_plan *np_plan; /* NULL: no plan, everything passes through */
 extern struct np_plan_numbered *np_plan_numbered; /* NP_PLAN_NUMBERED of them; NULL: the plan's file has none */
 extern char np_plan_command[NP_PLAN_NAME]; /* the file name of this process's program */
+extern char np_plan_environment[4096];     /* "NUMAPILOT_PLAN=...", for programs that this one starts; empty: there is no plan */
 /* With the release in np_plan_attach: after this the plan and what was found with it can be read plainly. For what a thread may reach before its first block by
  * a rule; that gate (plan_alloc.c, plan_map.c) comes after the plan's. */
 static inline bool np_plan_is_there(void) { return __atomic_load_n(&np_plan, __ATOMIC_ACQUIRE) != NULL; }

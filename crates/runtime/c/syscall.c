@@ -1,5 +1,6 @@
 /* syscall.c: libc's syscall(), by which programs and libraries (libnuma) make system calls by number. Waits and wake-ups at futexes keep the clocks
- * (sync_futex.c), placement and affinity act on the simulated machine, and mappings are recorded as those by name (map.c).
+ * (sync_futex.c), placement and affinity act on the simulated machine, and mappings (map.c) and programs that are executed (process.c) are recorded as those by
+ * name.
  *
  * All other system calls go on without a frame of ours: on x86-64 the entry is a jump, so that even calls that return twice work.
  */
@@ -51,6 +52,7 @@ NP_HIDDEN long np_syscall_numa(long number, long a, long b, long c, long d, long
 
 #if defined(__x86_64__)
 #define NUMA_CALL(number) "    cmpq $" #number ", %rdi\n    je 4f\n"
+#define EXEC_CALL(number) "    cmpq $" #number ", %rdi\n    je 7f\n"
 #define MEMORY_CALL(number) "    cmpq $" #number ", %rdi\n    je 6f\n"
 /* syscall(number, a1 .. a5 in registers, a6 on the stack). */
 __asm__(".text\n"
@@ -66,6 +68,7 @@ __asm__(".text\n"
         NUMA_CALL(203) NUMA_CALL(204) NUMA_CALL(237) NUMA_CALL(238) NUMA_CALL(239) NUMA_CALL(279) NUMA_CALL(309)
         MEMORY_CALL(9) MEMORY_CALL(11) MEMORY_CALL(12) MEMORY_CALL(25) MEMORY_CALL(28)
         MEMORY_CALL(30) MEMORY_CALL(67) MEMORY_CALL(77) MEMORY_CALL(285)
+        EXEC_CALL(59) EXEC_CALL(322)
         "    cmpq $317, %rdi\n"
         "    je 5f\n"
         "    jmpq *%rax\n"
@@ -96,11 +99,12 @@ __asm__(".text\n"
         "4:  jmp np_syscall_numa\n" /* the same arguments */
         "5:  jmp np_syscall_seccomp\n"
         "6:  jmp np_syscall_memory\n"
+        "7:  jmp np_syscall_exec\n"
         ".cfi_endproc\n"
         ".size syscall, .-syscall\n");
 _Static_assert(SYS_futex == 202 && SYS_sched_setaffinity == 203 && SYS_sched_getaffinity == 204 && SYS_mbind == 237 && SYS_set_mempolicy == 238
                    && SYS_get_mempolicy == 239 && SYS_move_pages == 279 && SYS_getcpu == 309
-                   && SYS_seccomp == 317,
+                   && SYS_seccomp == 317 && SYS_execve == 59 && SYS_execveat == 322,
                "the entry above compares with these numbers");
 _Static_assert(SYS_mmap == 9 && SYS_munmap == 11 && SYS_brk == 12 && SYS_mremap == 25 && SYS_madvise == 28 && SYS_shmat == 30 && SYS_shmdt == 67
                    && SYS_ftruncate == 77 && SYS_fallocate == 285,
@@ -126,6 +130,7 @@ NP_EXPORT long syscall(long number, ...) {
     if (number == SYS_futex) return np_syscall_futex(np_syscall_real, (uintptr_t)a, b, c, d, e, f);
     if (number == SYS_seccomp) return np_syscall_seccomp(number, a, b, c, d, e, f);
     if (is_numa_call(number)) return np_syscall_numa(number, a, b, c, d, e, f);
+    if (number == SYS_execve || number == SYS_execveat) return np_syscall_exec(number, a, b, c, d, e);
     if (is_memory_call(number)) return np_syscall_memory(number, a, b, c, d, e, f);
     return np_syscall_real(number, a, b, c, d, e, f);
 }

@@ -11,6 +11,7 @@ typedef long (*np_syscall_function)(long number, ...);
 extern NP_HIDDEN np_syscall_function np_syscall_real; /* found at the first call */
 NP_HIDDEN long np_syscall_seccomp(long number, long a, long b, long c, long d, long e, long f);
 NP_HIDDEN long np_syscall_memory(long number, long a, long b, long c, long d, long e, long f); /* map.c */
+NP_HIDDEN long np_syscall_exec(long number, long a, long b, long c, long d, long e); /* process.c */
 NP_HIDDEN long np_syscall_futex(np_syscall_function real, uintptr_t address, long operation, long value, long timeout, long address2, long value3);
 
 /* The hooks by names that nobody can come before. */
