@@ -199,8 +199,11 @@ void np_pages_discarded(uintptr_t address, size_t bytes);
 void np_pages_given_back(uintptr_t block, size_t window);
 /* An allocator has just made a block around `address`: where that page is there, without a home, and the next one is not, this thread touched it. */
 void np_pages_frontier(struct np_slot *slot, uintptr_t address);
-/* Pages were moved from one address to another, homes and all (mremap). Of the old range only what is not mapped any more counts as moved. */
-void np_pages_remap(uintptr_t old, uintptr_t new, size_t bytes);
+/* Pages were moved from one address to another, homes and all (mremap). Of the old range only what is not mapped any more counts as moved, unless it `stays`
+ * mapped, without its pages. */
+void np_pages_remap(uintptr_t old, uintptr_t new, size_t bytes, bool stays);
+/* The file of this descriptor has lost all its pages (O_TRUNC). */
+void np_file_emptied(int fd);
 /* This thread is about to touch the range by way of the kernel: pages that are there already and have no home were touched by code that nobody saw, and do not
  * become this thread's. */
 void np_pages_to_fill(struct np_slot *slot, uintptr_t address, size_t bytes);

@@ -68,6 +68,7 @@ __asm__(".text\n"
         NUMA_CALL(203) NUMA_CALL(204) NUMA_CALL(237) NUMA_CALL(238) NUMA_CALL(239) NUMA_CALL(279) NUMA_CALL(309)
         MEMORY_CALL(9) MEMORY_CALL(11) MEMORY_CALL(12) MEMORY_CALL(25) MEMORY_CALL(28)
         MEMORY_CALL(30) MEMORY_CALL(67) MEMORY_CALL(77) MEMORY_CALL(285)
+        MEMORY_CALL(2) MEMORY_CALL(76) MEMORY_CALL(85) MEMORY_CALL(216) MEMORY_CALL(257) MEMORY_CALL(440)
         EXEC_CALL(59) EXEC_CALL(322)
         "    cmpq $317, %rdi\n"
         "    je 5f\n"
@@ -107,12 +108,14 @@ _Static_assert(SYS_futex == 202 && SYS_sched_setaffinity == 203 && SYS_sched_get
                    && SYS_seccomp == 317 && SYS_execve == 59 && SYS_execveat == 322,
                "the entry above compares with these numbers");
 _Static_assert(SYS_mmap == 9 && SYS_munmap == 11 && SYS_brk == 12 && SYS_mremap == 25 && SYS_madvise == 28 && SYS_shmat == 30 && SYS_shmdt == 67
-                   && SYS_ftruncate == 77 && SYS_fallocate == 285,
+                   && SYS_ftruncate == 77 && SYS_fallocate == 285 && SYS_open == 2 && SYS_truncate == 76 && SYS_creat == 85
+                   && SYS_remap_file_pages == 216 && SYS_openat == 257 && SYS_process_madvise == 440,
                "and with these");
 #else
 static bool is_memory_call(long number) {
     return number == SYS_mmap || number == SYS_munmap || number == SYS_brk || number == SYS_mremap || number == SYS_madvise || number == SYS_shmat
-           || number == SYS_shmdt || number == SYS_ftruncate || number == SYS_fallocate;
+           || number == SYS_shmdt || number == SYS_ftruncate || number == SYS_fallocate || number == SYS_truncate || number == SYS_remap_file_pages
+           || number == SYS_openat || number == SYS_process_madvise;
 }
 
 static bool is_numa_call(long number) {
