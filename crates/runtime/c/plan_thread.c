@@ -72,6 +72,8 @@ void np_plan_all_counted(void) {
     else if (np_plan_tls.thread != NULL) np_plan_thread_counted(np_plan_tls.thread);
 }
 
+void np_plan_threads_left(void) { np_plan_lock_left(&threads_lock); }
+
 static NP_COLD struct np_plan_thread *make_thread(void) {
     if (!np_plan_is_there() || np_plan_tls.ended || np_is_confined) return NULL;
     struct np_plan_thread *thread = np_pages_new(sizeof *thread);

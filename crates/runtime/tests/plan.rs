@@ -561,6 +561,18 @@ fn signal_handlers_that_come_into_the_planner_do_not_wait_for_it() {
     }
 }
 
+/// The thread counted as being in the planner for the rest of its life: nothing of its was placed any more.
+#[test]
+fn signal_handlers_may_jump_out_of_a_mapping_that_is_placed() {
+    let program = compile("plan_jumps.c", "plan_jumps", &["-O1", "-fno-builtin", "-rdynamic"]);
+    let image = image("jumps", 1 << 20, 1 << 20, 1);
+    for stack in [&[][..], &["alternate"]] {
+        let output = under(&image, Command::new(&program).args(stack));
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(said, "10 1 10 within 0\n", "{stack:?}: {}", output.status);
+    }
+}
+
 /// What the program at `path` prints where its addresses are limited to 4 GiB.
 fn limited(image: &Path, path: &Path) -> String {
     let [preload, plan, program] = [planner(), image, path].map(Path::display);
