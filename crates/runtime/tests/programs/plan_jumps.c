@@ -1,6 +1,6 @@
 /* plan_jumps.c: a signal handler jumps out of the planner's part in a mmap, which is a system call to the program. The program is the one that places memory
- * (linked with -rdynamic), and so is asked in the midst of that. Argument: "alternate" for handlers on a stack of their own. Prints how many mappings and blocks
- * were placed afterwards, of the same thread and of another one. */
+ * (linked with -rdynamic), and so is asked in the midst of that. Argument: "alternate" for handlers on a stack of their own. Prints how many mappings and
+ * blocks were placed afterwards, of the same thread and of another one. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <setjmp.h>
