@@ -204,7 +204,7 @@ NP_COLD void np_plan_give_late(void) {
 }
 
 static void give(void *block) {
-    if (np_unlikely(np_plan_tls.busy != 0)) {
+    if (is_busy(__builtin_frame_address(0))) {
         give_later(block);
         return;
     }
