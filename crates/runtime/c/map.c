@@ -25,9 +25,6 @@
 #define POPULATE_WRITE 23  /* MADV_POPULATE_WRITE, from Linux 5.14 on */
 #define DONTNEED_LOCKED 24 /* MADV_DONTNEED_LOCKED, from Linux 5.18 on */
 #define GUARD_INSTALL 102  /* MADV_GUARD_INSTALL, from Linux 6.13 on */
-#ifndef SYS_process_madvise
-#define SYS_process_madvise 440 /* from Linux 5.10 on */
-#endif
 #define HUGETLBFS 0x958458f6 /* HUGETLBFS_MAGIC of <linux/magic.h> */
 
 /* -- what was there before us -- */

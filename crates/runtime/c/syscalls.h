@@ -6,6 +6,10 @@
 
 #include <sched.h>
 
+#ifndef SYS_process_madvise
+#define SYS_process_madvise 440 /* from Linux 5.10 on */
+#endif
+
 typedef long (*np_syscall_function)(long number, ...);
 
 extern NP_HIDDEN np_syscall_function np_syscall_real; /* found at the first call */
