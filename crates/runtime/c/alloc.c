@@ -246,7 +246,7 @@ static NP_COLD void *leave_bootstrap(void *old, size_t bytes) {
 static void moved(const void *old, const void *block, size_t bytes) {
     struct np_slot *slot = bytes >= 1u << NP_PAGE_SHIFT && !np_load(np_track_only) ? np_slot_here() : NULL;
     if (slot == NULL || !np_enter(slot)) return;
-    np_pages_remap((uintptr_t)old, (uintptr_t)block, bytes);
+    np_pages_remap((uintptr_t)old, (uintptr_t)block, bytes, false);
     settle_heap();
     np_leave(slot);
 }

@@ -270,14 +270,11 @@ static void message_to_come_in(const struct msghdr *message) {
     if (np_pages_are_contested() && copy_of(&copy, message, sizeof copy)) to_come_in(copy.msg_iov, copy.msg_iovlen);
 }
 
-/* Data came in: from a pipe, it was written at the writer's clock; its bytes were put in place from this CPU. */
-static ssize_t came_in(struct np_slot *slot, int fd, const struct iovec *parts, int count, ssize_t bytes, struct np_regs caller) {
-    if (slot == NULL || bytes <= 0) return bytes;
+/* Bytes were put in place from this CPU. */
+static void put_in_place(struct np_slot *slot, const struct iovec *parts, size_t count, ssize_t bytes, struct np_regs caller) {
     int saved = errno;
-    uint64_t key = pipe_key(fd);
-    if (key != 0) np_clock_wait_until(slot, np_shared_get(key), NP_SYNC_IO, (uint64_t)fd);
     size_t left = (size_t)bytes;
-    for (int i = 0; i < count && left > 0; i++) {
+    for (size_t i = 0; i < count && left > 0; i++) {
         size_t part = parts[i].iov_len < left ? parts[i].iov_len : left;
         if (np_enter(slot)) {
             np_pages_touched(slot, (uintptr_t)parts[i].iov_base, part);
@@ -287,6 +284,16 @@ static ssize_t came_in(struct np_slot *slot, int fd, const struct iovec *parts, 
         left -= part;
     }
     errno = saved;
+}
+
+/* Data came in: from a pipe, it was written at the writer's clock. */
+static ssize_t came_in(struct np_slot *slot, int fd, const struct iovec *parts, int count, ssize_t bytes, struct np_regs caller) {
+    if (slot == NULL || bytes <= 0) return bytes;
+    int saved = errno;
+    uint64_t key = pipe_key(fd);
+    if (key != 0) np_clock_wait_until(slot, np_shared_get(key), NP_SYNC_IO, (uint64_t)fd);
+    errno = saved;
+    put_in_place(slot, parts, (size_t)count, bytes, caller);
     return bytes;
 }
 
@@ -361,6 +368,27 @@ NP_EXPORT ssize_t recvmsg(int fd, struct msghdr *message, int flags) {
     ssize_t got = OUTSIDE(ssize_t, NP_REAL(recvmsg)(fd, message, flags), 0);
     if (got <= 0) return got;
     return came_in(np_vtime_self_live(), fd, message->msg_iov, (int)message->msg_iovlen, got, NP_CALLER_REGS());
+}
+
+/* Memory of another process, as message libraries copy between processes of a host; or of this one. */
+NP_EXPORT ssize_t process_vm_readv(pid_t pid, const struct iovec *local, unsigned long locals, const struct iovec *remote, unsigned long remotes,
+                                   unsigned long flags) {
+    to_come_in(local, locals);
+    ssize_t got = NP_REAL(process_vm_readv)(pid, local, locals, remote, remotes, flags);
+    struct np_slot *slot = got > 0 ? np_vtime_self_live() : NULL;
+    if (slot != NULL) put_in_place(slot, local, locals, got, NP_CALLER_REGS());
+    return got;
+}
+
+/* What it fills in another process, that one finds there without a first toucher. */
+NP_EXPORT ssize_t process_vm_writev(pid_t pid, const struct iovec *local, unsigned long locals, const struct iovec *remote, unsigned long remotes,
+                                    unsigned long flags) {
+    struct np_slot *slot = np_vtime_self_live();
+    bool is_own = slot != NULL && slot->pid == (uint32_t)pid;
+    if (is_own) to_come_in(remote, remotes);
+    ssize_t sent = NP_REAL(process_vm_writev)(pid, local, locals, remote, remotes, flags);
+    if (is_own && sent > 0) put_in_place(slot, remote, remotes, sent, NP_CALLER_REGS());
+    return sent;
 }
 
 NP_EXPORT ssize_t write(int fd, const void *buffer, size_t bytes) {

@@ -157,6 +157,13 @@ void np_planner_ends(void) {
     if (found != NULL) found->ends();
 }
 
+void np_planner_needs(struct np_exec_needs *needs) {
+    const struct np_planner_abi *found = np_load(planner);
+    if (found == NULL || found->path[0] == 0 || found->environment[0] == 0) return;
+    needs->libraries[1] = found->path;
+    needs->variables[2] = found->environment;
+}
+
 void np_tell_callouts(struct np_slot *slot) {
     struct np_slot **location = callouts != NULL ? callouts->slot_location() : NULL;
     if (location != NULL) *location = slot;

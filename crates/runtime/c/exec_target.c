@@ -337,23 +337,79 @@ size_t np_exec_strip_bytes(char *const *environment) {
     return preload != NULL && np_own_path[0] != 0 && strstr(preload, np_own_path) != NULL ? strlen(preload) + 1 : 0;
 }
 
+#define PRELOAD_NAME "LD_PRELOAD="
+#define PRELOAD_NAME_BYTES (sizeof PRELOAD_NAME - 1)
+
+/* Puts a library behind those that are in `preload`, which ends at `to`; the new end. */
+static char *put_library(const char *preload, char *to, const char *library, size_t bytes) {
+    if (to != preload + PRELOAD_NAME_BYTES) *to++ = ':';
+    return mempcpy(to, library, bytes);
+}
+
 /* Others' libraries stay, in their order. */
-void np_exec_strip(char *const *environment, char **list, char *preload) {
-    const char *old = np_exec_entry(environment, "LD_PRELOAD=");
-    char *to = stpcpy(preload, "LD_PRELOAD=");
-    for (const char *at = old + 11; *at != 0;) {
+static char *put_others(const char *preload, char *to, const char *old, const char *const *ours, size_t count) {
+    for (const char *at = old != NULL ? old + PRELOAD_NAME_BYTES : ""; *at != 0;) {
         size_t bytes = strcspn(at, ": ");
-        bool is_ours = bytes == strlen(np_own_path) && memcmp(at, np_own_path, bytes) == 0;
-        if (bytes != 0 && !is_ours) {
-            if (to != preload + 11) *to++ = ':';
-            to = mempcpy(to, at, bytes);
-        }
+        bool is_ours = false;
+        for (size_t i = 0; i < count; i++) is_ours |= ours[i] != NULL && bytes == strlen(ours[i]) && memcmp(at, ours[i], bytes) == 0;
+        if (bytes != 0 && !is_ours) to = put_library(preload, to, at, bytes);
         at += bytes;
         if (*at != 0) at++;
     }
     *to = 0;
+    return to;
+}
+
+void np_exec_strip(char *const *environment, char **list, char *preload) {
+    const char *old = np_exec_entry(environment, PRELOAD_NAME), *own = np_own_path;
+    const char *end = put_others(preload, stpcpy(preload, PRELOAD_NAME), old, &own, 1);
     for (; *environment != NULL; environment++)
         if (*environment != old) *list++ = *environment;
-        else if (to != preload + 11) *list++ = preload;
+        else if (end != preload + PRELOAD_NAME_BYTES) *list++ = preload;
+    *list = NULL;
+}
+
+/* With its '='. */
+static size_t name_bytes(const char *variable) { return strcspn(variable, "=") + 1; }
+
+/* Which of the needed variables an entry of the environment is; NULL: none. */
+static const char *needed_by_name(const struct np_exec_needs *needs, const char *entry) {
+    for (size_t i = 0; i < sizeof needs->variables / sizeof *needs->variables; i++)
+        if (needs->variables[i] != NULL && strncmp(entry, needs->variables[i], name_bytes(needs->variables[i])) == 0) return needs->variables[i];
+    return NULL;
+}
+
+/* Of two entries of one name, programs find the first. */
+static bool has_variable(char *const *environment, const char *variable) {
+    for (; environment != NULL && *environment != NULL; environment++)
+        if (strncmp(*environment, variable, name_bytes(variable)) == 0) return strcmp(*environment, variable) == 0;
+    return false;
+}
+
+size_t np_exec_missing_bytes(char *const *environment, const struct np_exec_needs *needs) {
+    const char *preload = np_exec_entry(environment, PRELOAD_NAME);
+    size_t bytes = sizeof PRELOAD_NAME + (preload != NULL ? strlen(preload) : 0);
+    bool has_all = true;
+    for (size_t i = 0; i < sizeof needs->libraries / sizeof *needs->libraries; i++) {
+        if (needs->libraries[i] == NULL) continue;
+        bytes += strlen(needs->libraries[i]) + 1;
+        has_all &= preload != NULL && strstr(preload, needs->libraries[i]) != NULL;
+    }
+    for (size_t i = 0; i < sizeof needs->variables / sizeof *needs->variables; i++)
+        has_all &= needs->variables[i] == NULL || has_variable(environment, needs->variables[i]);
+    return has_all ? 0 : bytes;
+}
+
+void np_exec_complete(char *const *environment, const struct np_exec_needs *needs, char **list, char *preload) {
+    const size_t libraries = sizeof needs->libraries / sizeof *needs->libraries;
+    char *to = stpcpy(preload, PRELOAD_NAME);
+    for (size_t i = 0; i < libraries; i++)
+        if (needs->libraries[i] != NULL) to = put_library(preload, to, needs->libraries[i], strlen(needs->libraries[i]));
+    put_others(preload, to, np_exec_entry(environment, PRELOAD_NAME), needs->libraries, libraries);
+    for (; environment != NULL && *environment != NULL; environment++)
+        if (strncmp(*environment, PRELOAD_NAME, PRELOAD_NAME_BYTES) != 0 && needed_by_name(needs, *environment) == NULL) *list++ = *environment;
+    *list++ = preload;
+    for (size_t i = 0; i < sizeof needs->variables / sizeof *needs->variables; i++)
+        if (needs->variables[i] != NULL) *list++ = needs->variables[i];
     *list = NULL;
 }

@@ -34,6 +34,16 @@ bool np_script_words(char *line, char **interpreter, char **option);
 size_t np_exec_strip_bytes(char *const *environment);
 /* `list` has room for all of the environment and its NULL, `preload` for the bytes. */
 void np_exec_strip(char *const *environment, char **list, char *preload);
+/* What libraries of ours need in the environment of a program which is to have them, too. */
+struct np_exec_needs {
+    const char *libraries[2]; /* in LD_PRELOAD, in this order, before others; NULL: none */
+    char *variables[3];       /* "NAME=value"; NULL: none */
+};
+/* The bytes that a new LD_PRELOAD needs; 0: the environment has all of this. */
+size_t np_exec_missing_bytes(char *const *environment, const struct np_exec_needs *needs);
+/* `list` has room for all of the environment and NP_EXEC_ADDED more, `preload` for the bytes. */
+#define NP_EXEC_ADDED 5
+void np_exec_complete(char *const *environment, const struct np_exec_needs *needs, char **list, char *preload);
 size_t np_exec_list_length(char *const *list);
 const char *np_exec_entry(char *const *list, const char *prefix);
 

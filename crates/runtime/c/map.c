@@ -16,6 +16,7 @@
 #include <sys/ipc.h>
 #include <sys/mman.h>
 #include <sys/shm.h>
+#include <sys/uio.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -230,7 +231,7 @@ static void record_mremap(uintptr_t old, uint64_t old_bytes, uintptr_t new, uint
     /* Before anything else: memory of our own may come to lie where the pages were. */
     if (new != old) {
         np_pages_forget(new, new_bytes);
-        np_pages_remap(old, new, old_bytes < new_bytes ? old_bytes : new_bytes);
+        np_pages_remap(old, new, old_bytes < new_bytes ? old_bytes : new_bytes, stays);
         np_pages_forget(old, old_bytes);
     } else if (new_bytes < old_bytes) np_pages_forget(old + new_bytes, old_bytes - new_bytes);
     char *path = np_stack_path();
@@ -297,6 +298,40 @@ NP_EXPORT int madvise(void *address, size_t bytes, int advice) {
     }
     if (np_load(np_arena) != NULL) record_advice((uintptr_t)address, np_whole_pages(bytes), advice);
     return 0;
+}
+
+/* Of this process or of another: where pages are still there, the kernel says so, and their homes stay. */
+NP_EXPORT ssize_t process_madvise(int process, const struct iovec *parts, size_t count, int advice, unsigned flags) {
+    long result = np_sys(SYS_process_madvise, process, (long)parts, (long)count, advice, flags, 0);
+    if (result < 0) {
+        errno = (int)-result;
+        return -1;
+    }
+    uint64_t left = np_load(np_arena) != NULL && may_empty(advice) ? (uint64_t)result : 0;
+    for (size_t i = 0; i < count && left > 0; i++) {
+        uint64_t bytes = parts[i].iov_len < left ? parts[i].iov_len : left;
+        record_advice((uintptr_t)parts[i].iov_base, np_whole_pages(bytes), advice);
+        left -= bytes;
+    }
+    return result;
+}
+
+static int do_remap_file_pages(void *start, size_t bytes, int protection, size_t page, int flags, struct np_regs caller) {
+    uint64_t before = np_order_kept();
+    long result = np_sys(SYS_remap_file_pages, (long)start, (long)bytes, protection, (long)page, flags, 0);
+    if (result != 0) {
+        errno = (int)-result;
+        return -1;
+    }
+    if (np_load(np_arena) == NULL) return 0;
+    uintptr_t at = (uintptr_t)start & ~(uintptr_t)4095;
+    forget_homes(at, bytes & ~4095ul); /* other pages of the file lie there now */
+    record_mremap(at, bytes & ~4095ul, at, bytes & ~4095ul, false, before, caller);
+    return 0;
+}
+
+NP_EXPORT int remap_file_pages(void *start, size_t bytes, int protection, size_t page, int flags) {
+    return do_remap_file_pages(start, bytes, protection, page, flags, NP_CALLER_REGS());
 }
 
 /* -- the break -- */
@@ -469,9 +504,12 @@ static bool discard_hole(const struct np_maps_line *line, void *context) {
     return true;
 }
 
+/* Whether this process may have a file mapped of which others see what is written. */
+static bool shows_files(void) { return np_load(np_arena) != NULL && np_load(np_sim.ready) && np_load(np_sim.shares); }
+
 /* Whoever touches such a page next gives it a new home. Other processes that have the file mapped do not learn of it. */
 static void record_taken(int fd, uint64_t first, uint64_t end) {
-    struct np_slot *slot = np_load(np_arena) != NULL && np_load(np_sim.ready) && np_load(np_sim.shares) ? enter() : NULL;
+    struct np_slot *slot = shows_files() ? enter() : NULL;
     if (slot == NULL) return;
     struct np_file file;
     if (np_file_of_fd(fd, &file) && file.is_memory) {
@@ -496,6 +534,40 @@ NP_EXPORT int ftruncate64(int fd, off64_t bytes) {
     int result = NP_REAL(ftruncate64)(fd, bytes);
     if (result == 0) record_taken(fd, (uint64_t)bytes, UINT64_MAX);
     return result;
+}
+
+void np_file_emptied(int fd) { record_taken(fd, 0, UINT64_MAX); }
+
+static void record_cut(const char *path, uint64_t bytes) {
+    long fd = shows_files() && !np_is_confined ? NP_SYS4(SYS_openat, AT_FDCWD, path, O_PATH | O_CLOEXEC, 0) : -1;
+    if (fd < 0) return;
+    record_taken((int)fd, bytes, UINT64_MAX);
+    NP_SYS1(SYS_close, fd);
+}
+
+NP_EXPORT int truncate(const char *path, off_t bytes) {
+    int result = NP_REAL(truncate)(path, bytes);
+    if (result == 0) record_cut(path, (uint64_t)bytes);
+    return result;
+}
+
+NP_EXPORT int truncate64(const char *path, off64_t bytes) {
+    int result = NP_REAL(truncate64)(path, bytes);
+    if (result == 0) record_cut(path, (uint64_t)bytes);
+    return result;
+}
+
+/* open() with O_TRUNC, fopen() and the like: numa_files.c. */
+NP_EXPORT int creat(const char *path, mode_t mode) {
+    int fd = NP_REAL(creat)(path, mode);
+    if (fd >= 0) np_file_emptied(fd);
+    return fd;
+}
+
+NP_EXPORT int creat64(const char *path, mode_t mode) {
+    int fd = NP_REAL(creat64)(path, mode);
+    if (fd >= 0) np_file_emptied(fd);
+    return fd;
 }
 
 NP_EXPORT int fallocate(int fd, int mode, off_t offset, off_t bytes) {
@@ -529,6 +601,18 @@ NP_OWN(madvise);
 NP_OWN(shmdt);
 NP_OWN(ftruncate);
 NP_OWN(fallocate);
+NP_OWN(truncate);
+NP_OWN(process_madvise);
+
+/* The file is the host's, as for all that is opened by number: numa_files.c shows the simulated machine by name alone. */
+static long opened_by_number(long fd, long flags) {
+    if (fd < 0) {
+        errno = (int)-fd;
+        return -1;
+    }
+    if (flags & O_TRUNC) np_file_emptied((int)fd);
+    return fd;
+}
 
 NP_HIDDEN long np_syscall_memory(long number, long a, long b, long c, long d, long e, long f) {
     struct np_regs caller = NP_CALLER_REGS();
@@ -545,6 +629,14 @@ NP_HIDDEN long np_syscall_memory(long number, long a, long b, long c, long d, lo
     case SYS_shmdt: return np_own_shmdt((const void *)a);
     case SYS_ftruncate: return np_own_ftruncate((int)a, (off_t)b);
     case SYS_fallocate: return np_own_fallocate((int)a, (int)b, (off_t)c, (off_t)d);
+    case SYS_truncate: return np_own_truncate((const char *)a, (off_t)b);
+    case SYS_process_madvise: return np_own_process_madvise((int)a, (const struct iovec *)b, (size_t)c, (int)d, (unsigned)e);
+    case SYS_remap_file_pages: return do_remap_file_pages((void *)a, (size_t)b, (int)c, (size_t)d, (int)e, caller);
+#ifdef SYS_open
+    case SYS_open: return opened_by_number(NP_SYS3(SYS_open, a, b, c), b);
+    case SYS_creat: return opened_by_number(NP_SYS2(SYS_creat, a, b), O_TRUNC);
+#endif
+    case SYS_openat: return opened_by_number(NP_SYS4(SYS_openat, a, b, c, d), c);
     }
     return np_syscall_real(number, a, b, c, d, e, f);
 }

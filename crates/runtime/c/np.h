@@ -199,8 +199,11 @@ void np_pages_discarded(uintptr_t address, size_t bytes);
 void np_pages_given_back(uintptr_t block, size_t window);
 /* An allocator has just made a block around `address`: where that page is there, without a home, and the next one is not, this thread touched it. */
 void np_pages_frontier(struct np_slot *slot, uintptr_t address);
-/* Pages were moved from one address to another, homes and all (mremap). Of the old range only what is not mapped any more counts as moved. */
-void np_pages_remap(uintptr_t old, uintptr_t new, size_t bytes);
+/* Pages were moved from one address to another, homes and all (mremap). Of the old range only what is not mapped any more counts as moved, unless it `stays`
+ * mapped, without its pages. */
+void np_pages_remap(uintptr_t old, uintptr_t new, size_t bytes, bool stays);
+/* The file of this descriptor has lost all its pages (O_TRUNC). */
+void np_file_emptied(int fd);
 /* This thread is about to touch the range by way of the kernel: pages that are there already and have no home were touched by code that nobody saw, and do not
  * become this thread's. */
 void np_pages_to_fill(struct np_slot *slot, uintptr_t address, size_t bytes);
@@ -286,8 +289,10 @@ struct np_planner_abi {
     void (*mapped)(void *address, size_t bytes, int protection, int flags, int fd, struct np_regs caller);
     bool (*gives_way)(void); /* such a call found no memory: whether it is to be tried again, because the planner has let go of addresses or memory */
     void (*ends)(void);      /* the process is about to end, or to execute another program, past the planner's hooks of that */
+    const char *path;  /* the planner's file; empty: unknown */
+    char *environment; /* "NUMAPILOT_PLAN=...", as programs that this one starts need it; empty: there is no plan */
 };
-#define NP_PLANNER_ABI 7u
+#define NP_PLANNER_ABI 8u
 /* Exported by the call-outs under this name; the tracker looks it up with dlsym. */
 #define NP_CALLOUTS_SYMBOL "numapilot_callouts"
 /* The same table of the tracker's own, for the call-outs of a library that is loaded later into a program without any: no table of theirs was there

@@ -100,6 +100,7 @@ static int take_over(int fd, long instead, int flags) {
 }
 
 static int opened(int fd, int folder, const char *path, int flags) {
+    if (fd >= 0 && (flags & O_TRUNC)) np_file_emptied(fd);
     if (is_unreadable(fd < 0) || (flags & (O_ACCMODE | O_CREAT | O_TRUNC)) != O_RDONLY) return fd;
     char room[ROOM_BYTES];
     struct shown shown = shown_at(folder, path, room);
@@ -149,6 +150,7 @@ OPENAT_2(__openat64_2)
 /* ---- streams ---- */
 
 static FILE *streamed(FILE *stream, const char *path, const char *mode, FILE *(*real)(const char *, const char *)) {
+    if (stream != NULL && mode[0] == 'w') np_file_emptied(fileno(stream));
     if (is_unreadable(stream == NULL) || mode[0] != 'r' || strchr(mode, '+') != NULL) return stream;
     char room[ROOM_BYTES];
     struct shown shown = shown_at(AT_FDCWD, path, room);

@@ -656,14 +656,14 @@ void np_pages_given_back(uintptr_t block, size_t window) {
     if (pages > 0 && (is_gone(block >> NP_PAGE_SHIFT) || is_gone(first + pages - 1))) np_pages_settle(low, window);
 }
 
-void np_pages_remap(uintptr_t old, uintptr_t new, size_t bytes) {
+void np_pages_remap(uintptr_t old, uintptr_t new, size_t bytes, bool stays) {
     struct np_slot *slot = np_self_if_live();
     uint64_t from = old >> NP_PAGE_SHIFT, to = new >> NP_PAGE_SHIFT, pages = (bytes + (1u << NP_PAGE_SHIFT) - 1) >> NP_PAGE_SHIFT;
     if (!np_sim.ready || slot == NULL || ((old ^ new) & ((1u << NP_PAGE_SHIFT) - 1)) != 0) return;
     struct forgotten left = {0, 0};
     flush_range(from, from + pages);
     /* All of it is asked first: a leaf that is made for the new place may come to lie where the pages were. */
-    for (uint64_t i = 0; i < pages; i++) {
+    for (uint64_t i = 0; i < pages && !stays; i++) {
         const uint8_t *byte = byte_of(from + i, false);
         uint8_t resident;
         if (byte != NULL && np_load(*byte) != 0 && np_resident(from + i, 1, &resident) != -ENOMEM) pages = i;

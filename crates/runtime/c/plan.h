@@ -31,6 +31,7 @@
 extern struct np_plan *np_plan; /* NULL: no plan, everything passes through */
 extern struct np_plan_numbered *np_plan_numbered; /* NP_PLAN_NUMBERED of them; NULL: the plan's file has none */
 extern char np_plan_command[NP_PLAN_NAME]; /* the file name of this process's program */
+extern char np_plan_environment[4096];     /* "NUMAPILOT_PLAN=...", for programs that this one starts; empty: there is no plan */
 /* With the release in np_plan_attach: after this the plan and what was found with it can be read plainly. For what a thread may reach before its first block by
  * a rule; that gate (plan_alloc.c, plan_map.c) comes after the plan's. */
 static inline bool np_plan_is_there(void) { return __atomic_load_n(&np_plan, __ATOMIC_ACQUIRE) != NULL; }
@@ -46,6 +47,9 @@ bool np_plan_facts_of(const char *path, struct stat *status);
 void np_plan_mapped(void *address, size_t bytes, int protection, int flags, int fd, struct np_regs caller);
 /* A mapping found no memory, perhaps for what the planner has reserved. True: some of that may be free now, also for another thread's sake: try again. */
 bool np_plan_gives_way(void);
+/* This thread is busy, or was: a signal handler jumped out of the planner's part in a mmap, and left it so. Then it is not any more. `own`: a frame of the
+ * present call's. */
+bool np_plan_was_left(const void *own);
 /* Before a thread is made, or a library loaded: once, all functions behind hooks are found (startup.c). */
 void np_plan_before_threads(void);
 bool np_plan_glob(const char *pattern, const char *text);
@@ -65,6 +69,8 @@ struct np_plan_tls {
     uint32_t tag;   /* of this thread in locks, even; 0: none yet */
     uint32_t forks; /* it is in so many forks, one in another's handlers: all locks are its own */
     void *later;    /* blocks that its signal handlers gave back while it was busy; a list */
+    uintptr_t map_frame, map_return; /* where it is busy for a mapping of the program's, and where that function returns to; frame 0: it is not */
+    uint32_t reading;    /* it has a view of the modules in hand (plan_match.c) */
 };
 extern _Thread_local struct np_plan_tls np_plan_tls __attribute__((tls_model("initial-exec")));
 
@@ -101,6 +107,10 @@ static inline void np_plan_lock(struct np_plan_lock *lock) {
 }
 static inline void np_plan_let_go(struct np_plan_lock *lock) {
     if (__atomic_exchange_n(&lock->word, 0, __ATOMIC_RELEASE) & 1) np_plan_wake(lock);
+}
+/* The code that took it, if this thread has it, was left for good. */
+static inline void np_plan_lock_left(struct np_plan_lock *lock) {
+    if (np_plan_holds(lock)) np_plan_let_go(lock);
 }
 static inline void np_plan_unlock(struct np_plan_lock *lock) {
     if (np_likely(np_plan_tls.forks == 0)) np_plan_let_go(lock);
@@ -170,6 +180,7 @@ void np_place_init(void);
 uint32_t np_place_node(void); /* node on which this thread runs; 0 if unknown */
 uint32_t np_place_node_of(int cpu);
 void np_place_fork(int phase);
+void np_place_left(void); /* as np_plan_was_left found */
 
 /* -- plan_arena.c: blocks -- */
 void *np_arena_alloc(struct np_plan_thread *thread, uint32_t rule, size_t bytes, size_t alignment, bool zero);
@@ -208,6 +219,7 @@ void np_match_init(void);
 void np_match_modules_changed(void);
 void np_match_forked(void); /* in the child */
 void np_match_fork(int phase);
+void np_match_left(void);
 
 /* -- plan_bind.c -- */
 void np_bind_init(void);
@@ -249,6 +261,7 @@ static inline void np_plan_block_counted(struct np_plan_thread *thread, uint32_t
     np_add(thread->bytes[rule].all, bytes);
 }
 void np_plan_threads_init(void);
+void np_plan_threads_left(void);
 void np_plan_process_began(void);
 /* The calling thread has this name now. */
 void np_plan_renamed(const char *name);

@@ -137,9 +137,11 @@ static void *place_beside(struct np_plan_thread *thread, uint32_t rule, size_t b
     return block;
 }
 
+static inline bool is_busy(const void *own) { return np_unlikely(np_plan_tls.busy != 0) && !np_plan_was_left(own); }
+
 /* A block of a rule's arena, or NULL: no rule takes it, or there is no memory for it in the region. */
 static __attribute__((noinline)) void *place_as(size_t bytes, size_t alignment, bool zero, bool grows, struct np_regs caller) {
-    if (np_plan_tls.busy || !may_place()) return NULL;
+    if (is_busy(__builtin_frame_address(0)) || !may_place()) return NULL;
     int saved = errno;
     np_plan_tls.busy = 1;
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
@@ -163,7 +165,7 @@ static inline void *place(size_t bytes, size_t alignment, bool zero, struct np_r
 
 /* What realloc makes of a block in an arena, if a rule takes its new size and this call's stack. NULL: none, or no memory. */
 static NP_COLD void *replace(void *old, size_t bytes, struct np_regs caller) {
-    if (np_plan_tls.busy || !may_place()) return NULL;
+    if (is_busy(__builtin_frame_address(0)) || !may_place()) return NULL;
     int saved = errno;
     np_plan_tls.busy = 1;
     struct np_plan_thread *thread = np_plan_thread_here();
@@ -202,7 +204,7 @@ NP_COLD void np_plan_give_late(void) {
 }
 
 static void give(void *block) {
-    if (np_unlikely(np_plan_tls.busy != 0)) {
+    if (is_busy(__builtin_frame_address(0))) {
         give_later(block);
         return;
     }

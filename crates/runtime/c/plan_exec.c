@@ -1,4 +1,5 @@
-/* plan_exec.c: programs that this one starts: those that cannot be given the planner run without it, as without a plan, and are counted (exec_target.c). */
+/* plan_exec.c: programs that this one starts: those that cannot be given the planner run without it, as without a plan, and are counted (exec_target.c). The
+ * others have the plan, too, also in an environment of the program's making. */
 #define _GNU_SOURCE
 #include "confined.h"
 #include "exec_target.h"
@@ -8,15 +9,28 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Declares `kept`: `given`, or a copy of it on this function's stack without this library. */
+/* What a program that this one starts needs for the plan. */
+static struct np_exec_needs own_needs(void) {
+    return (struct np_exec_needs){.libraries = {np_own_path}, .variables = {np_plan_environment}};
+}
+
+static size_t missing_bytes(char *const *environment, const struct np_exec_needs *needs) {
+    return np_plan_is_there() && np_own_path[0] != 0 && np_plan_environment[0] != 0 ? np_exec_missing_bytes(environment, needs) : 0;
+}
+
+/* Declares `kept`: `given`, or a copy of it on this function's stack: completed where the program has made an environment of its own, without this library for
+ * a program that cannot load it. */
 #define KEEP(given, program)                                                 \
     enum np_exec_fit fit_ = np_exec_fit_of(program);                         \
-    size_t bytes_ = np_exec_must_strip(fit_) ? np_exec_strip_bytes(given) : 0; \
+    bool strips_ = np_exec_must_strip(fit_);                                 \
+    struct np_exec_needs needs_ = own_needs();                               \
+    size_t bytes_ = strips_ ? np_exec_strip_bytes(given) : missing_bytes(given, &needs_); \
     char preload_[bytes_ + 1];                                               \
-    char *list_[bytes_ != 0 ? np_exec_list_length(given) + 1 : 1];           \
+    char *list_[bytes_ != 0 ? np_exec_list_length(given) + NP_EXEC_ADDED : 1]; \
     char *const *kept = (given);                                             \
     if (bytes_ != 0) {                                                       \
-        np_exec_strip((given), list_, preload_);                             \
+        if (strips_) np_exec_strip((given), list_, preload_);                \
+        else np_exec_complete((given), &needs_, list_, preload_);            \
         kept = list_;                                                        \
     }                                                                        \
     if (fit_ != NP_EXEC_FITS && np_plan_is_there()) np_plan_count(&np_plan->unplaced_programs, 1)

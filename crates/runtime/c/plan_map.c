@@ -5,9 +5,11 @@
 #include <fcntl.h>
 #include <link.h>
 #include <linux/magic.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <sys/vfs.h>
 
 static uint64_t whole_pages(uint64_t bytes) { return (bytes + np_page_bytes() - 1) & -(uint64_t)np_page_bytes(); }
@@ -62,10 +64,42 @@ static inline bool is_wanted(size_t bytes, int flags) {
     return flags & MAP_ANONYMOUS ? bytes >= np_load(least) && bytes <= np_load(most) : np_load(has_files);
 }
 
+/* To the program mmap is a system call, out of which a signal handler may jump (siglongjmp); the thread must neither stay busy for that, so that nothing of
+ * its would be placed any more, nor keep locks. */
+#define FARTHEST (1ul << 20) /* more lies between two stacks */
+
+/* As long as a function runs, its return address is in its place. That may not be there any more, so the kernel reads it. */
+static bool has_returned(uintptr_t frame) {
+    uintptr_t back = 0;
+    struct iovec to = {&back, sizeof back}, from = {(uintptr_t *)frame + 1, sizeof back};
+    return NP_SYS6(SYS_process_vm_readv, NP_SYS0(SYS_getpid), &to, 1, &from, 1, 0) == (long)sizeof back && back != np_plan_tls.map_return;
+}
+
+/* What a handler calls is deeper in the stack than what it interrupted, unless it has a stack of its own. */
+static bool is_above(uintptr_t frame, uintptr_t here) {
+    stack_t stack;
+    return here >= frame && here - frame < FARTHEST && NP_SYS2(SYS_sigaltstack, NULL, &stack) == 0 && !(stack.ss_flags & SS_ONSTACK);
+}
+
+NP_COLD bool np_plan_was_left(const void *own) {
+    uintptr_t frame = np_plan_tls.map_frame;
+    if (frame == 0 || np_is_confined || (!is_above(frame, (uintptr_t)own) && !has_returned(frame))) return false;
+    np_place_left();
+    np_match_left();
+    np_plan_threads_left();
+    np_plan_tls.map_frame = 0;
+    np_plan_tls.busy = 0;
+    return true;
+}
+
 static NP_COLD void mapped(void *address, size_t bytes, int protection, int flags, int fd, struct np_regs caller) {
-    if (address == MAP_FAILED || np_plan_tls.busy || np_is_confined) return;
+    const uintptr_t *own = __builtin_frame_address(0);
+    if (address == MAP_FAILED || np_is_confined || (np_plan_tls.busy && !np_plan_was_left(own))) return;
     int saved = errno;
     np_plan_tls.busy = 1;
+    np_plan_tls.map_return = own[1];
+    np_plan_tls.map_frame = (uintptr_t)own;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST); /* a handler sees both before anything that they guard */
     /* With the releases in np_plan_maps_init: is_wanted saw one of the two, and so does this. */
     (void)__atomic_load_n(&least, __ATOMIC_ACQUIRE);
     (void)__atomic_load_n(&has_files, __ATOMIC_ACQUIRE);
@@ -76,6 +110,8 @@ static NP_COLD void mapped(void *address, size_t bytes, int protection, int flag
     } else {
         place_file(fd, (uintptr_t)address, whole_pages(bytes), (flags & MAP_TYPE) == MAP_PRIVATE && (protection & PROT_WRITE));
     }
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    np_plan_tls.map_frame = 0;
     np_plan_tls.busy = 0;
     errno = saved;
 }

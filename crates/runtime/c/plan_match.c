@@ -40,9 +40,18 @@ static uint64_t view_bytes(void) { return sizeof(struct view) + view_room() * si
 /* Between these the view stays. Sequentially consistent: whoever counts no reader after a replacement has replaced it for all that come later. */
 static const struct view *begin_reading(void) {
     __atomic_fetch_add(&readers, 1, __ATOMIC_SEQ_CST);
+    np_plan_tls.reading = 1;
     return __atomic_load_n(&view, __ATOMIC_SEQ_CST);
 }
-static void end_reading(void) { __atomic_fetch_sub(&readers, 1, __ATOMIC_RELEASE); }
+static void end_reading(void) {
+    np_plan_tls.reading = 0;
+    __atomic_fetch_sub(&readers, 1, __ATOMIC_RELEASE);
+}
+
+void np_match_left(void) {
+    if (np_plan_tls.reading) end_reading();
+    np_plan_lock_left(&view_lock);
+}
 
 void np_match_forked(void) { __atomic_store_n(&readers, 0, __ATOMIC_RELAXED); }
 

@@ -97,6 +97,8 @@ void np_place_fork(int phase) {
     np_plan_lock_fork(&turns_lock, phase);
 }
 
+void np_place_left(void) { np_plan_lock_left(&turns_lock); }
+
 /* The node whose turn it is to take these bytes; NP_PLAN_NODES: none. */
 static uint32_t take_turn(const struct np_plan_rule *rule, uint64_t bytes) {
     struct turns *turn = &turns[rule - np_plan_rules()];

@@ -15,6 +15,8 @@ struct np_plan *np_plan;
 struct np_plan_numbered *np_plan_numbered;
 struct np_arena *np_arena; /* for the unwinder, which the tracker has too: here nothing is recorded */
 char np_plan_command[NP_PLAN_NAME];
+#define VARIABLE "NUMAPILOT_PLAN="
+char np_plan_environment[4096];
 
 /* -- locks -- */
 
@@ -157,7 +159,7 @@ static void read_command(void) {
 /* Reached from the first allocation, so by system calls only. The region is needed even without a plan: for the loader's first allocations. */
 void np_plan_attach(void) {
     np_find_ourselves();
-    const char *path = np_initial_environment("NUMAPILOT_PLAN=");
+    const char *path = np_initial_environment(VARIABLE);
     struct np_plan *plan = path != NULL ? map_plan(path) : NULL;
     bool has_region = np_region_make(plan);
     if (plan == NULL) return;
@@ -166,6 +168,7 @@ void np_plan_attach(void) {
         plan = NULL; /* nothing can be placed; threads could, but half a plan is none */
     }
     read_command();
+    if (strlen(path) + sizeof VARIABLE <= sizeof np_plan_environment) strcpy(stpcpy(np_plan_environment, VARIABLE), path);
     __atomic_store_n(&np_plan, plan, __ATOMIC_RELEASE);
 }
 

@@ -26,7 +26,7 @@ static void thread_began(uintptr_t start);
 /* What the tracker finds by name: it begins threads before we could, and says so. */
 NP_EXPORT struct np_planner_abi numapilot_planner = {
     .version = NP_PLANNER_ABI, .thread_began = thread_began, .ranges = np_own_ranges, .before_lookup = np_bind_loaded, .mapped = np_plan_mapped,
-    .gives_way = np_plan_gives_way, .ends = np_plan_all_counted
+    .gives_way = np_plan_gives_way, .ends = np_plan_all_counted, .path = np_own_path, .environment = np_plan_environment
 };
 
 /* -- a thread's state -- */
@@ -71,6 +71,8 @@ void np_plan_all_counted(void) {
     if (has_lock) np_plan_unlock(&threads_lock);
     else if (np_plan_tls.thread != NULL) np_plan_thread_counted(np_plan_tls.thread);
 }
+
+void np_plan_threads_left(void) { np_plan_lock_left(&threads_lock); }
 
 static NP_COLD struct np_plan_thread *make_thread(void) {
     if (!np_plan_is_there() || np_plan_tls.ended || np_is_confined) return NULL;

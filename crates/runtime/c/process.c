@@ -8,6 +8,7 @@
 #include "confined.h"
 #include "emulator.h"
 #include "exec_target.h"
+#include "syscalls.h"
 
 #include <fcntl.h>
 #include <spawn.h>
@@ -279,27 +280,15 @@ NP_EXPORT __attribute__((noreturn)) void _Exit(int status) {
 
 /* -- exec and spawn: children keep the tracker even in an environment of the program's making -- */
 
-/* Bytes for a new LD_PRELOAD entry; 0: the environment has all that it needs. */
-static size_t preload_bytes(char *const *environment) {
-    if (np_load(np_arena) == NULL || np_own_path[0] == 0) return 0;
-    const char *arena = np_exec_entry(environment, "NUMAPILOT_ARENA="), *preload = np_exec_entry(environment, "LD_PRELOAD=");
-    bool emulates = np_emulator_env[0] == 0 || np_exec_entry(environment, "NUMAPILOT_EMULATOR=") != NULL;
-    if (emulates && arena != NULL && strcmp(arena, np_arena_env) == 0 && preload != NULL && strstr(preload, np_own_path) != NULL) return 0;
-    return sizeof "LD_PRELOAD=:" + strlen(np_own_path) + (preload != NULL ? strlen(preload) : 0);
+/* For recording, and for a plan. */
+static struct np_exec_needs own_needs(void) {
+    struct np_exec_needs needs = {.libraries = {np_own_path}, .variables = {np_arena_env, np_emulator_env[0] != 0 ? np_emulator_env : NULL}};
+    np_planner_needs(&needs);
+    return needs;
 }
 
-static void complete_environment(char *const *environment, char **list, char *preload) {
-    const char *old = np_exec_entry(environment, "LD_PRELOAD=");
-    stpcpy(stpcpy(preload, "LD_PRELOAD="), np_own_path);
-    if (old != NULL && strstr(old, np_own_path) != NULL) strcpy(preload, old);
-    else if (old != NULL && old[11] != 0) strcat(strcat(preload, ":"), old + 11);
-    for (; environment != NULL && *environment != NULL; environment++)
-        if (strncmp(*environment, "LD_PRELOAD=", 11) != 0 && strncmp(*environment, "NUMAPILOT_ARENA=", 16) != 0 &&
-            strncmp(*environment, "NUMAPILOT_EMULATOR=", 19) != 0) *list++ = *environment;
-    *list++ = preload;
-    *list++ = np_arena_env;
-    if (np_emulator_env[0] != 0) *list++ = np_emulator_env;
-    *list = NULL;
+static size_t missing_bytes(char *const *environment, const struct np_exec_needs *needs) {
+    return np_load(np_arena) == NULL || np_own_path[0] == 0 ? 0 : np_exec_missing_bytes(environment, needs);
 }
 
 /* The program runs as it would without us; the recorder says so. */
@@ -319,13 +308,14 @@ static void note_unrecorded(const char *path, enum np_exec_fit fit) {
 #define COMPLETE(given, program)                                             \
     enum np_exec_fit fit_ = np_exec_fit_of(program);                         \
     bool strips_ = np_exec_must_strip(fit_);                                 \
-    size_t preload_size_ = strips_ ? np_exec_strip_bytes(given) : preload_bytes(given); \
+    struct np_exec_needs needs_ = own_needs();                               \
+    size_t preload_size_ = strips_ ? np_exec_strip_bytes(given) : missing_bytes(given, &needs_); \
     char preload_[preload_size_ + 1];                                        \
-    char *list_[preload_size_ != 0 ? np_exec_list_length(given) + 4 : 1];    \
+    char *list_[preload_size_ != 0 ? np_exec_list_length(given) + NP_EXEC_ADDED : 1]; \
     char *const *completed = (given);                                        \
     if (preload_size_ != 0) {                                                \
         if (strips_) np_exec_strip((given), list_, preload_);                \
-        else complete_environment((given), list_, preload_);                 \
+        else np_exec_complete((given), &needs_, list_, preload_);            \
         completed = list_;                                                   \
     }                                                                        \
     note_unrecorded(program, fit_)
@@ -391,6 +381,14 @@ NP_EXPORT int execveat(int fd, const char *path, char *const arguments[], char *
     long result = np_sys(SYS_execveat, fd, (long)path, (long)arguments, (long)completed, flags, 0);
     errno = (int)-result;
     return not_executed(left, -1);
+}
+
+NP_OWN(execve);
+NP_OWN(execveat);
+
+NP_HIDDEN long np_syscall_exec(long number, long a, long b, long c, long d, long e) {
+    if (number == SYS_execve) return np_own_execve((const char *)a, (char *const *)b, (char *const *)c);
+    return np_own_execveat((int)a, (const char *)b, (char *const *)c, (char *const *)d, (int)e);
 }
 
 struct spawn {

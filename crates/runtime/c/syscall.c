@@ -1,5 +1,6 @@
 /* syscall.c: libc's syscall(), by which programs and libraries (libnuma) make system calls by number. Waits and wake-ups at futexes keep the clocks
- * (sync_futex.c), placement and affinity act on the simulated machine, and mappings are recorded as those by name (map.c).
+ * (sync_futex.c), placement and affinity act on the simulated machine, and mappings (map.c) and programs that are executed (process.c) are recorded as those by
+ * name.
  *
  * All other system calls go on without a frame of ours: on x86-64 the entry is a jump, so that even calls that return twice work.
  */
@@ -68,6 +69,8 @@ __asm__(".text\n"
         IF_CALL(SYS_futex, 3f)
         NP_NUMA_CALLS(NUMA_CALL)
         NP_MEMORY_CALLS(MEMORY_CALL)
+        IF_CALL(SYS_execve, 7f)
+        IF_CALL(SYS_execveat, 7f)
         IF_CALL(SYS_seccomp, 5f)
         "    jmpq *%rax\n"
         "2:  pushq %rdi\n .cfi_adjust_cfa_offset 8\n"
@@ -97,6 +100,7 @@ __asm__(".text\n"
         "4:  jmp np_syscall_numa\n" /* the same arguments */
         "5:  jmp np_syscall_seccomp\n"
         "6:  jmp np_syscall_memory\n"
+        "7:  jmp np_syscall_exec\n"
         ".cfi_endproc\n"
         ".size syscall, .-syscall\n");
 #else
@@ -114,6 +118,7 @@ NP_EXPORT long syscall(long number, ...) {
     if (number == SYS_futex) return np_syscall_futex(np_syscall_real, (uintptr_t)a, b, c, d, e, f);
     if (number == SYS_seccomp) return np_syscall_seccomp(number, a, b, c, d, e, f);
     if (is_numa_call(number)) return np_syscall_numa(number, a, b, c, d, e, f);
+    if (number == SYS_execve || number == SYS_execveat) return np_syscall_exec(number, a, b, c, d, e);
     if (is_memory_call(number)) return np_syscall_memory(number, a, b, c, d, e, f);
     return np_syscall_real(number, a, b, c, d, e, f);
 }

@@ -104,6 +104,9 @@ void np_planner_mapped(void *address, size_t bytes, int protection, int flags, i
 bool np_planner_gives_way(void);
 /* The process is about to end, or to execute another program. */
 void np_planner_ends(void);
+/* Adds what a program that this one starts needs for the plan, if there is one. */
+struct np_exec_needs;
+void np_planner_needs(struct np_exec_needs *needs);
 
 /* A lock that is held for a few hundred instructions, never while anything else is waited for; given up on rather than waited for without end, because a
  * signal handler may have come in between. A forked child starts with it free. */

@@ -116,7 +116,9 @@ fn advice_empties_pages_when_the_kernel_obeys_it() {
     let outcome = Homes::new().run(&["advised"]);
     assert_eq!(homes(&outcome, "homes"), ([0, 0, PAGES, 0], 0));
     assert_eq!(homes(&outcome, "lazy"), ([0, PAGES, 0, 0], 0), "MADV_FREE takes pages when memory is short");
-    assert_eq!(homes(&outcome, "locked"), ([0, 0, PAGES, 0], 0));
+    for key in ["locked", "process"] {
+        assert_eq!(homes(&outcome, key), ([0, 0, PAGES, 0], 0), "{key}");
+    }
 }
 
 #[test]
@@ -179,7 +181,7 @@ fn an_unseen_first_touch_is_the_only_threads_or_nobodys() {
 #[test]
 fn what_the_kernel_fills_is_the_callers_only_where_nobody_was_before() {
     let outcome = Homes::new().run(&["filled"]);
-    for key in ["homes", "populated", "parts"] {
+    for key in ["homes", "populated", "parts", "fetched", "stored"] {
         assert_eq!(homes(&outcome, key), ([PAGES / 2, 0, 0, 0], PAGES / 2), "{key}: half is unknown, and not guessed");
     }
     assert_eq!(homes(&outcome, "message"), ([1, 0, 0, 0], 1));
@@ -235,6 +237,32 @@ fn memory_that_a_file_is_given_is_that_of_pages_which_had_none() {
 fn pages_that_a_file_loses_and_gets_again_have_new_homes() {
     let outcome = Homes::new().run(&["taken"]);
     assert_eq!(homes(&outcome, "homes"), ([0, PAGES / 4, 3 * PAGES / 4, 0], 0));
+}
+
+/// Only `ftruncate` and `fallocate` were followed.
+#[test]
+fn a_file_that_is_emptied_by_its_path_or_by_opening_it_has_new_homes() {
+    let outcome = Homes::new().run(&["emptied"]);
+    for (way, node) in [2, 3, 0, 1, 2, 3].into_iter().enumerate() {
+        let on = std::array::from_fn(|at| if at == node { PAGES / 8 } else { 0 });
+        assert_eq!(homes(&outcome, &format!("way{way}")), (on, 0), "way {way}");
+    }
+}
+
+/// The first half's pages were taken for those that lay there before.
+#[test]
+fn other_pages_of_a_file_at_the_same_addresses_have_their_own_homes() {
+    let outcome = Homes::new().run(&["remapped"]);
+    assert_eq!(homes(&outcome, "homes"), ([0, 0, 0, PAGES / 2], PAGES / 2), "of which nobody asked the file's record");
+    assert_eq!(homes(&outcome, "numbered"), ([PAGES / 2, 0, 0, 0], PAGES / 2));
+}
+
+/// `MREMAP_DONTUNMAP`: pages that moved had no known home.
+#[test]
+fn pages_that_moved_out_of_a_mapping_which_stays_keep_their_homes() {
+    let outcome = Homes::new().run(&["left mapped"]);
+    assert_eq!(homes(&outcome, "moved"), ([0, PAGES, 0, 0], 0));
+    assert_eq!(homes(&outcome, "homes"), ([0, 0, PAGES, 0], 0));
 }
 
 /// Initialised data that main had read stayed on main's node, whichever thread wrote them.

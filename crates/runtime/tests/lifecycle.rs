@@ -55,8 +55,8 @@ fn a_tree_of_processes_is_recorded_whole() {
     });
     let indices: HashSet<u32> = processes.iter().map(|process| process.0).collect();
     assert_eq!(indices.len(), processes.len(), "a process index was used twice");
-    // Itself; 10 times child, grandchild, raw child; vfork's, spawn's, and a fork and its exec; itself again.
-    assert_eq!(processes.len(), 1 + 30 + 2 + 2 + 1);
+    // Itself; 10 times child, grandchild, raw child; three of vfork, spawn's, and a fork and its exec; itself again.
+    assert_eq!(processes.len(), 1 + 30 + 4 + 2 + 1);
     assert_eq!(processes.iter().filter(|process| process.2).count(), 2, "two images replaced others");
     assert_eq!(
         processes.iter().filter(|process| process.1.is_none()).count(),
@@ -65,14 +65,14 @@ fn a_tree_of_processes_is_recorded_whole() {
     );
     assert_eq!(
         processes.iter().filter(|process| process.3 == 2).count(),
-        4,
+        6,
         "command lines of the leaves: {processes:?}"
     );
     let ends =
         run.events(
             |event| if let Event::ProcessEnd { by_exec, code, .. } = event { Some((*by_exec, *code)) } else { None },
         );
-    assert_eq!(ends.iter().filter(|end| **end == (false, 7)).count(), 34, "{ends:?}");
+    assert_eq!(ends.iter().filter(|end| **end == (false, 7)).count(), 36, "{ends:?}");
     assert_eq!(ends.iter().filter(|end| end.0).count(), 2, "{ends:?}");
 }
 

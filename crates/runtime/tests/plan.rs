@@ -561,6 +561,18 @@ fn signal_handlers_that_come_into_the_planner_do_not_wait_for_it() {
     }
 }
 
+/// The thread counted as being in the planner for the rest of its life: nothing of its was placed any more.
+#[test]
+fn signal_handlers_may_jump_out_of_a_mapping_that_is_placed() {
+    let program = compile("plan_jumps.c", "plan_jumps", &["-O1", "-fno-builtin", "-rdynamic"]);
+    let image = image("jumps", 1 << 20, 1 << 20, 1);
+    for stack in [&[][..], &["alternate"]] {
+        let output = under(&image, Command::new(&program).args(stack));
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(said, "10 1 10 within 0\n", "{stack:?}: {}", output.status);
+    }
+}
+
 /// What the program at `path` prints where its addresses are limited to 4 GiB.
 fn limited(image: &Path, path: &Path) -> String {
     let [preload, plan, program] = [planner(), image, path].map(Path::display);
@@ -605,12 +617,16 @@ fn children_of_threads_that_map_memory_do_not_wait_for_them() {
     assert!(output.status.success(), "{}", output.status);
 }
 
+/// How `programs/plan_counts.c` ends. Bare: it starts the next program with an empty environment, where the plan was not found.
+const WAYS_TO_END: [&str; 11] =
+    ["_exit", "quick", "exec", "bare", "bare spawned", "failed", "vfork", "spawned", "fork", "raw", "threads"];
+
 /// What a thread had counted and not yet told was lost where its process became another program, and told twice by a child that passed no handlers.
 #[test]
 fn blocks_are_counted_once_however_a_process_ends() {
     let program = compile("plan_counts.c", "plan_counts", &["-O1", "-fno-builtin"]);
-    for how in ["_exit", "quick", "exec", "failed", "vfork", "spawned", "fork", "raw", "threads"] {
-        let image = image(&format!("counts-{how}"), 1000, 1000, 1);
+    for how in WAYS_TO_END {
+        let image = image(&format!("counts-{how}").replace(' ', "-"), 1000, 1000, 1);
         let output = under(&image, Command::new(&program).arg(how));
         assert!(output.status.success(), "{how}: {}", output.status);
         let made: u64 = String::from_utf8_lossy(&output.stdout).trim().parse().expect("a number");
@@ -622,8 +638,8 @@ fn blocks_are_counted_once_however_a_process_ends() {
 #[test]
 fn blocks_are_counted_once_however_a_recorded_process_ends() {
     let program = compile("plan_counts.c", "plan_counts_recorded", &["-O1", "-fno-builtin"]);
-    for how in ["_exit", "quick", "exec", "failed", "vfork", "spawned", "fork", "raw", "threads"] {
-        let image = image(&format!("counts-recorded-{how}"), 1000, 1000, 1);
+    for how in WAYS_TO_END {
+        let image = image(&format!("counts-recorded-{how}").replace(' ', "-"), 1000, 1000, 1);
         let run = record_with(Arena::new(16, 1 << 20), &program, &[how], |command| give_both(command, &image));
         run.assert_success();
         let made: u64 = String::from_utf8_lossy(&run.output.stdout).trim().parse().expect("a number");

@@ -2,6 +2,7 @@
  * its children. */
 #define _GNU_SOURCE
 #include <pthread.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +32,19 @@ static void await(pid_t child) {
     if (child < 0 || waitpid(child, &status, 0) != child || status != 0) abort();
 }
 
+/* As servers do that make the environment of the programs which they start. */
+static void become_bare_leaf(void) {
+    char *empty[] = {NULL};
+    execle(own_path, own_path, "leaf", NULL, empty);
+}
+
+static void spawn_bare_leaf(void) {
+    char *line[] = {own_path, "leaf", NULL};
+    pid_t child = 0;
+    if (clearenv() != 0 || posix_spawn(&child, own_path, NULL, NULL, line, environ) != 0) abort();
+    await(child);
+}
+
 static void *waits(void *unused) {
     (void)unused;
     make();
@@ -57,6 +71,8 @@ int main(int count, char **arguments) {
     if (strcmp(name, "_exit") == 0) say(1), _exit(0);
     if (strcmp(name, "quick") == 0) say(1), quick_exit(0);
     if (strcmp(name, "exec") == 0) say(2), become_leaf();
+    if (strcmp(name, "bare") == 0) say(2), become_bare_leaf();
+    if (strcmp(name, "bare spawned") == 0) spawn_bare_leaf(), say(2), exit(0);
     if (strcmp(name, "failed") == 0) execl("/nonexistent", "/nonexistent", NULL), make(), say(2), exit(0);
     if (strcmp(name, "vfork") == 0) on_vfork(0), make(), say(2), exit(0);
     if (strcmp(name, "spawned") == 0) on_vfork(1), make(), say(3), exit(0);

@@ -1,6 +1,7 @@
-/* A tree of processes: fork in fork, raw fork, vfork and exec, posix_spawn and exec with environments of the program's own making. */
+/* A tree of processes: fork in fork, raw fork, vfork and exec, by name and by number, posix_spawn and exec with environments of the program's own making. */
 #define _GNU_SOURCE
 #include "truth.h"
+#include <fcntl.h>
 #include <spawn.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -60,6 +61,15 @@ int main(int count, char **arguments) {
         _exit(1);
     }
     join(child);
+    for (int by_folder = 0; by_folder < 2; by_folder++) {
+        child = vfork();
+        if (child == 0) {
+            if (by_folder) syscall(SYS_execveat, AT_FDCWD, arguments[0], line, empty, 0);
+            else syscall(SYS_execve, arguments[0], line, empty);
+            _exit(1);
+        }
+        join(child);
+    }
     CHECK(posix_spawn(&child, arguments[0], NULL, NULL, line, empty) == 0);
     join(child);
     child = fork();

@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -215,16 +216,21 @@ static void library(const char *path) {
 
 /* Allocators give pages back by advice: at once, or when memory is short, which it is not here. */
 static void advised(void) {
-    char *block = mmap(NULL, 3 * BIG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *locked = block + 2 * BIG;
-    write_in_thread(block, 3 * BIG);
+    char *block = mmap(NULL, 4 * BIG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *locked = block + 2 * BIG, *other = block + 3 * BIG;
+    write_in_thread(block, 4 * BIG);
     madvise(block, BIG, MADV_DONTNEED);
     madvise(block + BIG, BIG, MADV_FREE);
+    /* By the process's own descriptor from Linux 6.13 on. */
+    struct iovec part = {other, BIG};
+    int own = (int)syscall(SYS_pidfd_open, getpid(), 0);
+    if (process_madvise(own, &part, 1, MADV_DONTNEED, 0) != (ssize_t)BIG) madvise(other, BIG, MADV_DONTNEED);
     /* Linux before 5.18 does not know it. */
     if (madvise(locked, BIG, 24 /* MADV_DONTNEED_LOCKED */) != 0) madvise(locked, BIG, MADV_DONTNEED);
-    write_in_thread(block, 3 * BIG);
+    write_in_thread(block, 4 * BIG);
     print_homes("homes", block, BIG);
     print_homes("lazy", block + BIG, BIG);
     print_homes("locked", locked, BIG);
+    print_homes("process", other, BIG);
 }
 
 static long sum_of(const volatile char *block, size_t bytes) {
@@ -368,6 +374,13 @@ static void filled(void) {
     struct iovec each[2] = {{parts, BIG / 4}, {parts + BIG / 4, 3 * BIG / 4}};
     if (lseek(fileno(file), 0, SEEK_SET) != 0 || readv(fileno(file), each, 2) != (ssize_t)BIG) exit(7);
     print_homes("parts", parts, BIG);
+    char *fetched = half_touched(), *stored = half_touched();
+    struct iovec whole = {block, BIG}, to = {fetched, BIG};
+    if (process_vm_readv(getpid(), &to, 1, &whole, 1, 0) != (ssize_t)BIG) exit(7);
+    print_homes("fetched", fetched, BIG);
+    to.iov_base = stored;
+    if (process_vm_writev(getpid(), &whole, 1, &to, 1, 0) != (ssize_t)BIG) exit(7);
+    print_homes("stored", stored, BIG);
     int ends[2];
     struct iovec middle = {sent + BIG / 2 - PAGE, 2 * PAGE};
     struct msghdr message = {.msg_iov = &middle, .msg_iovlen = 1};
@@ -666,6 +679,63 @@ static void taken(void) {
     print_homes("homes", block, BIG);
 }
 
+/* The same by its path, by opening it, and by number. Each time it gets its size back. */
+enum { CUTS = 6, CUT_BYTES = BIG / 8 };
+
+static bool cut(int way, const char *path) {
+    int file = -1;
+    FILE *stream = NULL;
+    switch (way) {
+    case 0: return truncate(path, 0) == 0;
+    case 1: file = open(path, O_RDWR | O_TRUNC); break;
+    case 2: stream = fopen(path, "w"); break;
+    case 3: file = creat(path, 0600); break;
+    case 4: return syscall(SYS_truncate, path, 0l) == 0;
+    default: file = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_TRUNC, 0); break;
+    }
+    return stream != NULL ? fclose(stream) == 0 : file >= 0 && close(file) == 0;
+}
+
+static void emptied(void) {
+    int file = memory_file();
+    char *block = map_file(file), path[32];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+    write_in_thread(block, CUTS * CUT_BYTES);
+    for (int way = 0; way < CUTS; way++) {
+        if (!cut(way, path) || ftruncate(file, BIG) != 0) exit(7);
+        write_in_thread(block, CUT_BYTES);
+        char name[8] = {'w', 'a', 'y', (char)('0' + way), 0};
+        print_homes(name, block, CUT_BYTES);
+    }
+}
+
+/* Other pages of a file at the same addresses: the first half shows the second one's. */
+static void remapped(void) {
+    char *block = map_file(memory_file()), *numbered = map_file(memory_file());
+    for (int half = 0; half < 2; half++) {
+        write_in_thread(block + half * (BIG / 2), BIG / 2);
+        write_in_thread(numbered + half * (BIG / 2), BIG / 2);
+    }
+    if (remap_file_pages(block, BIG / 2, 0, BIG / 2 / PAGE, 0) != 0) exit(7);
+    if (syscall(SYS_remap_file_pages, numbered, BIG / 2, 0l, BIG / 2 / PAGE, 0l) != 0) exit(7);
+    write_in_thread(block, BIG);
+    write_in_thread(numbered, BIG);
+    print_homes("homes", block, BIG);
+    print_homes("numbered", numbered, BIG);
+}
+
+/* mremap takes the pages and leaves the mapping: what is written there next is new. */
+static void left_mapped(void) {
+    char *block = map_at(NULL);
+    write_in_thread(block, BIG);
+    char *moved = mremap(block, BIG, BIG, MREMAP_MAYMOVE | 4 /* MREMAP_DONTUNMAP */);
+    if (moved == MAP_FAILED || moved == block) exit(7);
+    write_in_thread(block, BIG);
+    write_in_thread(moved, BIG);
+    print_homes("moved", moved, BIG);
+    print_homes("homes", block, BIG);
+}
+
 int main(int argc, char **argv) {
     setvbuf(stdout, NULL, _IOLBF, 0);
     const char *name = argc > 1 ? argv[1] : "";
@@ -691,6 +761,9 @@ int main(int argc, char **argv) {
     else if (strcmp(name, "given") == 0) given();
     else if (strcmp(name, "partly") == 0) partly_given();
     else if (strcmp(name, "taken") == 0) taken();
+    else if (strcmp(name, "emptied") == 0) emptied();
+    else if (strcmp(name, "remapped") == 0) remapped();
+    else if (strcmp(name, "left mapped") == 0) left_mapped();
     else if (strcmp(name, "copied") == 0) copied();
     else if (strcmp(name, "numbered") == 0) numbered();
     else if (strcmp(name, "dropped") == 0) dropped();
