@@ -11,6 +11,8 @@ use crate::error::DecodeError;
 pub mod caps {
     /// IbsBrTarget is there.
     pub const BRANCH_TARGET: u32 = 1 << 5;
+    /// IbsFetchCtlExtd is there: on Zen, and on the last models of family 15h.
+    pub const FETCH_CTL_EXTD: u32 = 1 << 9;
     /// IbsOpData4 is there.
     pub const OP_DATA4: u32 = 1 << 10;
     /// The longer DataSrc of Zen 4 and later.
@@ -174,6 +176,9 @@ impl OpRecord {
         if !self.has(data3::MISS) {
             return at(Level::L1, Distance::Local);
         }
+        if self.is_l2_hit() {
+            return at(Level::L2, Distance::Local);
+        }
         // L2Miss is 0 on processors that lack the bit, too; there DataSrc must say.
         let is_load = self.has(data3::LOAD);
         let beyond = if self.caps & caps::ZEN4 != 0 { self.extended_source(source) } else { self.short_source(source) };
@@ -184,6 +189,15 @@ impl OpRecord {
             _ if self.has(data3::NO_MAB) => at(Level::LineFill, Distance::Unknown),
             _ => Source::default(),
         }
+    }
+
+    /// Whether the second cache had the line of an access that missed the first one, where L2Miss can be believed: IbsOpData2 is valid only for loads that
+    /// missed both, so `perf_ibs_get_mem_lvl` does not look at DataSrc then. Family 15h has the bit since model 30h, before IbsFetchCtlExtd; Zen 3, which sets it
+    /// wrongly for prefetches and merged misses, cannot be told from Zen 2.
+    fn is_l2_hit(&self) -> bool {
+        let has_bit = self.caps & (caps::FETCH_CTL_EXTD | caps::ZEN4) != 0;
+        let is_sure = self.caps & caps::ZEN4 != 0 || !self.has(data3::PREFETCH | data3::NO_MAB);
+        has_bit && is_sure && !self.has(data3::L2_MISS)
     }
 
     fn is_remote_node(&self) -> bool {
@@ -284,6 +298,21 @@ mod tests {
         // A store's source is not valid, whatever it holds.
         assert_eq!(source(caps::ZEN4, 3, data3::STORE | data3::MISS | data3::L2_MISS).0, Level::Unknown);
         assert_eq!(source(caps::ZEN4, 3, 0).0, Level::Unknown);
+    }
+
+    /// `perf_ibs_get_mem_lvl` looks at L2Miss before it looks at DataSrc, which may be that of an older load.
+    #[test]
+    fn a_hit_of_the_second_cache_leaves_no_valid_source() {
+        const HIT: u64 = data3::LOAD | data3::MISS | data3::LINEAR_VALID;
+        let of_memory = |caps, data3| source(caps, 3 | data2::REMOTE_NODE, data3);
+        for zen in [caps::FETCH_CTL_EXTD, caps::FETCH_CTL_EXTD | caps::ZEN4] {
+            assert_eq!(of_memory(zen, HIT), (Level::L2, Distance::Local));
+            assert_eq!(of_memory(zen, LOAD_MISS), (Level::Ram, Distance::Remote));
+        }
+        // Zen 3's L2Miss is wrong for merged misses, and family 10h has none.
+        assert_eq!(of_memory(caps::FETCH_CTL_EXTD, HIT | data3::NO_MAB).0, Level::Ram);
+        assert_eq!(of_memory(caps::ZEN4, HIT | data3::NO_MAB).0, Level::L2);
+        assert_eq!(of_memory(0, HIT).0, Level::Ram);
     }
 
     /// `perf_ibs_get_mem_lvl` in `arch/x86/events/amd/ibs.c`.
