@@ -110,10 +110,12 @@ impl OpRecord {
         (self.data & data::RIP_INVALID == 0 && self.rip != 0).then_some(self.rip)
     }
 
-    /// Linear data address; `None` if the hardware marks it invalid.
+    /// Linear data address; `None` if the hardware marks it invalid, or the micro-operation accesses no memory: the kernel gives those no address, whatever
+    /// the other bits are (`perf_ibs_parse_ld_st_data`).
     #[must_use]
     pub fn linear_address(&self) -> Option<u64> {
-        self.has(data3::LINEAR_VALID).then_some(self.linear)
+        let is_access = self.has(data3::LOAD | data3::STORE | data3::PREFETCH);
+        (is_access && self.has(data3::LINEAR_VALID)).then_some(self.linear)
     }
 
     /// Physical data address (52 bits). For users who may not see it the kernel writes 0, and since 7.1 leaves the bit that calls it valid
@@ -192,8 +194,8 @@ impl OpRecord {
     }
 
     /// Whether the second cache had the line of an access that missed the first one, where L2Miss can be believed: IbsOpData2 is valid only for loads that
-    /// missed both, so `perf_ibs_get_mem_lvl` does not look at DataSrc then. Family 15h has the bit since model 30h, before IbsFetchCtlExtd; Zen 3, which sets it
-    /// wrongly for prefetches and merged misses, cannot be told from Zen 2.
+    /// missed both, so `perf_ibs_get_mem_lvl` does not look at DataSrc then. The bit is older than IbsFetchCtlExtd (family 15h, model 30h). Zen 3, which sets
+    /// it wrongly for prefetches and merged misses, cannot be told from Zen 2.
     fn is_l2_hit(&self) -> bool {
         let has_bit = self.caps & (caps::FETCH_CTL_EXTD | caps::ZEN4) != 0;
         let is_sure = self.caps & caps::ZEN4 != 0 || !self.has(data3::PREFETCH | data3::NO_MAB);
@@ -323,6 +325,16 @@ mod tests {
             assert_eq!(uncached(memory), (Level::Uncached, Distance::Unknown));
             assert_eq!(uncached(device), (Level::Io, Distance::Unknown));
         }
+    }
+
+    #[test]
+    fn what_neither_loads_nor_stores_has_no_address() {
+        let address = |data3| OpRecord { data3, linear: 0x1000, ..OpRecord::default() }.linear_address();
+        for operation in [data3::LOAD, data3::STORE, data3::LOAD | data3::STORE, data3::PREFETCH] {
+            assert_eq!(address(operation | data3::LINEAR_VALID), Some(0x1000));
+            assert_eq!(address(operation), None);
+        }
+        assert_eq!(address(data3::LINEAR_VALID), None);
     }
 
     /// "Continue to zero the physical address, but keep the PhyAddrVal bit intact": address 0 would be node 0's.
