@@ -147,7 +147,10 @@ fn kinds(counts: &Counts, sampled: &[SampledEvent], notes: &mut Vec<String>) {
         ));
     }
     if counts.without_thread > 0 {
-        notes.push(format!("{} samples have no thread id and are left out", counts.without_thread));
+        notes.push(format!(
+            "{} samples have no thread id, or none that names a thread (it had ended, or was of another PID namespace than perf), and are left out",
+            counts.without_thread
+        ));
     }
 }
 
