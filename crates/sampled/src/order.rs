@@ -208,6 +208,7 @@ impl Queue {
         let table = by_cpu.or(self.tables.first()).map_or(SourceTable::Unknown, |(_, table)| *table);
         let mut records = Records::new(trace);
         for record in records.by_ref() {
+            self.aux_bytes_unread += u64::from(record.unknown_packets);
             let Some(access) = record.access(table) else { continue };
             let time = record.timestamp.and_then(|tick| self.time_of(tick));
             self.aux_untimed += u64::from(time.is_none());
