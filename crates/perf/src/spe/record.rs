@@ -1,6 +1,7 @@
 //! Records: all packets up to an end or a time stamp, as one sampled operation.
 
 use numapilot_host::Tid;
+use numapilot_machine::CpuId;
 
 use super::packet::{AddressKind, CounterKind, Packet, Packets};
 use crate::access::MemoryAccess;
@@ -64,6 +65,15 @@ impl SourceTable {
             (HISILICON, 0xd06) => SourceTable::HisiHip,
             _ => SourceTable::Unknown,
         }
+    }
+
+    /// The table for a CPU, out of those of CPUs by number. Of a CPU that is not among them (traces of threads name none) it is the one that all have:
+    /// where they differ, perf looks at no data source either (`arm_spe__synth_ds` in `tools/perf/util/arm-spe.c`).
+    #[must_use]
+    pub fn of_cpu(tables: &[(u64, SourceTable)], cpu: CpuId) -> SourceTable {
+        let own = tables.iter().find(|(known, _)| *known == u64::from(cpu.0));
+        let are_alike = || tables.iter().all(|(_, table)| tables[0].1 == *table);
+        own.or_else(|| tables.first().filter(|_| are_alike())).map_or(SourceTable::Unknown, |(_, table)| *table)
     }
 }
 
@@ -407,6 +417,16 @@ mod tests {
         assert_eq!([level(hip12, 2), level(hip12, 3)], [(Level::L3, Some(false)), (Level::PeerCache, Some(false))]);
         assert_eq!([level(hip12, 7), level(hip12, 4)], [(Level::PeerCache, Some(true)), (Level::PeerCache, None)]);
         assert_eq!(level(hip12, 11), (Level::Unknown, None));
+    }
+
+    /// `perf record --per-thread -e arm_spe//`, whose traces name no CPU, where cores of two kinds are.
+    #[test]
+    fn a_trace_without_a_cpu_has_the_table_that_all_cores_have() {
+        let (common, unknown) = (SourceTable::Common, SourceTable::Unknown);
+        let of = |tables: &[(u64, SourceTable)]| [0, 4, u32::MAX].map(|cpu| SourceTable::of_cpu(tables, CpuId(cpu)));
+        assert_eq!(of(&[(0, common), (4, unknown)]), [common, unknown, unknown]);
+        assert_eq!(of(&[(0, common), (4, common)]), [common; 3]);
+        assert_eq!(of(&[]), [unknown; 3]);
     }
 
     /// Events of SPE 1.4, on a core whose data sources are not known.
