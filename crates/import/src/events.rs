@@ -23,6 +23,7 @@ pub(super) fn fact(attr: &EventAttr, index: usize, features: &Features) -> Event
         counts_other: counts_cycles(attr, name, features),
         is_fault,
         is_ibs,
+        is_of_stores: names_stores(name),
         is_helper: is_helper(name),
     }
 }
@@ -136,6 +137,12 @@ fn names_accesses(name: &str) -> bool {
         .any(|known| event.starts_with(known))
 }
 
+/// Whether perf's or the kernel's name of an event says that it samples nothing but stores.
+fn names_stores(name: &str) -> bool {
+    let event = name.split_once('/').map_or(name, |(_, event)| event);
+    ["mem-stores", "mem_uops_retired.store_latency"].iter().any(|known| event.starts_with(known))
+}
+
 /// Whether an event is only there to make `mem-loads` possible (Alder Lake, Sapphire Rapids and later): perf samples it, too
 /// (`{cpu/mem-loads-aux/,cpu/mem-loads,ldlat=30/}:P` in `tools/perf/arch/x86/util/mem-events.c`), but it counts blocked loads.
 fn is_helper(name: &str) -> bool {
@@ -185,6 +192,13 @@ mod tests {
         let is_helper = |name: &str| fact(&EventAttr::default(), 0, &features(name)).is_helper;
         assert!(is_helper("cpu/mem-loads-aux/") && is_helper("cpu_core/mem-loads-aux/P") && is_helper("mem-loads-aux"));
         assert!(!is_helper("cpu/mem-loads,ldlat=30/P") && !is_helper("cpu/mem-stores/P"));
+    }
+
+    #[test]
+    fn events_of_stores_are_known_by_their_names() {
+        let is_of_stores = |name: &str| fact(&EventAttr::default(), 0, &features(name)).is_of_stores;
+        assert!(is_of_stores("cpu_atom/mem-stores/P") && is_of_stores("mem-stores") && is_of_stores("cpu/mem-stores/"));
+        assert!(!is_of_stores("cpu_atom/mem-loads,ldlat=30/P") && !is_of_stores("ibs_op//") && !is_of_stores(""));
     }
 
     #[test]

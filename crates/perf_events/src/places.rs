@@ -37,6 +37,8 @@ pub struct EventFact {
     pub is_fault: bool,
     /// Of AMD's `ibs_op`: raw samples hold its registers.
     pub is_ibs: bool,
+    /// The event samples stores, and nothing else.
+    pub is_of_stores: bool,
     /// Whether the event's samples are ignored.
     pub is_helper: bool,
 }
@@ -49,7 +51,20 @@ impl EventFact {
             Some(op) => MemoryAccess::of_ibs(attr, sample, &op),
             None => MemoryAccess::of_sample(attr, sample),
         };
-        access.map(|access| MemoryAccess { period: access.period.filter(|_| !self.counts_other), ..access })
+        access.map(|access| MemoryAccess {
+            operation: self.operation(access.operation),
+            period: access.period.filter(|_| !self.counts_other),
+            ..access
+        })
+    }
+
+    /// The operation of an access. Of the stores of Intel's small cores (Gracemont, Crestmont: some servers have no others) the kernel says that they are
+    /// loads: it took the table for loads for them, too, until 2026 (`grt_latency_data`, `cmt_latency_data` in `arch/x86/events/intel/ds.c`).
+    fn operation(self, told: Operation) -> Operation {
+        match told {
+            Operation::Load | Operation::Unknown if self.is_of_stores => Operation::Store,
+            told => told,
+        }
     }
 
     /// Whether a sample is of a memory access at all, with a known address or without.
@@ -74,6 +89,7 @@ fn facts_of(requests: &[EventRequest]) -> Vec<EventFact> {
     let fact = |request: &EventRequest| EventFact {
         is_fault: request.kind == EventKind::Fault,
         is_ibs: request.kind == EventKind::Ibs,
+        is_of_stores: request.samples_stores,
         is_helper: matches!(request.kind, EventKind::Helper | EventKind::SideBand),
         ..EventFact::default()
     };
@@ -238,6 +254,23 @@ mod tests {
         );
         assert_eq!(Places::default().node_of_physical(0), None);
         assert_eq!(places.only_node(), None);
+    }
+
+    /// Memory that such cores write looked as if nobody wrote it, which is a reason to copy it to every node.
+    #[test]
+    fn a_store_that_the_kernel_calls_a_load_is_a_store() {
+        // `OP_LH | P(LVL, L2) | LEVEL(L2)`, and the same of a store.
+        let answered = (2 | 0x20) << 5 | 2 << 33;
+        let operation = |is_of_stores: bool, data_src: Option<u64>| {
+            let sample = Sample { addr: Some(0x1000), data_src, ..Sample::default() };
+            let fact = EventFact { is_of_stores, ..EventFact::default() };
+            fact.access(&EventAttr::default(), &sample).map(|access| (access.operation, access.level))
+        };
+        for told in [2, 4] {
+            assert_eq!(operation(true, Some(told | answered)), Some((Operation::Store, Level::L2)));
+        }
+        assert_eq!(operation(true, None), Some((Operation::Store, Level::Unknown)));
+        assert_eq!(operation(false, Some(2 | answered)), Some((Operation::Load, Level::L2)));
     }
 
     #[test]
