@@ -137,6 +137,38 @@ fn names_accesses(name: &str) -> bool {
         .any(|known| event.starts_with(known))
 }
 
+/// A note on accesses that an event leaves out by choice, of which there is no count; `None`: it samples all that it counts.
+pub(super) fn filter_note(attr: &EventAttr, index: usize, features: &Features) -> Option<String> {
+    /// Of `ibs_op`: what the L3 or a cache before it answered is passed over.
+    const L3_MISSES_ONLY: u64 = 1 << 16;
+    /// Least latency that the kernel takes for `mem-loads`: all loads have it.
+    const ALL_LOADS: u64 = 3;
+    let shown = name(attr, index, features);
+    if pmu(attr, features) == Some("ibs_op") {
+        // `ldlat`; Zen 5 has it for what missed the L3 only (`perf_ibs_init`).
+        let least = attr.config1 & 0xfff;
+        return match (least, attr.config & L3_MISSES_ONLY) {
+            (0, 0) => None,
+            (0, _) => Some(format!(
+                "`{shown}` samples only accesses that missed the L3: the shares of objects are right, but total access counts are not available"
+            )),
+            _ => Some(format!(
+                "`{shown}` samples only loads of {least} cycles or more, on Zen 5 only such as missed the L3: stores are missing, and total access counts \
+                 are not available"
+            )),
+        };
+    }
+    let is_of_loads =
+        recorded_name(index, features).is_some_and(|name| name.split(['/', '{', ',']).any(|word| word == "mem-loads"));
+    let least = attr.config1 & 0xffff;
+    (is_of_loads && least > ALL_LOADS).then(|| {
+        format!(
+            "`{shown}` samples only loads of {least} cycles or more: most loads that caches answered are missing, so that shares of stores are too large, and \
+             mean latencies too"
+        )
+    })
+}
+
 /// Whether perf's or the kernel's name of an event says that it samples nothing but stores.
 fn names_stores(name: &str) -> bool {
     let event = name.split_once('/').map_or(name, |(_, event)| event);
@@ -199,6 +231,20 @@ mod tests {
         let is_of_stores = |name: &str| fact(&EventAttr::default(), 0, &features(name)).is_of_stores;
         assert!(is_of_stores("cpu_atom/mem-stores/P") && is_of_stores("mem-stores") && is_of_stores("cpu/mem-stores/"));
         assert!(!is_of_stores("cpu_atom/mem-loads,ldlat=30/P") && !is_of_stores("ibs_op//") && !is_of_stores(""));
+    }
+
+    #[test]
+    fn accesses_that_an_event_leaves_out_are_told() {
+        let note = |kind, config, config1, name: &str| {
+            let attr = EventAttr { kind, config, config1, ..EventAttr::default() };
+            filter_note(&attr, 0, &features(name)).unwrap_or_default()
+        };
+        assert!(note(4, 0x1cd, 30, "cpu_core/mem-loads,ldlat=30/P").contains("only loads of 30 cycles or more"));
+        assert!(note(11, 1 << 16, 0, "ibs_op/l3missonly=1/").contains("only accesses that missed the L3"));
+        assert!(note(11, 1 << 19, 128, "ibs_op/cnt_ctl=1,ldlat=128/").contains("only loads of 128 cycles or more"));
+        let all =
+            [(4, 0x1cd, 3, "cpu/mem-loads,ldlat=3/P"), (4, 0x2cd, 0, "cpu/mem-stores/P"), (11, 1 << 19, 0, "ibs_op//")];
+        assert_eq!(all.map(|(kind, config, config1, name)| note(kind, config, config1, name)), ["", "", ""]);
     }
 
     #[test]
