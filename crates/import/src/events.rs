@@ -24,6 +24,7 @@ pub(super) fn fact(attr: &EventAttr, index: usize, features: &Features) -> Event
         is_fault,
         is_ibs,
         is_of_stores: names_stores(name),
+        has_no_l2_miss: has_no_l2_miss(&features.cpu_id),
         is_helper: is_helper(name),
     }
 }
@@ -137,6 +138,17 @@ fn names_accesses(name: &str) -> bool {
         .any(|known| event.starts_with(known))
 }
 
+/// Whether IBS of the recorded processor cannot tell what missed the second cache: AMD's families before 15h, and that up to its model 30h (Kaveri). perf
+/// writes the vendor, and family, model and stepping as decimal numbers.
+fn has_no_l2_miss(cpu_id: &str) -> bool {
+    let mut numbers = cpu_id.strip_prefix("AuthenticAMD,").unwrap_or_default().split(',').map(str::parse::<u32>);
+    match (numbers.next(), numbers.next()) {
+        (Some(Ok(0x15)), Some(Ok(model))) => model < 0x30,
+        (Some(Ok(family)), _) => family < 0x15,
+        _ => false,
+    }
+}
+
 /// A note on accesses that an event leaves out by choice, of which there is no count; `None`: it samples all that it counts.
 pub(super) fn filter_note(attr: &EventAttr, index: usize, features: &Features) -> Option<String> {
     /// Of `ibs_op`: what the L3 or a cache before it answered is passed over.
@@ -231,6 +243,18 @@ mod tests {
         let is_of_stores = |name: &str| fact(&EventAttr::default(), 0, &features(name)).is_of_stores;
         assert!(is_of_stores("cpu_atom/mem-stores/P") && is_of_stores("mem-stores") && is_of_stores("cpu/mem-stores/"));
         assert!(!is_of_stores("cpu_atom/mem-loads,ldlat=30/P") && !is_of_stores("ibs_op//") && !is_of_stores(""));
+    }
+
+    #[test]
+    fn amds_older_processors_do_not_tell_what_missed_their_second_cache() {
+        let lacks = |cpu_id: &str| {
+            let features = Features { cpu_id: cpu_id.to_owned(), ..features("ibs_op//") };
+            fact(&EventAttr::default(), 0, &features).has_no_l2_miss
+        };
+        // Opterons 8385 and 6380; Kaveri, Zen, Intel; nothing known.
+        assert_eq!(["AuthenticAMD,16,4,2", "AuthenticAMD,21,2,0"].map(lacks), [true; 2]);
+        let others = ["AuthenticAMD,21,48,1", "AuthenticAMD,25,17,1", "GenuineIntel,6,143,8", "AuthenticAMD", ""];
+        assert_eq!(others.map(lacks), [false; 5]);
     }
 
     #[test]

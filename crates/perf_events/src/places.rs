@@ -39,6 +39,9 @@ pub struct EventFact {
     pub is_ibs: bool,
     /// The event samples stores, and nothing else.
     pub is_of_stores: bool,
+    /// The data source calls everything that missed the first cache a hit of the second one: IBS of AMD's processors before Kaveri has no bit for that
+    /// (Opterons), and the kernel does not ask which processor it is (`perf_ibs_get_mem_lvl` in `arch/x86/events/amd/ibs.c`).
+    pub has_no_l2_miss: bool,
     /// Whether the event's samples are ignored.
     pub is_helper: bool,
 }
@@ -51,6 +54,11 @@ impl EventFact {
             Some(op) => MemoryAccess::of_ibs(attr, sample, &op),
             None => MemoryAccess::of_sample(attr, sample),
         };
+        let is_guess = self.has_no_l2_miss && registers.is_none();
+        let access = access.map(|access| match access.level {
+            Level::L2 if is_guess => MemoryAccess { level: Level::Unknown, distance: Distance::Unknown, ..access },
+            _ => access,
+        });
         access.map(|access| MemoryAccess {
             operation: self.operation(access.operation),
             period: access.period.filter(|_| !self.counts_other),
@@ -271,6 +279,20 @@ mod tests {
         }
         assert_eq!(operation(true, None), Some((Operation::Store, Level::Unknown)));
         assert_eq!(operation(false, Some(2 | answered)), Some((Operation::Load, Level::L2)));
+    }
+
+    /// An Opteron's load that memory answered is `L(L2) | LN(L2)`, as L2Miss is 0 in all its registers.
+    #[test]
+    fn a_second_cache_that_hits_always_is_unknown() {
+        let seen = |has_no_l2_miss: bool, data_src: u64| {
+            let sample = Sample { addr: Some(0x1000), data_src: Some(data_src), ..Sample::default() };
+            let fact = EventFact { is_ibs: true, has_no_l2_miss, ..EventFact::default() };
+            fact.access(&EventAttr::default(), &sample).map(|access| (access.level, access.distance))
+        };
+        let (first, second) = (2 | (2 | 8) << 5 | 1 << 33, 2 | (2 | 0x20) << 5 | 2 << 33);
+        assert_eq!(seen(true, second), Some((Level::Unknown, Distance::Unknown)));
+        assert_eq!(seen(false, second), Some((Level::L2, Distance::Local)));
+        assert_eq!(seen(true, first), Some((Level::L1, Distance::Local)));
     }
 
     #[test]
