@@ -170,6 +170,16 @@ pub(super) fn filter_note(attr: &EventAttr, index: usize, features: &Features) -
             )),
         };
     }
+    if is_spe(attr, features) {
+        // `min_latency`.
+        let least = attr.config2 & 0xfff;
+        return (least > 0).then(|| {
+            format!(
+                "`{shown}` samples only accesses of {least} cycles or more: most that caches answered are missing, so that total access counts are not \
+                 available, and mean latencies are too large"
+            )
+        });
+    }
     let is_of_loads =
         recorded_name(index, features).is_some_and(|name| name.split(['/', '{', ',']).any(|word| word == "mem-loads"));
     let least = attr.config1 & 0xffff;
@@ -266,6 +276,12 @@ mod tests {
         assert!(note(4, 0x1cd, 30, "cpu_core/mem-loads,ldlat=30/P").contains("only loads of 30 cycles or more"));
         assert!(note(11, 1 << 16, 0, "ibs_op/l3missonly=1/").contains("only accesses that missed the L3"));
         assert!(note(11, 1 << 19, 128, "ibs_op/cnt_ctl=1,ldlat=128/").contains("only loads of 128 cycles or more"));
+        let pmus = vec![(12, "arm_spe_0".to_owned())];
+        let spe = |least| {
+            let attr = EventAttr { kind: 12, config2: least, ..EventAttr::default() };
+            filter_note(&attr, 0, &Features { pmus: pmus.clone(), ..features("arm_spe_0/load_filter=1/") })
+        };
+        assert!(spe(0).is_none() && spe(30).is_some_and(|note| note.contains("only accesses of 30 cycles or more")));
         let all =
             [(4, 0x1cd, 3, "cpu/mem-loads,ldlat=3/P"), (4, 0x2cd, 0, "cpu/mem-stores/P"), (11, 1 << 19, 0, "ibs_op//")];
         assert_eq!(all.map(|(kind, config, config1, name)| note(kind, config, config1, name)), ["", "", ""]);
