@@ -23,6 +23,8 @@ pub(super) fn fact(attr: &EventAttr, index: usize, features: &Features) -> Event
         counts_other: counts_cycles(attr, name, features),
         is_fault,
         is_ibs,
+        is_of_stores: names_stores(name),
+        has_no_l2_miss: has_no_l2_miss(&features.cpu_id),
         is_helper: is_helper(name),
     }
 }
@@ -136,6 +138,65 @@ fn names_accesses(name: &str) -> bool {
         .any(|known| event.starts_with(known))
 }
 
+/// Whether IBS of the recorded processor cannot tell what missed the second cache: AMD's families before 15h, and that up to its model 30h (Kaveri). perf
+/// writes the vendor, and family, model and stepping as decimal numbers.
+fn has_no_l2_miss(cpu_id: &str) -> bool {
+    let mut numbers = cpu_id.strip_prefix("AuthenticAMD,").unwrap_or_default().split(',').map(str::parse::<u32>);
+    match (numbers.next(), numbers.next()) {
+        (Some(Ok(0x15)), Some(Ok(model))) => model < 0x30,
+        (Some(Ok(family)), _) => family < 0x15,
+        _ => false,
+    }
+}
+
+/// A note on accesses that an event leaves out by choice, of which there is no count; `None`: it samples all that it counts.
+pub(super) fn filter_note(attr: &EventAttr, index: usize, features: &Features) -> Option<String> {
+    /// Of `ibs_op`: what the L3 or a cache before it answered is passed over.
+    const L3_MISSES_ONLY: u64 = 1 << 16;
+    /// Least latency that the kernel takes for `mem-loads`: all loads have it.
+    const ALL_LOADS: u64 = 3;
+    let shown = name(attr, index, features);
+    if pmu(attr, features) == Some("ibs_op") {
+        // `ldlat`; Zen 5 has it for what missed the L3 only (`perf_ibs_init`).
+        let least = attr.config1 & 0xfff;
+        return match (least, attr.config & L3_MISSES_ONLY) {
+            (0, 0) => None,
+            (0, _) => Some(format!(
+                "`{shown}` samples only accesses that missed the L3: the shares of objects are right, but total access counts are not available"
+            )),
+            _ => Some(format!(
+                "`{shown}` samples only loads of {least} cycles or more, on Zen 5 only such as missed the L3: stores are missing, and total access counts \
+                 are not available"
+            )),
+        };
+    }
+    if is_spe(attr, features) {
+        // `min_latency`.
+        let least = attr.config2 & 0xfff;
+        return (least > 0).then(|| {
+            format!(
+                "`{shown}` samples only accesses of {least} cycles or more: most that caches answered are missing, so that total access counts are not \
+                 available, and mean latencies are too large"
+            )
+        });
+    }
+    let is_of_loads =
+        recorded_name(index, features).is_some_and(|name| name.split(['/', '{', ',']).any(|word| word == "mem-loads"));
+    let least = attr.config1 & 0xffff;
+    (is_of_loads && least > ALL_LOADS).then(|| {
+        format!(
+            "`{shown}` samples only loads of {least} cycles or more: most loads that caches answered are missing, so that shares of stores are too large, and \
+             mean latencies too"
+        )
+    })
+}
+
+/// Whether perf's or the kernel's name of an event says that it samples nothing but stores.
+fn names_stores(name: &str) -> bool {
+    let event = name.split_once('/').map_or(name, |(_, event)| event);
+    ["mem-stores", "mem_uops_retired.store_latency"].iter().any(|known| event.starts_with(known))
+}
+
 /// Whether an event is only there to make `mem-loads` possible (Alder Lake, Sapphire Rapids and later): perf samples it, too
 /// (`{cpu/mem-loads-aux/,cpu/mem-loads,ldlat=30/}:P` in `tools/perf/arch/x86/util/mem-events.c`), but it counts blocked loads.
 fn is_helper(name: &str) -> bool {
@@ -185,6 +246,45 @@ mod tests {
         let is_helper = |name: &str| fact(&EventAttr::default(), 0, &features(name)).is_helper;
         assert!(is_helper("cpu/mem-loads-aux/") && is_helper("cpu_core/mem-loads-aux/P") && is_helper("mem-loads-aux"));
         assert!(!is_helper("cpu/mem-loads,ldlat=30/P") && !is_helper("cpu/mem-stores/P"));
+    }
+
+    #[test]
+    fn events_of_stores_are_known_by_their_names() {
+        let is_of_stores = |name: &str| fact(&EventAttr::default(), 0, &features(name)).is_of_stores;
+        assert!(is_of_stores("cpu_atom/mem-stores/P") && is_of_stores("mem-stores") && is_of_stores("cpu/mem-stores/"));
+        assert!(!is_of_stores("cpu_atom/mem-loads,ldlat=30/P") && !is_of_stores("ibs_op//") && !is_of_stores(""));
+    }
+
+    #[test]
+    fn amds_older_processors_do_not_tell_what_missed_their_second_cache() {
+        let lacks = |cpu_id: &str| {
+            let features = Features { cpu_id: cpu_id.to_owned(), ..features("ibs_op//") };
+            fact(&EventAttr::default(), 0, &features).has_no_l2_miss
+        };
+        // Opterons 8385 and 6380; Kaveri, Zen, Intel; nothing known.
+        assert_eq!(["AuthenticAMD,16,4,2", "AuthenticAMD,21,2,0"].map(lacks), [true; 2]);
+        let others = ["AuthenticAMD,21,48,1", "AuthenticAMD,25,17,1", "GenuineIntel,6,143,8", "AuthenticAMD", ""];
+        assert_eq!(others.map(lacks), [false; 5]);
+    }
+
+    #[test]
+    fn accesses_that_an_event_leaves_out_are_told() {
+        let note = |kind, config, config1, name: &str| {
+            let attr = EventAttr { kind, config, config1, ..EventAttr::default() };
+            filter_note(&attr, 0, &features(name)).unwrap_or_default()
+        };
+        assert!(note(4, 0x1cd, 30, "cpu_core/mem-loads,ldlat=30/P").contains("only loads of 30 cycles or more"));
+        assert!(note(11, 1 << 16, 0, "ibs_op/l3missonly=1/").contains("only accesses that missed the L3"));
+        assert!(note(11, 1 << 19, 128, "ibs_op/cnt_ctl=1,ldlat=128/").contains("only loads of 128 cycles or more"));
+        let pmus = vec![(12, "arm_spe_0".to_owned())];
+        let spe = |least| {
+            let attr = EventAttr { kind: 12, config2: least, ..EventAttr::default() };
+            filter_note(&attr, 0, &Features { pmus: pmus.clone(), ..features("arm_spe_0/load_filter=1/") })
+        };
+        assert!(spe(0).is_none() && spe(30).is_some_and(|note| note.contains("only accesses of 30 cycles or more")));
+        let all =
+            [(4, 0x1cd, 3, "cpu/mem-loads,ldlat=3/P"), (4, 0x2cd, 0, "cpu/mem-stores/P"), (11, 1 << 19, 0, "ibs_op//")];
+        assert_eq!(all.map(|(kind, config, config1, name)| note(kind, config, config1, name)), ["", "", ""]);
     }
 
     #[test]

@@ -162,7 +162,8 @@ pub(super) fn midr(features: &Features) -> Option<u64> {
     u64::from_str_radix(&digits[..end], 16).ok()
 }
 
-/// Whether each package holds exactly one node.
+/// Whether each package holds exactly one node, and there is no other memory: that of nodes without CPUs (HBM, CXL, persistent memory used as such) is some
+/// package's, too, and its processors call it "local" as well.
 fn packages_are_nodes(features: &Features, node_of_cpu: &HashMap<CpuId, NodeId>) -> bool {
     let cpus = (0..).map(CpuId).zip(&features.sockets);
     let mut pairs: Vec<(u32, NodeId)> =
@@ -174,7 +175,9 @@ fn packages_are_nodes(features: &Features, node_of_cpu: &HashMap<CpuId, NodeId>)
     sockets.dedup();
     nodes.sort_unstable();
     nodes.dedup();
-    !pairs.is_empty() && sockets.len() == pairs.len() && nodes.len() == pairs.len()
+    let has_cpus = |fact: &NodeFact| nodes.iter().any(|node| u32::from(node.0) == fact.node);
+    let is_all_memory = features.nodes.iter().all(|fact| fact.memory_kib == 0 || has_cpus(fact));
+    !pairs.is_empty() && sockets.len() == pairs.len() && nodes.len() == pairs.len() && is_all_memory
 }
 
 /// perf opens an event CPU by CPU, and writes its ids in that order: where an event has as many ids as there are CPUs online (so that it was opened for one
@@ -303,5 +306,17 @@ mod tests {
         assert!(!packages_are_nodes(&features, &nodes([0, 1, 2, 3])), "two nodes in a package");
         assert!(!packages_are_nodes(&features, &nodes([0, 0, 0, 0])), "one node over two packages");
         assert!(!packages_are_nodes(&Features::default(), &nodes([0, 0, 1, 1])), "packages not recorded");
+    }
+
+    /// Xeon Max in flat mode: the HBM of each package is a node without CPUs, and a load from it has "local RAM" as its source.
+    #[test]
+    fn memory_of_nodes_without_cpus_is_a_packages_too() {
+        let fact = |node, cpus: &str, memory_kib| NodeFact { node, memory_kib, free_kib: 0, cpus: cpus.to_owned() };
+        let node_of_cpu = HashMap::from([(CpuId(0), NodeId(0)), (CpuId(1), NodeId(1))]);
+        let with = |more: NodeFact| {
+            let nodes = vec![fact(0, "0", 1 << 20), fact(1, "1", 1 << 20), more];
+            packages_are_nodes(&Features { sockets: vec![0, 1], nodes, ..Features::default() }, &node_of_cpu)
+        };
+        assert_eq!([with(fact(2, "", 1 << 20)), with(fact(2, "", 0))], [false, true]);
     }
 }

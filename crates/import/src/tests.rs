@@ -262,6 +262,16 @@ fn cache_to_cache_transfers_are_told_from_hits() {
     assert_eq!(trace.accesses().len(), 10);
 }
 
+/// What `perf mem record` asks of Intel's processors unless told otherwise.
+#[test]
+fn loads_that_were_too_fast_to_be_sampled_are_told() {
+    let loads = EventAttr { config1: 30, ..event(4, 0x1cd) };
+    let events = [(loads, "cpu/mem-loads,ldlat=30/P"), (event(4, 0x2cd), "cpu/mem-stores/P")];
+    let (imported, _) =
+        imported(&recording(&events, &[], &[(0, 0x1000_0000, LOAD | 0xd << 33)], "perf mem record ./app"));
+    note(&imported, "`cpu/mem-loads,ldlat=30/P` samples only loads of 30 cycles or more");
+}
+
 /// A recording whose records are those of these rounds, each with its mark behind it, and these.
 fn in_rounds(recording: DataFile, rounds: &[&[Vec<u8>]], last: Vec<Vec<u8>>) -> DataFile {
     let mark = record(kind::FINISHED_ROUND, 0, &[], recording.endian);

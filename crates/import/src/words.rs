@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::Counts;
 use super::command;
-use super::events::EventKind;
+use super::events::{EventKind, filter_note};
 use super::facts::{Facts, SampledEvent};
 
 /// The counts, for `meta.json`.
@@ -55,6 +55,10 @@ pub(super) fn notes<R: Read>(
         ));
     }
     kinds(counts, sampled, &mut notes);
+    if counts.accesses > 0 {
+        let events = (0..).zip(&facts.attrs);
+        notes.extend(events.filter_map(|(index, attr)| filter_note(attr, index, &facts.features)));
+    }
     levels(counts, &mut notes);
     lacking(facts, counts, &mut notes);
     losses(counts, &mut notes);
@@ -147,7 +151,10 @@ fn kinds(counts: &Counts, sampled: &[SampledEvent], notes: &mut Vec<String>) {
         ));
     }
     if counts.without_thread > 0 {
-        notes.push(format!("{} samples have no thread id and are left out", counts.without_thread));
+        notes.push(format!(
+            "{} samples have no thread id, or none that names a thread (it had ended, or was of another PID namespace than perf), and are left out",
+            counts.without_thread
+        ));
     }
 }
 

@@ -137,13 +137,15 @@ impl<'a> MemoryAccess<'a> {
     }
 }
 
-/// Where the data of a micro-operation came from. The kernel knows the processor's errata, the registers do not: on Zen 3, DataSrc of loads whose miss
-/// joined another one is invalid (erratum 1293, `perf_ibs_get_op_data2`). It says that a fill was under way for no load whose DataSrc it believes.
+/// Where the data of a micro-operation came from. The kernel knows the processor's errata, the registers do not: on Zen 3, DataSrc of prefetches and of loads
+/// whose miss joined another one is invalid (erratum 1293, `perf_ibs_get_op_data2`). It says that a fill was under way for no load whose DataSrc it believes,
+/// and nothing of prefetches there.
 fn source_of_ibs(sample: &Sample<'_>, op: &OpRecord) -> Source {
-    match sample.data_src.map(DataSource::decode) {
-        Some(told) if told.level == Level::LineFill && op.caps & caps::ZEN4 == 0 => {
-            Source { level: Level::LineFill, ..Source::default() }
-        }
+    let told = sample.data_src.map(DataSource::decode);
+    let told = told.filter(|told| told.operation != Operation::Unknown && op.caps & caps::ZEN4 == 0);
+    match told.map(|told| told.level) {
+        Some(Level::LineFill) => Source { level: Level::LineFill, ..Source::default() },
+        Some(Level::Unknown) if op.operation() == Operation::Prefetch => Source::default(),
         _ => op.data_source(),
     }
 }
@@ -177,5 +179,24 @@ mod tests {
         assert_eq!([level(Some(line_fill)), level(Some(memory))], [Some(Level::LineFill), Some(Level::Ram)]);
         // Before Linux 6.2 it said nothing.
         assert_eq!([level(None), level(Some(0))], [Some(Level::Ram); 2]);
+    }
+
+    /// A software prefetch that missed, with a data source of memory: Zen 3's is invalid, and the kernel then says that of the level.
+    #[test]
+    fn the_source_of_a_prefetch_is_unknown_where_the_kernel_says_so() {
+        const PREFETCH_MISSED: u64 = 1 | 1 << 7 | 1 << 17 | 1 << 20 | 1 << 21;
+        let op = OpRecord { data2: 3, data3: PREFETCH_MISSED, linear: 0x1000, ..OpRecord::default() };
+        let level = |caps: u32, data_src: u64| {
+            let sample = Sample { data_src: Some(data_src), ..Sample::default() };
+            MemoryAccess::of_ibs(&EventAttr::default(), &sample, &OpRecord { caps, ..op }).map(|access| access.level)
+        };
+        // `PERF_MEM_S(LVL, NA) | LN(NA)` of a load.
+        let unknown = 2 | 1 << 5 | 0xf << 33;
+        let memory = 2 | (2 | 0x80) << 5 | 0xd << 33;
+        assert_eq!(
+            [level(0, unknown), level(0, memory), level(0, 0)].map(Option::unwrap),
+            [Level::Unknown, Level::Ram, Level::Ram]
+        );
+        assert_eq!(level(caps::ZEN4, unknown), Some(Level::Ram));
     }
 }

@@ -4,8 +4,9 @@
 //! `hops` counts, it says how far away (on AMD and POWER a hit in a neighbouring core's cache of the same node is `remote`, too, with `PERF_MEM_HOPS_0`). Where
 //! it does not, `remote` is another node's: Intel's processors (`ds.c`) and SPE through perf have it for nothing else.
 //!
-//! A cache level alone does not say whose cache it is. One that is `remote`, hops away, or that had to fetch the line from where it was modified (`HITM`) or
-//! from a peer is [`Level::PeerCache`]: the line travelled from cache to cache (what `perf c2c` counts). One that missed answered nothing.
+//! A cache level alone does not say whose cache it is. One that is `remote`, hops away, or that had to fetch the line from where it was modified (`HITM`; of
+//! AMD's L3 that says less, see `is_of_ibs`) or from a peer is [`Level::PeerCache`]: the line travelled from cache to cache (what `perf c2c` counts). One that
+//! missed answered nothing.
 
 /// An access's operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -184,9 +185,11 @@ impl DataSource {
         let is_complex = mask & lvl::L3 != 0 && mask & lvl::REM_CCE1 != 0 && !remote && hops <= HOPS_0;
         let (mask, number) = if is_complex { (mask & !lvl::REM_CCE1, 3) } else { (mask, number) };
         let by_mask = level_of_mask(mask);
+        let is_amds_l3 = is_complex || mask & lvl::L3 != 0 && is_of_ibs(field(24, 2), field(26, 7));
+        let held = if is_amds_l3 { Snoop::Unknown } else { snoop };
         let is_elsewhere = !is_complex && (remote || hops > 0 || by_mask.0 == Level::PeerCache);
         let level = match level_of_number(number) {
-            Level::Unknown => answered(by_mask.0, snoop, is_elsewhere),
+            Level::Unknown => answered(by_mask.0, held, is_elsewhere),
             _ if field(46, 5) == REGION_MMIO => Level::Io,
             level if !level.is_cache() => level,
             // "L3 Miss Snoop HitM" of Intel's Lion Cove: the line came from a cache beyond.
@@ -195,7 +198,7 @@ impl DataSource {
             _ if is_miss => Level::Unknown,
             // The number names the cache that was asked, the mask what answered: "L3 missed, line shared, remote memory" of Intel.
             _ if by_mask.0 == Level::Ram => Level::Ram,
-            level => answered(level, snoop, is_elsewhere),
+            level => answered(level, held, is_elsewhere),
         };
         DataSource {
             word,
@@ -218,6 +221,17 @@ impl Level {
     fn is_cache(self) -> bool {
         matches!(self, Level::L1 | Level::L2 | Level::L3 | Level::L4 | Level::PeerCache)
     }
+}
+
+/// Whether AMD's IBS is the source: of what is not locked it says "not available", as of all that it does not know (`perf_ibs_get_mem_lock`). Intel's
+/// processors say nothing (`pebs_set_tlb_lock`), and Nehalem, which knows neither, that of the TLB, too.
+///
+/// A "modified" line of its L3 is no transfer. The register has one bit for a cache's line, owned or not, and where it is 0 the kernel says `HITM`
+/// (`perf_ibs_get_mem_snoop`): of nearly every hit of the L3 (664 of 674 in the example of the commit that brought `perf mem` to AMD), and the L3, which holds
+/// what the cores' own caches let go of, holds modified lines of the core itself.
+fn is_of_ibs(lock: u64, tlb: u64) -> bool {
+    const NOT_AVAILABLE: u64 = 1;
+    lock == NOT_AVAILABLE && tlb > NOT_AVAILABLE
 }
 
 /// Whose cache it was: one that is elsewhere, or that took the line from another core's, is a peer's.
@@ -425,17 +439,43 @@ mod tests {
 
     /// `g_data_src[IBS_DATA_SRC_LOC_CACHE]` in `arch/x86/events/amd/ibs.c`, "Local L3 or other L1/L2 in CCX": of Linux 6.1 (mask alone), 6.4 and today.
     #[test]
-    fn the_l3_of_amds_core_complexes_is_no_transfer_unless_it_was_modified() {
+    fn the_l3_of_amds_core_complexes_is_no_transfer() {
         const HITM: u64 = 0x10;
         for (number, hops) in [(0, 0), (3, 0), (0xb, HOPS_0)] {
             let source = word(lvl::HIT | lvl::L3 | lvl::REM_CCE1, number, 0, hops);
-            assert_eq!((source.level, source.distance.is_other_node()), (Level::L3, Some(false)), "{number} {hops}");
-            let modified = DataSource::decode(source.word | HITM << 19);
-            assert_eq!((modified.level, modified.distance.is_other_node()), (Level::PeerCache, Some(false)));
+            for read in [source, DataSource::decode(source.word | HITM << 19)] {
+                assert_eq!((read.level, read.distance.is_other_node()), (Level::L3, Some(false)), "{number} {hops}");
+            }
         }
         // A near core complex has a word of its own, and a far one: `g_zen4_data_src`.
         assert_eq!(word(lvl::HIT | lvl::REM_CCE1, 0xb, 1, HOPS_0).level, Level::PeerCache);
         assert_eq!(word(lvl::HIT | lvl::REM_CCE2, 0xb, 1, 2).distance.is_other_node(), Some(true));
+    }
+
+    /// `L(L3) | LN(L3)` of Zen 4 and later (before Linux 6.4 without the number), `HITM` by `perf_ibs_get_mem_snoop`, with the locks and TLBs that the kernel
+    /// writes; and Intel's "L3 hit, snoop hitm".
+    #[test]
+    fn a_modified_line_of_the_l3_is_a_transfer_on_intel_alone() {
+        const HITM: u64 = 0x10;
+        let of_number = |number: u64, lock: u64, tlb: u64| {
+            let hit = word(lvl::HIT | lvl::L3, number, 0, 0).word;
+            let source = DataSource::decode(hit | HITM << 19 | lock << 24 | tlb << 26);
+            assert_eq!(source.snoop, Snoop::HitModified);
+            source.level
+        };
+        let level = |lock: u64, tlb: u64| of_number(3, lock, tlb);
+        // L1 hit, L2 hit, L2 miss.
+        assert_eq!([0xa, 0x12, 0x14].map(|tlb| level(1, tlb)), [Level::L3; 3]);
+        assert_eq!(of_number(0, 1, 0xa), Level::L3);
+        // L1 or L2 hit, L2 miss, each also locked; and Nehalem.
+        let intel = [(0, 0x1a), (0, 0x14), (2, 0x1a), (2, 0x14), (1, 1)];
+        assert_eq!(intel.map(|(lock, tlb)| level(lock, tlb)), [Level::PeerCache; 5]);
+        // Words of an AMD processor: a line fill, the L3; and the L3's of a public PEBS recording, as if it had been modified.
+        assert_eq!([0x5108_0242, 0x5108_8842].map(|word| DataSource::decode(word).level), [Level::LineFill, Level::L3]);
+        assert_eq!(DataSource::decode(0x106_6810_0842 | HITM << 19).level, Level::PeerCache);
+        // Another core complex's cache stays one: `L(REM_CCE1) | LN(ANY_CACHE) | REM | HOPS(0)`.
+        let near = word(lvl::HIT | lvl::REM_CCE1, 0xb, 1, HOPS_0).word | HITM << 19 | 1 << 24 | 0xa << 26;
+        assert_eq!(DataSource::decode(near).level, Level::PeerCache);
     }
 
     /// `lnc_pebs_data_source` and `omr_data_source` in `arch/x86/events/intel/ds.c`.

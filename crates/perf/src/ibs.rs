@@ -11,6 +11,8 @@ use crate::error::DecodeError;
 pub mod caps {
     /// IbsBrTarget is there.
     pub const BRANCH_TARGET: u32 = 1 << 5;
+    /// IbsFetchCtlExtd is there: on Zen, and on the last models of family 15h.
+    pub const FETCH_CTL_EXTD: u32 = 1 << 9;
     /// IbsOpData4 is there.
     pub const OP_DATA4: u32 = 1 << 10;
     /// The longer DataSrc of Zen 4 and later.
@@ -108,10 +110,12 @@ impl OpRecord {
         (self.data & data::RIP_INVALID == 0 && self.rip != 0).then_some(self.rip)
     }
 
-    /// Linear data address; `None` if the hardware marks it invalid.
+    /// Linear data address; `None` if the hardware marks it invalid, or the micro-operation accesses no memory: the kernel gives those no address, whatever
+    /// the other bits are (`perf_ibs_parse_ld_st_data`).
     #[must_use]
     pub fn linear_address(&self) -> Option<u64> {
-        self.has(data3::LINEAR_VALID).then_some(self.linear)
+        let is_access = self.has(data3::LOAD | data3::STORE | data3::PREFETCH);
+        (is_access && self.has(data3::LINEAR_VALID)).then_some(self.linear)
     }
 
     /// Physical data address (52 bits). For users who may not see it the kernel writes 0, and since 7.1 leaves the bit that calls it valid
@@ -174,6 +178,9 @@ impl OpRecord {
         if !self.has(data3::MISS) {
             return at(Level::L1, Distance::Local);
         }
+        if self.is_l2_hit() {
+            return at(Level::L2, Distance::Local);
+        }
         // L2Miss is 0 on processors that lack the bit, too; there DataSrc must say.
         let is_load = self.has(data3::LOAD);
         let beyond = if self.caps & caps::ZEN4 != 0 { self.extended_source(source) } else { self.short_source(source) };
@@ -184,6 +191,15 @@ impl OpRecord {
             _ if self.has(data3::NO_MAB) => at(Level::LineFill, Distance::Unknown),
             _ => Source::default(),
         }
+    }
+
+    /// Whether the second cache had the line of an access that missed the first one, where L2Miss can be believed: IbsOpData2 is valid only for loads that
+    /// missed both, so `perf_ibs_get_mem_lvl` does not look at DataSrc then. The bit is older than IbsFetchCtlExtd (family 15h, model 30h). Zen 3, which sets
+    /// it wrongly for prefetches and merged misses, cannot be told from Zen 2.
+    fn is_l2_hit(&self) -> bool {
+        let has_bit = self.caps & (caps::FETCH_CTL_EXTD | caps::ZEN4) != 0;
+        let is_sure = self.caps & caps::ZEN4 != 0 || !self.has(data3::PREFETCH | data3::NO_MAB);
+        has_bit && is_sure && !self.has(data3::L2_MISS)
     }
 
     fn is_remote_node(&self) -> bool {
@@ -286,6 +302,21 @@ mod tests {
         assert_eq!(source(caps::ZEN4, 3, 0).0, Level::Unknown);
     }
 
+    /// `perf_ibs_get_mem_lvl` looks at L2Miss before it looks at DataSrc, which may be that of an older load.
+    #[test]
+    fn a_hit_of_the_second_cache_leaves_no_valid_source() {
+        const HIT: u64 = data3::LOAD | data3::MISS | data3::LINEAR_VALID;
+        let of_memory = |caps, data3| source(caps, 3 | data2::REMOTE_NODE, data3);
+        for zen in [caps::FETCH_CTL_EXTD, caps::FETCH_CTL_EXTD | caps::ZEN4] {
+            assert_eq!(of_memory(zen, HIT), (Level::L2, Distance::Local));
+            assert_eq!(of_memory(zen, LOAD_MISS), (Level::Ram, Distance::Remote));
+        }
+        // Zen 3's L2Miss is wrong for merged misses, and family 10h has none.
+        assert_eq!(of_memory(caps::FETCH_CTL_EXTD, HIT | data3::NO_MAB).0, Level::Ram);
+        assert_eq!(of_memory(caps::ZEN4, HIT | data3::NO_MAB).0, Level::L2);
+        assert_eq!(of_memory(0, HIT).0, Level::Ram);
+    }
+
     /// `perf_ibs_get_mem_lvl` in `arch/x86/events/amd/ibs.c`.
     #[test]
     fn uncached_accesses_have_no_other_figures_and_may_be_a_devices() {
@@ -294,6 +325,16 @@ mod tests {
             assert_eq!(uncached(memory), (Level::Uncached, Distance::Unknown));
             assert_eq!(uncached(device), (Level::Io, Distance::Unknown));
         }
+    }
+
+    #[test]
+    fn what_neither_loads_nor_stores_has_no_address() {
+        let address = |data3| OpRecord { data3, linear: 0x1000, ..OpRecord::default() }.linear_address();
+        for operation in [data3::LOAD, data3::STORE, data3::LOAD | data3::STORE, data3::PREFETCH] {
+            assert_eq!(address(operation | data3::LINEAR_VALID), Some(0x1000));
+            assert_eq!(address(operation), None);
+        }
+        assert_eq!(address(data3::LINEAR_VALID), None);
     }
 
     /// "Continue to zero the physical address, but keep the PhyAddrVal bit intact": address 0 would be node 0's.

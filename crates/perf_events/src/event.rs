@@ -40,6 +40,8 @@ pub struct EventRequest {
     pub wakeup_bytes: u32,
     /// Frames of call chains; 0: the system's limit (kernel.perf_event_max_stack).
     pub max_stack: u16,
+    /// Its samples are stores, and nothing else.
+    pub samples_stores: bool,
     /// CPUs on which it counts; `None`: all.
     pub cpus: Option<Vec<CpuId>>,
     /// It is a member of the group that the request before it leads or is in.

@@ -307,8 +307,7 @@ impl LiveSampler {
 
     /// The accesses in a piece of an SPE trace. Its packets name no process: that stays unknown.
     fn put_spe(&self, cpu: CpuId, out: &mut Vec<Seen>, unknown: &mut Vec<Question>) {
-        let of_cpu = self.spe.iter().find(|(known, _)| *known == u64::from(cpu.0)).or(self.spe.first());
-        let table = of_cpu.map_or(SourceTable::Unknown, |(_, table)| *table);
+        let table = SourceTable::of_cpu(&self.spe, cpu);
         for record in spe::Records::new(&self.aux) {
             let Some(access) = record.access(table) else { continue };
             let access = MemoryAccess { cpu: Some(cpu), period: access.period.or(self.places.spe_period), ..access };

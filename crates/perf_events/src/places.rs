@@ -37,6 +37,11 @@ pub struct EventFact {
     pub is_fault: bool,
     /// Of AMD's `ibs_op`: raw samples hold its registers.
     pub is_ibs: bool,
+    /// The event samples stores, and nothing else.
+    pub is_of_stores: bool,
+    /// The data source calls everything that missed the first cache a hit of the second one: IBS of AMD's processors before Kaveri has no bit for that
+    /// (Opterons), and the kernel does not ask which processor it is (`perf_ibs_get_mem_lvl` in `arch/x86/events/amd/ibs.c`).
+    pub has_no_l2_miss: bool,
     /// Whether the event's samples are ignored.
     pub is_helper: bool,
 }
@@ -49,7 +54,25 @@ impl EventFact {
             Some(op) => MemoryAccess::of_ibs(attr, sample, &op),
             None => MemoryAccess::of_sample(attr, sample),
         };
-        access.map(|access| MemoryAccess { period: access.period.filter(|_| !self.counts_other), ..access })
+        let is_guess = self.has_no_l2_miss && registers.is_none();
+        let access = access.map(|access| match access.level {
+            Level::L2 if is_guess => MemoryAccess { level: Level::Unknown, distance: Distance::Unknown, ..access },
+            _ => access,
+        });
+        access.map(|access| MemoryAccess {
+            operation: self.operation(access.operation),
+            period: access.period.filter(|_| !self.counts_other),
+            ..access
+        })
+    }
+
+    /// The operation of an access. Of the stores of Intel's small cores (Gracemont, Crestmont: some servers have no others) the kernel says that they are
+    /// loads: it took the table for loads for them, too, until 2026 (`grt_latency_data`, `cmt_latency_data` in `arch/x86/events/intel/ds.c`).
+    fn operation(self, told: Operation) -> Operation {
+        match told {
+            Operation::Load | Operation::Unknown if self.is_of_stores => Operation::Store,
+            told => told,
+        }
     }
 
     /// Whether a sample is of a memory access at all, with a known address or without.
@@ -74,6 +97,7 @@ fn facts_of(requests: &[EventRequest]) -> Vec<EventFact> {
     let fact = |request: &EventRequest| EventFact {
         is_fault: request.kind == EventKind::Fault,
         is_ibs: request.kind == EventKind::Ibs,
+        is_of_stores: request.samples_stores,
         is_helper: matches!(request.kind, EventKind::Helper | EventKind::SideBand),
         ..EventFact::default()
     };
@@ -238,6 +262,37 @@ mod tests {
         );
         assert_eq!(Places::default().node_of_physical(0), None);
         assert_eq!(places.only_node(), None);
+    }
+
+    /// Memory that such cores write looked as if nobody wrote it, which is a reason to copy it to every node.
+    #[test]
+    fn a_store_that_the_kernel_calls_a_load_is_a_store() {
+        // `OP_LH | P(LVL, L2) | LEVEL(L2)`, and the same of a store.
+        let answered = (2 | 0x20) << 5 | 2 << 33;
+        let operation = |is_of_stores: bool, data_src: Option<u64>| {
+            let sample = Sample { addr: Some(0x1000), data_src, ..Sample::default() };
+            let fact = EventFact { is_of_stores, ..EventFact::default() };
+            fact.access(&EventAttr::default(), &sample).map(|access| (access.operation, access.level))
+        };
+        for told in [2, 4] {
+            assert_eq!(operation(true, Some(told | answered)), Some((Operation::Store, Level::L2)));
+        }
+        assert_eq!(operation(true, None), Some((Operation::Store, Level::Unknown)));
+        assert_eq!(operation(false, Some(2 | answered)), Some((Operation::Load, Level::L2)));
+    }
+
+    /// An Opteron's load that memory answered is `L(L2) | LN(L2)`, as L2Miss is 0 in all its registers.
+    #[test]
+    fn a_second_cache_that_hits_always_is_unknown() {
+        let seen = |has_no_l2_miss: bool, data_src: u64| {
+            let sample = Sample { addr: Some(0x1000), data_src: Some(data_src), ..Sample::default() };
+            let fact = EventFact { is_ibs: true, has_no_l2_miss, ..EventFact::default() };
+            fact.access(&EventAttr::default(), &sample).map(|access| (access.level, access.distance))
+        };
+        let (first, second) = (2 | (2 | 8) << 5 | 1 << 33, 2 | (2 | 0x20) << 5 | 2 << 33);
+        assert_eq!(seen(true, second), Some((Level::Unknown, Distance::Unknown)));
+        assert_eq!(seen(false, second), Some((Level::L2, Distance::Local)));
+        assert_eq!(seen(true, first), Some((Level::L1, Distance::Local)));
     }
 
     #[test]

@@ -146,6 +146,7 @@ impl PmuPlan {
                 kind: kind(offer.sampler, is_helper),
                 attr,
                 max_stack: options.max_stack,
+                samples_stores: offer.sampler == Sampler::PebsStores,
                 cpus: cpus.clone(),
                 joins_group: index > 0,
                 aux_bytes: if is_spe { AUX_BYTES } else { 0 },
@@ -266,6 +267,8 @@ mod tests {
             ("cpu/mem-stores/", EventKind::Access, false),
         ];
         assert_eq!(shown, want);
+        let of_stores: Vec<bool> = plan.requests.iter().map(|request| request.samples_stores).collect();
+        assert_eq!(of_stores, [false, false, true]);
         // A helper that gave samples of its own would be counted twice.
         assert_eq!(plan.requests[0].attr.period_or_freq, 0);
         assert_eq!(planned("intel-skylake").requests.len(), 2);

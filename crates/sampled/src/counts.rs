@@ -18,7 +18,7 @@ pub struct Counts {
     pub kernel_addresses: u64,
     /// Samples of accesses to addresses beyond those that the trace's format holds (2^48).
     pub beyond_addresses: u64,
-    /// Samples without a thread id.
+    /// Samples without a thread id, or with one that names no thread.
     pub without_thread: u64,
     /// Samples of the tracker's own code, which are not the program's.
     pub trackers: u64,

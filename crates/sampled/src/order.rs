@@ -52,7 +52,7 @@ pub struct Queue {
     /// Time for records without one.
     previous: u64,
     aux_kind: Option<u32>,
-    /// Meaning of SPE's data sources by CPU; the first for all where there is but one.
+    /// Meaning of SPE's data sources by CPU.
     tables: Vec<(u64, SourceTable)>,
     conversion: Option<(u64, u64, u64)>,
     aux_bytes_unread: u64,
@@ -204,10 +204,10 @@ impl Queue {
             self.aux_bytes_unread += trace.len() as u64;
             return;
         }
-        let by_cpu = self.tables.iter().find(|(known, _)| *known == u64::from(cpu.0));
-        let table = by_cpu.or(self.tables.first()).map_or(SourceTable::Unknown, |(_, table)| *table);
+        let table = SourceTable::of_cpu(&self.tables, cpu);
         let mut records = Records::new(trace);
         for record in records.by_ref() {
+            self.aux_bytes_unread += u64::from(record.unknown_packets);
             let Some(access) = record.access(table) else { continue };
             let time = record.timestamp.and_then(|tick| self.time_of(tick));
             self.aux_untimed += u64::from(time.is_none());

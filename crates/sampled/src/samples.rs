@@ -351,7 +351,7 @@ impl Samples {
             self.counts.device += 1;
             return Ok(());
         }
-        let (Some(pid), Some(tid)) = (access.pid, access.tid) else {
+        let Some((pid, tid)) = task_of(access) else {
             self.counts.without_thread += 1;
             return Ok(());
         };
@@ -577,6 +577,13 @@ impl Samples {
         }
         Ok(())
     }
+}
+
+/// The thread of an access. 0 and -1 name none: the kernel writes 0 for the tasks of other PID namespaces than the recorder's (and for idle CPUs), whose memory
+/// is not one process's, and -1 for those that are gone (`perf_event_pid_type` in `kernel/events/core.c`).
+fn task_of(access: &MemoryAccess<'_>) -> Option<(Pid, Tid)> {
+    let is_known = |id: u32| !matches!(id, 0 | u32::MAX);
+    access.pid.zip(access.tid).filter(|(pid, tid)| is_known(pid.0) && is_known(tid.0))
 }
 
 /// The level in the trace's terms.

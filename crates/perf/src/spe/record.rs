@@ -1,6 +1,7 @@
 //! Records: all packets up to an end or a time stamp, as one sampled operation.
 
 use numapilot_host::Tid;
+use numapilot_machine::CpuId;
 
 use super::packet::{AddressKind, CounterKind, Packet, Packets};
 use crate::access::MemoryAccess;
@@ -64,6 +65,15 @@ impl SourceTable {
             (HISILICON, 0xd06) => SourceTable::HisiHip,
             _ => SourceTable::Unknown,
         }
+    }
+
+    /// The table for a CPU, out of those of CPUs by number. Of a CPU that is not among them (traces of threads name none) it is the one that all have:
+    /// where they differ, perf looks at no data source either (`arm_spe__synth_ds` in `tools/perf/util/arm-spe.c`).
+    #[must_use]
+    pub fn of_cpu(tables: &[(u64, SourceTable)], cpu: CpuId) -> SourceTable {
+        let own = tables.iter().find(|(known, _)| *known == u64::from(cpu.0));
+        let are_alike = || tables.iter().all(|(_, table)| tables[0].1 == *table);
+        own.or_else(|| tables.first().filter(|_| are_alike())).map_or(SourceTable::Unknown, |(_, table)| *table)
     }
 }
 
@@ -173,10 +183,12 @@ impl SpeRecord {
         }
     }
 
-    /// The access, if it is one whose address is known. Time, process and CPU are the buffer's owner's to fill in.
+    /// The access, if it is one whose address is known. Time, process and CPU are the buffer's owner's to fill in. A record with unknown packets is none:
+    /// it began before the bytes at hand (a trace that was overwritten), or bytes are missing, and what stands in it may be of two operations.
+    /// (perf drops what it has of such a record, too: `arm_spe_get_next_packet` in `tools/perf/util/arm-spe-decoder/arm-spe-decoder.c`.)
     #[must_use]
     pub fn access(&self, table: SourceTable) -> Option<MemoryAccess<'static>> {
-        let address = self.address.filter(|_| self.is_load_store())?;
+        let address = self.address.filter(|_| self.is_load_store() && self.unknown_packets == 0)?;
         let (level, distance, snoop) = self.answered_by(table);
         Some(MemoryAccess {
             tid: self.context.map(Tid),
@@ -407,6 +419,16 @@ mod tests {
         assert_eq!(level(hip12, 11), (Level::Unknown, None));
     }
 
+    /// `perf record --per-thread -e arm_spe//`, whose traces name no CPU, where cores of two kinds are.
+    #[test]
+    fn a_trace_without_a_cpu_has_the_table_that_all_cores_have() {
+        let (common, unknown) = (SourceTable::Common, SourceTable::Unknown);
+        let of = |tables: &[(u64, SourceTable)]| [0, 4, u32::MAX].map(|cpu| SourceTable::of_cpu(tables, CpuId(cpu)));
+        assert_eq!(of(&[(0, common), (4, unknown)]), [common, unknown, unknown]);
+        assert_eq!(of(&[(0, common), (4, common)]), [common; 3]);
+        assert_eq!(of(&[]), [unknown; 3]);
+    }
+
     /// Events of SPE 1.4, on a core whose data sources are not known.
     #[test]
     fn events_tell_of_the_second_cache_and_of_fills_under_way() {
@@ -418,6 +440,22 @@ mod tests {
         };
         assert_eq!([level(1 << 19), level(1 << 19 | 1 << 20)], [Level::L2, Level::Unknown]);
         assert_eq!([level(1 << 22), level(1 << 19 | 1 << 20 | 1 << 9)], [Level::LineFill, Level::Ram]);
+    }
+
+    /// A trace that was overwritten begins with the end of a record: its bytes may look like packets of an operation that never was.
+    #[test]
+    fn what_is_left_of_an_overwritten_record_is_no_access() {
+        let whole = load();
+        // Within the virtual address: `0xff` is no header, `0x7f` is none either.
+        let at = whole.iter().position(|&byte| byte == 0xff).unwrap();
+        let bytes = [&whole[at..], &whole[..]].concat();
+        let records: Vec<SpeRecord> = Records::new(&bytes).collect();
+        let accesses: Vec<_> = records.iter().map(|record| record.access(SourceTable::Common).is_some()).collect();
+        assert_eq!((records[0].unknown_packets > 0, accesses), (true, vec![false, true]));
+        // The end of one operation, and the beginning of another: the bytes between them are lost.
+        let torn = [&whole[..at - 5], &[0xff, 0x7f][..], &whole[at - 5..]].concat();
+        let record = Records::new(&torn).next().unwrap();
+        assert!(record.address.is_some() && record.access(SourceTable::Common).is_none());
     }
 
     /// `arm_spe_event_sanitise_period` and PMSIRR_EL1 (Arm ARM, D24.7).

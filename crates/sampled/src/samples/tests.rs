@@ -114,6 +114,22 @@ fn an_access_that_is_read_late_is_of_the_thread_that_ran_then() {
     assert_eq!(seen, [(1, 7), (2, 8), (3, 9), (5, 8), (5, 8), (5, 8)]);
 }
 
+/// A recorder in a container that sees whole CPUs: the kernel writes process 0 for every program outside of it.
+#[test]
+fn tasks_that_the_kernel_does_not_name_are_no_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut samples, writer, dir) = faults(folder.path());
+    for (pid, tid) in [(0, 0), (u32::MAX, u32::MAX), (0, 8), (7, 7)] {
+        let access = MemoryAccess { pid: Some(Pid(pid)), ..fault(tid, 0, 0x1000) };
+        samples.put(&access, 1000, true).unwrap();
+    }
+    let counts = samples.counts();
+    assert_eq!((counts.accesses, counts.without_thread), (1, 3));
+    let trace = finished(samples, writer, &dir);
+    let pids: Vec<u32> = trace.processes().iter().map(|process| process.pid.0).collect();
+    assert_eq!(pids, [7]);
+}
+
 fn anonymous(addr: u64, len: u64) -> Mapping<'static> {
     let mapping = Mapping { pid: Pid(7), tid: Tid(7), addr, len, path: b"//anon", ..Mapping::default() };
     Mapping { protection: Some(3), flags: Some(2), ..mapping }
