@@ -139,16 +139,16 @@ mod tests {
     use numapilot_service::metrics::problems;
 
     use super::*;
-    use crate::stat::tests::captured;
+    use crate::stat::tests::made;
     use crate::stat::tests::simulated;
 
     #[test]
     fn texts_follow_prometheus_and_say_what_is_missing() {
-        for stat in [captured(), simulated()] {
+        for stat in [made(), simulated()] {
             let families = families(&stat);
             assert_eq!(problems(&families), Vec::<String>::new());
         }
-        insta::assert_snapshot!("captured", encode(&families(&captured())));
+        insta::assert_snapshot!("made", encode(&families(&made())));
         let text = encode(&families(&simulated()));
         assert!(
             text.contains("numapilot_simulated 1\n") && text.contains("numapilot_link_load_ratio{link=\"0→1\"}"),

@@ -20,8 +20,8 @@ use crate::maps::Reader;
 use crate::replay::ReplayOptions;
 use crate::replay::replay;
 
-/// A machine of testdata/sysfs that offers nothing but the kernel's counts.
-pub fn captured() -> Stat {
+/// A machine that was made up, and offers nothing but the kernel's counts.
+pub fn made() -> Stat {
     let tree = Tree::symmetric(2, 4, 1 << 20);
     let put = |step: u64| {
         for node in 0..2_u64 {
@@ -55,12 +55,12 @@ pub fn simulated() -> Stat {
 
 #[test]
 fn texts_are_as_they_were() {
-    insta::assert_snapshot!("captured_text", text(&captured(), Look::default()));
+    insta::assert_snapshot!("made_text", text(&made(), Look::default()));
     insta::assert_snapshot!("simulated_text", text(&simulated(), Look { width: 80, colour: false }));
     let intervals = simulated().interval;
     insta::assert_snapshot!("simulated_brief", brief_heading(&intervals, Look::default()) + &brief(&intervals));
-    insta::assert_snapshot!("captured_csv", csv_heading().to_owned() + &csv(&captured()));
-    insta::assert_snapshot!("captured_json", serde_json::to_string_pretty(&json(&captured())).unwrap());
+    insta::assert_snapshot!("made_csv", csv_heading().to_owned() + &csv(&made()));
+    insta::assert_snapshot!("made_json", serde_json::to_string_pretty(&json(&made())).unwrap());
 }
 
 /// Unknown is no zero; and whoever names a process does not talk to the terminal of who watches.
@@ -107,7 +107,7 @@ fn faults_that_are_not_counted_are_not_0_and_notes_are_only_text() {
     assert_eq!(faults(vec![event("minor-faults", None), event("major-faults", None)]), "-");
     assert_eq!(faults(vec![event("minor-faults", Some(1.0)), event("major-faults", None)]), "-");
 
-    let mut stat = captured();
+    let mut stat = made();
     stat.interval.notes.push("process 7 (\u{1b}]0;owned\u{7}) is another user's".to_owned());
     stat.memory[0].notes.push("of \u{1b}[2J".to_owned());
     let shown = text(&stat, Look::default());
@@ -143,11 +143,11 @@ fn every_field_is_in_the_document() {
     let section = document.split("\n## ").find(|section| section.starts_with("JSON and CSV")).unwrap();
     let mut names = BTreeSet::new();
     let mut repeats = Repeats::default();
-    repeats.add(&captured());
-    for value in [json(&captured()), json(&simulated()), repeats.json()] {
+    repeats.add(&made());
+    for value in [json(&made()), json(&simulated()), repeats.json()] {
         fields(&value, &mut names);
     }
-    let stat = captured();
+    let stat = made();
     let map = &stat.memory[0];
     fields(&crate::maps::json(map, &map.objects(crate::maps::Key::Size, false)), &mut names);
     let headings = [csv_heading(), crate::maps::csv_heading()];
@@ -160,7 +160,7 @@ fn every_field_is_in_the_document() {
 #[test]
 fn every_line_of_csv_has_every_column() {
     let columns = csv_heading().matches(',').count();
-    for stat in [captured(), simulated()] {
+    for stat in [made(), simulated()] {
         for line in csv(&stat).lines() {
             let mut is_quoted = false;
             let commas = line.chars().filter(|c| {

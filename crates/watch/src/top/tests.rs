@@ -123,7 +123,7 @@ fn a_machine_without_a_pmu_is_shown_by_what_its_kernel_tells() {
     tree.put("proc/40/numa_maps", "5600bb000000 default heap anon=6 N0=500 kernelpagesize_kB=4");
     let options = LiveOptions { no_latency: "nothing counts latencies".to_owned(), ..LiveOptions::default() };
     let mut source = LiveSource::new(Live::open(tree.root(), tree.machine(), &options), PathBuf::new());
-    let mut app = App::new(source.machine().clone(), "captured".to_owned(), Vec::new());
+    let mut app = App::new(source.machine().clone(), "made".to_owned(), Vec::new());
     app.update(source.next(None).unwrap());
     let screen = text(&shown(&mut app, 100, 40, Palette::Plain));
     assert!(screen.contains("no CPUs") || screen.contains("no memory"), "{screen}");
