@@ -11,13 +11,27 @@ pub fn demangle(name: &str) -> String {
     if name.len() > MANGLED_BYTES_MAX {
         return tidy(name);
     }
-    if let Ok(demangled) = rustc_demangle::try_demangle(name) {
-        return tidy(&format!("{demangled:#}"));
+    if let Some(demangled) = rust(name) {
+        return tidy(&demangled);
     }
     if let Some(demangled) = cpp(name) {
         return tidy(&demangled);
     }
     tidy(&fortran_module(name).unwrap_or_else(|| name.to_owned()))
+}
+
+/// Rust's own names only. Its first mangling is that of variables of C++ and a hash, and the library takes each last part like `head` or `h`, an `h` and
+/// hexadecimal digits, for the hash, and leaves it out: C++'s `list::head` would be `list`.
+fn rust(name: &str) -> Option<String> {
+    const HASH: &str = "17h";
+    let is_hash = |at: usize| {
+        let hash = name.as_bytes().get(at + HASH.len()..at + HASH.len() + 16);
+        hash.is_some_and(|hash| hash.iter().all(u8::is_ascii_hexdigit)) && name[at + HASH.len() + 16..].starts_with('E')
+    };
+    let is_rust =
+        name.starts_with("_R") || name.starts_with("_ZN") && name.match_indices(HASH).any(|(at, _)| is_hash(at));
+    let demangled = rustc_demangle::try_demangle(name).ok().filter(|_| is_rust)?;
+    Some(format!("{demangled:#}"))
 }
 
 fn cpp(name: &str) -> Option<String> {
@@ -121,6 +135,22 @@ mod tests {
         assert_eq!(demangle("__grid_MOD_u"), "grid::u");
         assert_eq!(demangle("__MOD_"), "__MOD_");
         assert_eq!(demangle("_Znonsense"), "_Znonsense");
+        assert_eq!(demangle("_RNvC6_123foo3bar"), "123foo::bar");
+    }
+
+    /// Their last parts read like the hashes of Rust's names.
+    #[test]
+    fn variables_of_cpp_keep_their_last_names() {
+        for (mangled, name) in [
+            ("_ZN4list4headE", "list::head"),
+            ("_ZN4grid1hE", "grid::h"),
+            ("_ZN5Queue2haE", "Queue::ha"),
+            ("_ZN12_GLOBAL__N_14headE", "(anonymous namespace)::head"),
+            ("_ZN12_GLOBAL__N_15cacheE.lto_priv.0", "(anonymous namespace)::cache"),
+            ("_ZN4grid5tableE", "grid::table"),
+        ] {
+            assert_eq!(demangle(mangled), name);
+        }
     }
 
     /// As gcc writes conditions on templates (these are of libstdc++ and Arrow), which the grammar of the Itanium ABI has no rule for.

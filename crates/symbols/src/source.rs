@@ -61,6 +61,35 @@ const GROWING: [&str; 14] = [
     ".emplace_hint",
     ".try_emplace",
 ];
+/// Functions that allocate, and return a status or a number: the block is their first argument's.
+const STORING: [&str; 5] = ["posix_memalign", "getline", "getdelim", "asprintf", "vasprintf"];
+/// Functions that allocate for themselves (stacks, buffers of files), and return something else.
+const KEEPING: [&str; 24] = [
+    "pthread_create",
+    "thrd_create",
+    "getaddrinfo",
+    "regcomp",
+    "setenv",
+    "putenv",
+    "atexit",
+    "printf",
+    "fprintf",
+    "vprintf",
+    "vfprintf",
+    "puts",
+    "fputs",
+    "fputc",
+    "putc",
+    "putchar",
+    "fwrite",
+    "fread",
+    "fgets",
+    "fgetc",
+    "getc",
+    "getchar",
+    "fscanf",
+    "scanf",
+];
 
 /// What a line of the source assigns its allocations to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -342,7 +371,7 @@ fn position_of(text: &str, word: &str) -> Option<usize> {
 fn positions_of<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     let bytes = text.as_bytes();
-    let whole_word = word == "new" || word == "clone";
+    let whole_word = ["new", "clone", "let"].contains(&word);
     text.match_indices(word).map(|(at, _)| at).filter(move |&at| {
         let after = bytes.get(at + word.len()).is_none_or(|&byte| !is_name(byte));
         let before = at == 0 || !is_name(bytes[at - 1]);
@@ -374,7 +403,8 @@ fn assignment_before(statement: &str, limit: usize) -> Option<usize> {
     (0..limit.min(bytes.len())).rev().find(|&at| {
         let before = at.checked_sub(1).map_or(b' ', |before| bytes[before]);
         let after = bytes.get(at + 1).copied().unwrap_or(b' ');
-        bytes[at] == b'=' && after != b'=' && !b"=!<>+-*/%&|^".contains(&before)
+        // `=>` separates the arms of Rust's `match`.
+        bytes[at] == b'=' && !b"=>".contains(&after) && !b"=!<>+-*/%&|^".contains(&before)
     })
 }
 
@@ -389,7 +419,31 @@ fn declared_at(statement: &str, at: usize) -> Option<String> {
     (begins && is_list && end > 0 && declared_name(statement).is_some()).then(|| rest[..end].to_owned())
 }
 
+/// The word of which a part begins at `at`.
+fn word_at(text: &str, at: usize) -> &str {
+    let is_end = |byte: &u8| !byte.is_ascii_alphanumeric() && *byte != b'_';
+    let bytes = text.as_bytes();
+    let start = bytes[..at].iter().rposition(is_end).map_or(0, |before| before + 1);
+    let end = bytes[at..].iter().position(is_end).map_or(text.len(), |behind| at + behind);
+    text.get(start..end).unwrap_or("")
+}
+
+/// Which of these functions the statement calls, at `allocation` of it where that is known.
+fn called_of(functions: &[&'static str], statement: &str, allocation: Option<usize>) -> Option<&'static str> {
+    let is_called = |name: &&str| match allocation {
+        Some(at) => word_at(statement, at) == *name,
+        None => positions_of(statement, name).any(|at| word_at(statement, at) == *name),
+    };
+    functions.iter().copied().find(is_called)
+}
+
 fn c_name(statement: &str, allocation: Option<usize>) -> Option<String> {
+    if let Some(function) = called_of(&STORING, statement, allocation) {
+        return stored_target(statement, function);
+    }
+    if called_of(&KEEPING, statement, allocation).is_some() {
+        return None;
+    }
     if let Some(equals) = assignment_before(statement, allocation.unwrap_or(statement.len())) {
         let declared = &statement[..equals];
         // What a call allocates on the way to a number is not the number.
@@ -401,12 +455,12 @@ fn c_name(statement: &str, allocation: Option<usize>) -> Option<String> {
     if let Some(at) = GROWING.iter().filter_map(|method| position_of(statement, method)).min() {
         return target_before(&statement[..at]);
     }
-    posix_memalign_target(statement).or_else(|| declared_name(statement))
+    declared_name(statement)
 }
 
 /// `posix_memalign((void **)&block, ...)`: its first argument is the target.
-fn posix_memalign_target(statement: &str) -> Option<String> {
-    let arguments = &statement[position_of(statement, "posix_memalign")? + "posix_memalign".len()..];
+fn stored_target(statement: &str, function: &str) -> Option<String> {
+    let arguments = &statement[position_of(statement, function)? + function.len()..];
     let first = arguments.split(',').next()?;
     let target = first.rsplit('&').next().filter(|_| first.contains('&'))?;
     target_before(target.trim_end_matches(')'))
@@ -541,6 +595,15 @@ mod tests {
     }
 
     #[test]
+    fn digit_separators_begin_no_character() {
+        let lines =
+            "  a = new double[1'000];\n  std::vector<double> v(n);\n  b = new T[0x1'0000'0000]; c = new T['a'];\n";
+        assert_eq!(names(lines, "cpp", 2, 23), ["v"]);
+        assert_eq!(names(lines, "cpp", 1, 0), ["a"]);
+        assert_eq!(names(lines, "cpp", 3, 0), ["b", "c"]);
+    }
+
+    #[test]
     fn an_assignment_goes_on_over_lines_of_the_preprocessor() {
         let split = "  f();\n  a =\n#ifdef X\n    malloc(800);\n#else\n    calloc(100, 8);\n#endif\n  g();\n";
         assert_eq!(names(split, "c", 4, 0), ["a"]);
@@ -584,6 +647,9 @@ mod tests {
             ("Matrix a{n, m};", "a"),
             ("table[h].entries.push_back(e);", "table[h].entries"),
             ("posix_memalign((void **)&grid, 64, n);", "grid"),
+            ("int rc = posix_memalign((void **)&grid, 64, n);", "grid"),
+            ("if ((rc = posix_memalign((void **)&g->cells, 64, n)) != 0) {", "g->cells"),
+            ("read = getline(&line, &bytes, file);", "line"),
             ("static int *counts\n    = (int *)\n    calloc(n, 4);", "counts"),
             ("char *s = strdup(\"a = b; c\");", "s"),
         ] {
@@ -628,6 +694,9 @@ mod tests {
             "return new double[n];",
             "return malloc(n);",
             "f(malloc(10));",
+            "rc = pthread_create(&thread, NULL, work, NULL);",
+            "done += n = fprintf(log, \"%d\", n);",
+            "rc = posix_memalign(out, 64, n);",
             "x == y",
             "",
             "= = = [",
@@ -642,6 +711,9 @@ mod tests {
         assert_eq!(name("let mut v: Vec<f64> = vec![0.0; n];", "rs").as_deref(), Some("v"));
         assert_eq!(name("self.rows = Vec::with_capacity(n);", "rs").as_deref(), Some("self.rows"));
         assert_eq!(name("Grid {\n    cells: vec![0; n],", "rs").as_deref(), Some("cells"));
+        assert_eq!(name("Kind::Full => vec![0; n],", "rs"), None, "a pattern takes nothing");
+        assert_eq!(name("Kind::Full => self.rows = Vec::with_capacity(n),", "rs").as_deref(), Some("self.rows"));
+        assert_eq!(name("outlet = Vec::with_capacity(n);", "rs").as_deref(), Some("outlet"));
         assert_eq!(name("allocate(a(n), stat=ierr)", "f90").as_deref(), Some("a"));
         assert_eq!(name("ALLOCATE ( grid%cells(n,m) )", "F90").as_deref(), Some("grid%cells"));
     }

@@ -60,7 +60,8 @@ fn blanked_line(line: &str, has_char_literals: bool, in_comment: &mut bool) -> S
                 quote = Some('"');
                 code.push('"');
             }
-            (None, '\'') if has_char_literals => {
+            // C++ groups digits by apostrophes: `1'000`.
+            (None, '\'') if has_char_literals && !ends_in_number(&code) => {
                 quote = Some('\'');
                 code.push('\'');
             }
@@ -77,6 +78,12 @@ fn blanked_line(line: &str, has_char_literals: bool, in_comment: &mut bool) -> S
         }
     }
     code
+}
+
+fn ends_in_number(code: &str) -> bool {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"_'.".contains(&byte);
+    let start = code.bytes().rposition(|byte| !is_part(byte)).map_or(0, |before| before + 1);
+    code.as_bytes().get(start).is_some_and(u8::is_ascii_digit)
 }
 
 /// A line of the preprocessor, by what it does to conditionals.
