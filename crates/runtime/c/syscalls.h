@@ -11,9 +11,9 @@
 #define SYS_process_madvise 440 /* from Linux 5.10 on */
 #endif
 
-/* The calls that are not passed on as they are, besides futex, execve and seccomp: of placement and affinity, which np_syscall_numa() takes, and of memory, which
- * np_syscall_memory() takes. The entry asks for the numbers in this order. Each group is an enumeration, too, so that the compiler names a call that the switch
- * over it lacks. */
+/* The calls that are not passed on as they are, besides futex, execve and seccomp: of placement and affinity, which np_syscall_numa() takes, and of memory,
+ * which np_syscall_memory() takes. The entry asks for the numbers in this order. Each group is an enumeration, too, so that the compiler names a call that the
+ * switch over it lacks. */
 #define NP_NUMA_CALLS(CALL) \
     CALL(sched_setaffinity) CALL(sched_getaffinity) CALL(mbind) CALL(set_mempolicy) CALL(get_mempolicy) CALL(move_pages) CALL(getcpu)
 #ifdef SYS_open
