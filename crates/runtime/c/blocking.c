@@ -349,6 +349,18 @@ NP_EXPORT ssize_t readv(int fd, const struct iovec *parts, int count) {
     return came_in(np_vtime_self_live(), fd, parts, count, got, NP_CALLER_REGS());
 }
 
+NP_EXPORT ssize_t preadv(int fd, const struct iovec *parts, int count, off_t offset) {
+    if (count > 0) to_come_in(parts, (size_t)count);
+    ssize_t got = OUTSIDE(ssize_t, NP_REAL(preadv)(fd, parts, count, offset), 0);
+    return came_in(np_vtime_self_live(), fd, parts, count, got, NP_CALLER_REGS());
+}
+
+NP_EXPORT ssize_t preadv64(int fd, const struct iovec *parts, int count, off64_t offset) {
+    if (count > 0) to_come_in(parts, (size_t)count);
+    ssize_t got = OUTSIDE(ssize_t, NP_REAL(preadv64)(fd, parts, count, offset), 0);
+    return came_in(np_vtime_self_live(), fd, parts, count, got, NP_CALLER_REGS());
+}
+
 NP_EXPORT ssize_t recv(int fd, void *buffer, size_t bytes, int flags) {
     struct iovec part = {buffer, bytes};
     np_to_fill((uintptr_t)buffer, bytes);
@@ -415,6 +427,18 @@ NP_EXPORT ssize_t pwrite64(int fd, const void *buffer, size_t bytes, off64_t off
 NP_EXPORT ssize_t writev(int fd, const struct iovec *parts, int count) {
     goes_out(np_vtime_caller(), fd);
     ssize_t sent = OUTSIDE(ssize_t, NP_REAL(writev)(fd, parts, count), 0);
+    return went_out(np_vtime_self_live(), parts, count, sent, NP_CALLER_REGS());
+}
+
+NP_EXPORT ssize_t pwritev(int fd, const struct iovec *parts, int count, off_t offset) {
+    goes_out(np_vtime_caller(), fd);
+    ssize_t sent = OUTSIDE(ssize_t, NP_REAL(pwritev)(fd, parts, count, offset), 0);
+    return went_out(np_vtime_self_live(), parts, count, sent, NP_CALLER_REGS());
+}
+
+NP_EXPORT ssize_t pwritev64(int fd, const struct iovec *parts, int count, off64_t offset) {
+    goes_out(np_vtime_caller(), fd);
+    ssize_t sent = OUTSIDE(ssize_t, NP_REAL(pwritev64)(fd, parts, count, offset), 0);
     return went_out(np_vtime_self_live(), parts, count, sent, NP_CALLER_REGS());
 }
 

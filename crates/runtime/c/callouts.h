@@ -19,8 +19,11 @@
 
 extern NP_HIDDEN _Thread_local struct np_slot *np_callouts_slot __attribute__((tls_model("initial-exec")));
 extern struct np_callouts_abi numapilot_callouts;
-/* The copy that the tracker filled in: ours, or, in a library that hides its symbols, the program's. */
+/* The copy that the tracker filled in: ours, or, in a library that hides its symbols, the program's. Relaxed: other libraries' threads may run while it is
+ * found, and each copy serves as well. */
 extern NP_HIDDEN struct np_callouts_abi *np_callouts_primary;
+/* Whether there is a tracker. Acquire, with the release in fill_in (core.c): what it filled in before is there, too. Who has a slot knows that already. */
+static inline NP_TEXT bool np_is_tracked(void) { return __atomic_load_n(&np_load(np_callouts_primary)->attach, __ATOMIC_ACQUIRE) != NULL; }
 
 /* Slow paths, tail-called from the entry points, so that their caller's registers are those of the user's code. The argument order keeps the
  * address where the entry point received it. */

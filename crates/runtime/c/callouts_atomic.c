@@ -32,7 +32,7 @@ static inline __attribute__((always_inline)) struct np_slot *np_touch(uintptr_t 
 
 /* Program time is informed through the tracker's functions, which an unattached program lacks: then there is no slot either. */
 static inline NP_TEXT void np_told_rmw(struct np_slot *slot, uintptr_t address) {
-    if (np_unlikely(slot != NULL)) np_callouts_primary->rmw(slot, address);
+    if (np_unlikely(slot != NULL)) np_load(np_callouts_primary)->rmw(slot, address);
 }
 
 #define NP_TOUCH_READ(pointer, bytes) np_touch((uintptr_t)(pointer), bytes, 0)
@@ -61,12 +61,12 @@ static inline NP_TEXT void np_told_rmw(struct np_slot *slot, uintptr_t address) 
     NP_ENTRY np_a##bits __tsan_atomic##bits##_load(const volatile np_a##bits *pointer, int order) {        \
         struct np_slot *slot = NP_TOUCH_READ(pointer, bits / 8);                                           \
         np_a##bits value = np_load##bits(pointer);                                                         \
-        if (np_unlikely(slot != NULL) && np_acquires(order)) np_callouts_primary->acquire(slot, (uintptr_t)pointer); \
+        if (np_unlikely(slot != NULL) && np_acquires(order)) np_load(np_callouts_primary)->acquire(slot, (uintptr_t)pointer); \
         return value;                                                                                      \
     }                                                                                                      \
     NP_ENTRY void __tsan_atomic##bits##_store(volatile np_a##bits *pointer, np_a##bits value, int order) { \
         struct np_slot *slot = NP_TOUCH_WRITE(pointer, bits / 8);                                          \
-        if (np_unlikely(slot != NULL) && np_releases(order)) np_callouts_primary->release(slot, (uintptr_t)pointer); \
+        if (np_unlikely(slot != NULL) && np_releases(order)) np_load(np_callouts_primary)->release(slot, (uintptr_t)pointer); \
         np_store##bits(pointer, value, order);                                                             \
     }                                                                                                      \
     NP_ENTRY np_a##bits __tsan_atomic##bits##_exchange(volatile np_a##bits *pointer, np_a##bits value, int order) { \

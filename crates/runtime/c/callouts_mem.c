@@ -13,7 +13,7 @@ static inline __attribute__((always_inline)) void np_block_read(const void *poin
     uintptr_t address = (uintptr_t)pointer;
     if (np_likely(slot != NULL && np_in_one_line(address, bytes)) && np_hits_read(slot, address)) {
         np_add(slot->accesses, np_range_work(bytes));
-    } else if (slot != NULL || np_callouts_primary->attach != NULL) {
+    } else if (slot != NULL || np_is_tracked()) {
         np_slow_access(address, bytes, NP_ACC_RANGE, NP_CALLER_REGS());
     }
 }
@@ -23,7 +23,7 @@ static inline __attribute__((always_inline)) void np_block_write(const void *poi
     uintptr_t address = (uintptr_t)pointer;
     if (np_likely(slot != NULL && np_in_one_line(address, bytes)) && np_hits_write(slot, address)) {
         np_add(slot->accesses, np_range_work(bytes));
-    } else if (slot != NULL || np_callouts_primary->attach != NULL) {
+    } else if (slot != NULL || np_is_tracked()) {
         np_slow_access(address, bytes, NP_ACC_WRITE | NP_ACC_RANGE, NP_CALLER_REGS());
     }
 }

@@ -19,17 +19,16 @@ __attribute__((constructor)) static NP_TEXT void np_find_primary(void) {
     struct np_callouts_abi *found = dlsym(RTLD_DEFAULT, NP_CALLOUTS_SYMBOL);
     /* Not there, or not in use yet: the program has no call-outs, and this library was loaded (into a scope of its own, or into the global one) after the
      * tracker looked; or the tracker has still to look, and then its own table serves as well as the one that it fills in beside. */
-    if (found == NULL || found->attach == NULL) {
+    if (found == NULL || __atomic_load_n(&found->attach, __ATOMIC_ACQUIRE) == NULL) {
         struct np_callouts_abi *tracker = dlsym(RTLD_DEFAULT, NP_TRACKER_SYMBOL);
         if (tracker != NULL) found = tracker;
     }
-    if (found != NULL && found->version == NP_CALLOUTS_ABI) np_callouts_primary = found;
+    if (found != NULL && found->version == NP_CALLOUTS_ABI) np_store(np_callouts_primary, found);
 }
 
 NP_HIDDEN struct np_slot *np_attach_slot(void) {
     if (np_likely(np_callouts_slot != NULL)) return np_callouts_slot;
-    if (np_callouts_primary->attach == NULL) return NULL;
-    return np_callouts_primary->attach();
+    return np_is_tracked() ? np_load(np_callouts_primary)->attach() : NULL;
 }
 
 /* The two hot ones. On x86-64 by hand: the compilers build struct np_regs twice, and copy it with moves that stall on the stores just made. */
@@ -69,28 +68,28 @@ __asm__(".pushsection " NP_CALLOUTS_TEXT ",\"ax\",@progbits\n"
         ".popsection\n");
 #else
 NP_HIDDEN __attribute__((noinline)) void np_miss_read(uintptr_t address, struct np_slot *slot) {
-    np_callouts_primary->miss(slot, address, 0, NP_CALLER_REGS());
+    np_load(np_callouts_primary)->miss(slot, address, 0, NP_CALLER_REGS());
 }
 
 NP_HIDDEN __attribute__((noinline)) void np_miss_write(uintptr_t address, struct np_slot *slot) {
-    np_callouts_primary->miss(slot, address, NP_ACC_WRITE, NP_CALLER_REGS());
+    np_load(np_callouts_primary)->miss(slot, address, NP_ACC_WRITE, NP_CALLER_REGS());
 }
 #endif
 
 NP_HIDDEN NP_COLD void np_detached_read(uintptr_t address) {
-    if (np_callouts_primary->attach == NULL) return;
+    if (!np_is_tracked()) return;
     struct np_slot *slot = np_attach_slot();
     if (slot == NULL) return;
     np_add(slot->accesses, 1);
-    if (!np_hits_read(slot, address)) np_callouts_primary->miss(slot, address, 0, NP_CALLER_REGS());
+    if (!np_hits_read(slot, address)) np_load(np_callouts_primary)->miss(slot, address, 0, NP_CALLER_REGS());
 }
 
 NP_HIDDEN NP_COLD void np_detached_write(uintptr_t address) {
-    if (np_callouts_primary->attach == NULL) return;
+    if (!np_is_tracked()) return;
     struct np_slot *slot = np_attach_slot();
     if (slot == NULL) return;
     np_add(slot->accesses, 1);
-    if (!np_hits_write(slot, address)) np_callouts_primary->miss(slot, address, NP_ACC_WRITE, NP_CALLER_REGS());
+    if (!np_hits_write(slot, address)) np_load(np_callouts_primary)->miss(slot, address, NP_ACC_WRITE, NP_CALLER_REGS());
 }
 
 NP_HIDDEN NP_COLD void np_slow_access(uintptr_t address, size_t bytes, uint32_t bits, struct np_regs caller) {
@@ -99,19 +98,19 @@ NP_HIDDEN NP_COLD void np_slow_access(uintptr_t address, size_t bytes, uint32_t 
     if (bytes <= 16 && np_in_one_line(address, bytes)) {
         np_add(slot->accesses, 1);
         if ((bits & NP_ACC_WRITE) ? np_hits_write(slot, address) : np_hits_read(slot, address)) return;
-        np_callouts_primary->miss(slot, address, bits & ~NP_ACC_RANGE, caller);
+        np_load(np_callouts_primary)->miss(slot, address, bits & ~NP_ACC_RANGE, caller);
     } else {
-        np_callouts_primary->range(slot, address, bytes, bits | NP_ACC_RANGE, caller);
+        np_load(np_callouts_primary)->range(slot, address, bytes, bits | NP_ACC_RANGE, caller);
     }
 }
 
 NP_HIDDEN NP_COLD void np_slow_read_range(uintptr_t address, size_t bytes) {
-    if (np_callouts_slot == NULL && np_callouts_primary->attach == NULL) return;
+    if (np_callouts_slot == NULL && !np_is_tracked()) return;
     np_slow_access(address, bytes, NP_ACC_RANGE, NP_CALLER_REGS());
 }
 
 NP_HIDDEN NP_COLD void np_slow_write_range(uintptr_t address, size_t bytes) {
-    if (np_callouts_slot == NULL && np_callouts_primary->attach == NULL) return;
+    if (np_callouts_slot == NULL && !np_is_tracked()) return;
     np_slow_access(address, bytes, NP_ACC_WRITE | NP_ACC_RANGE, NP_CALLER_REGS());
 }
 

@@ -107,7 +107,7 @@ static void fill_in(struct np_callouts_abi *table) {
     table->acquire = np_acquire;
     table->release = np_release;
     table->rmw = np_rmw;
-    table->attach = attach_for_callouts;
+    __atomic_store_n(&table->attach, attach_for_callouts, __ATOMIC_RELEASE); /* last, with the acquire in np_is_tracked (callouts.h) */
 }
 
 static void meet_callouts(void) {

@@ -1,7 +1,8 @@
 //! The runtime under a thread sanitizer: its C files compiled with `-fsanitize=thread`, driven from many threads while a recorder drains.
 //!
-//! The tracker and the planner are built apart, as they are for users: both have hooks of the same functions. The call-outs stay out: they define the
-//! sanitizer's own entry points. The hooks are renamed (`hook_malloc`), so that the sanitizer's interceptors keep their place before the C library.
+//! The tracker and the planner are built apart, as they are for users: both have hooks of the same functions. The call-outs, which define the sanitizer's own
+//! entry points, have other names here (`callout_read8`), and are linked with the tracker. The hooks are renamed (`hook_malloc`), so that the sanitizer's
+//! interceptors keep their place before the C library.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -53,6 +54,21 @@ fn is_of_tracker(name: &str) -> bool {
     !["callouts", "plan_"].iter().any(|prefix| name.starts_with(prefix))
 }
 
+/// Copies of the call-outs' files, whose entry points have names of their own. Not those of block copies: they need the linker's help (`--wrap`), which
+/// would hold for the tracker's own copies, too.
+fn callouts() -> Vec<PathBuf> {
+    let folder = scratch().join("race-callouts");
+    fs::create_dir_all(&folder).expect("a folder for sources");
+    let files = ["callouts.c", "callouts_atomic.c", "callouts_slow.c"];
+    let copy = |source: PathBuf| {
+        let text = fs::read_to_string(&source).expect("a source");
+        let copy = folder.join(source.file_name().expect("a name"));
+        fs::write(&copy, text.replace("__tsan_", "callout_")).expect("written");
+        copy
+    };
+    sources(|name| files.contains(&name)).into_iter().map(copy).collect()
+}
+
 /// The planner's files, with those that it shares with the tracker (`PLANNER_SHARES` of `build.rs`).
 fn is_of_planner(name: &str) -> bool {
     const SHARED: &[&str] = &[
@@ -80,6 +96,8 @@ fn build(name: &str, sources: &[PathBuf], harness: &str) -> PathBuf {
             run(Command::new("gcc")
                 .args(FLAGS)
                 .arg("-fvisibility=hidden")
+                .arg("-I")
+                .arg(&include)
                 .arg("-c")
                 .arg(source)
                 .arg("-o")
@@ -109,10 +127,10 @@ fn build(name: &str, sources: &[PathBuf], harness: &str) -> PathBuf {
     run(Command::new("gcc")
         .args(FLAGS)
         .arg("-I")
-        .arg(include)
+        .arg(&include)
         .arg(harness)
         .args(&objects)
-        .args(["-pthread", "-ldl", "-o"])
+        .args(["-rdynamic", "-pthread", "-ldl", "-o"])
         .arg(&program));
     program
 }
@@ -136,7 +154,8 @@ fn check(output: &Output, what: &str) {
 /// Make sure that no two threads of a recorded program meet in the runtime without an atomic access on both sides.
 #[test]
 fn the_runtime_has_no_data_races() {
-    let program = build("race-tracker", &sources(is_of_tracker), "harness.c");
+    let files = [sources(is_of_tracker), callouts()].concat();
+    let program = build("race-tracker", &files, "harness.c");
     for mode in [layout::MODE_INSTRUMENT, layout::MODE_TRACK] {
         let arena = Arena::simulating(24, 1 << 16, mode);
         let done = AtomicBool::new(false);

@@ -35,6 +35,14 @@ extern void *hook_mmap(void *address, size_t bytes, int protection, int flags, i
 extern int hook_munmap(void *address, size_t bytes);
 extern int hook_getrlimit(int resource, struct rlimit *limits);
 extern int hook_setrlimit(int resource, const struct rlimit *wanted);
+/* The call-outs (`__tsan_read8` and so on): tests/race.rs has given them names of their own. */
+extern void hook_callout_read8(void *pointer);
+extern void hook_callout_write8(void *pointer);
+extern void hook_callout_unaligned_write4(void *pointer);
+extern void hook_callout_read_range(void *pointer, size_t bytes);
+extern uint32_t hook_callout_atomic32_load(const volatile uint32_t *pointer, int order);
+extern void hook_callout_atomic32_store(volatile uint32_t *pointer, uint32_t value, int order);
+extern uint32_t hook_callout_atomic32_fetch_add(volatile uint32_t *pointer, uint32_t value, int order);
 extern int hook_madvise(void *address, size_t bytes, int advice);
 
 static pthread_mutex_t mutexes[4] = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER};
@@ -50,7 +58,16 @@ static unsigned rounds, arrived[THREADS];
 
 static struct np_regs here(void) { return (struct np_regs){(uintptr_t)__builtin_return_address(0), 0, 0}; }
 
-/* As an instrumented program: most accesses hit the first-stage filter, which counts them; the rest comes here. */
+/* As an instrumented program's code does before its accesses. */
+static void call_out(unsigned state) {
+    char *at = memory + (state >> 8) % (LINES - 2) * 64;
+    if (state >> 31) hook_callout_write8(at);
+    else hook_callout_read8(at);
+    hook_callout_unaligned_write4(at + 62);
+    hook_callout_read_range(at, 100);
+}
+
+/* Without call-outs of its own: most accesses hit the first-stage filter, which counts them; the rest comes here. */
 static void touch(unsigned state, unsigned lines) {
     struct np_slot *slot = np_self();
     if (slot == NULL) return;
@@ -59,6 +76,7 @@ static void touch(unsigned state, unsigned lines) {
         uintptr_t address = (uintptr_t)memory + (state >> 8) % LINES * 64;
         __atomic_store_n(&slot->accesses, slot->accesses + 1, __ATOMIC_RELAXED);
         np_access_miss(slot, address, (state >> 30) == 0 ? NP_ACC_WRITE : 0, here());
+        call_out(state);
     }
     np_access_range(slot, (uintptr_t)memory + (state >> 8) % LINES * 32, 5000, state >> 31, here());
 }
@@ -126,6 +144,8 @@ static void atomics(unsigned index) {
     np_acquire(slot, (uintptr_t)&arrived[(index + 1) % THREADS]);
     np_rmw(slot, (uintptr_t)&arrived[0]);
     np_filter_poke(slot);
+    hook_callout_atomic32_fetch_add(&arrived[index], 1, __ATOMIC_ACQ_REL);
+    hook_callout_atomic32_store(&arrived[(index + 1) % THREADS], hook_callout_atomic32_load(&arrived[0], __ATOMIC_ACQUIRE), __ATOMIC_RELEASE);
 }
 
 static void *work(void *argument) {
@@ -154,6 +174,8 @@ static void *begin_early(void *unused) {
     while (!__atomic_load_n(&is_started, __ATOMIC_ACQUIRE)) {
         hook_free(hook_realloc(hook_malloc(40), 100));
         void *pages = hook_mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        hook_callout_write8(pages);
+        hook_callout_read8(pages);
         hook_munmap(pages, 4096);
     }
     np_thread_end(true);

@@ -374,7 +374,11 @@ static void filled(void) {
     struct iovec each[2] = {{parts, BIG / 4}, {parts + BIG / 4, 3 * BIG / 4}};
     if (lseek(fileno(file), 0, SEEK_SET) != 0 || readv(fileno(file), each, 2) != (ssize_t)BIG) exit(7);
     print_homes("parts", parts, BIG);
-    char *fetched = half_touched(), *stored = half_touched();
+    char *fetched = half_touched(), *stored = half_touched(), *placed = half_touched();
+    each[0].iov_base = placed;
+    each[1].iov_base = placed + BIG / 4;
+    if (preadv(fileno(file), each, 2, 0) != (ssize_t)BIG || pwritev(fileno(file), each, 2, 0) != (ssize_t)BIG) exit(7);
+    print_homes("offset", placed, BIG);
     struct iovec whole = {block, BIG}, to = {fetched, BIG};
     if (process_vm_readv(getpid(), &to, 1, &whole, 1, 0) != (ssize_t)BIG) exit(7);
     print_homes("fetched", fetched, BIG);
