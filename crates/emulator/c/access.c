@@ -34,18 +34,36 @@ static inline uint64_t stage_one(const struct np_slot *slot, uint64_t key) {
 
 /* One body for loads and stores: QEMU 7.2 gives loads to call-backs that asked for stores, and stores to all (it adds one to a kind that is a mask already),
  * so the kind is taken from the access itself. */
-static inline __attribute__((always_inline)) void access_line(struct np_slot *slot, bool store, uint64_t address, uint64_t site) {
-    slot->accesses++;
-    charge(slot, site >> NP_SITE_CHARGE_SHIFT);
+static inline __attribute__((always_inline)) void look_up(struct np_slot *slot, bool store, uint64_t address, uint64_t site) {
     uint64_t key = np_key_of(address, slot->line_mask, slot->line_pick), held = stage_one(slot, key);
     if (np_likely((held | !store) == (key << 1 | 1))) return;
     miss(slot, address, store ? NP_ACC_WRITE : 0, site);
+}
+
+static inline __attribute__((always_inline)) void access_line(struct np_slot *slot, bool store, uint64_t address, uint64_t site) {
+    slot->accesses++;
+    charge(slot, site >> NP_SITE_CHARGE_SHIFT);
+    look_up(slot, store, address, site);
 }
 
 void np_on_access(unsigned vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *data) {
     struct np_slot *slot = np_guest.slot;
     if (np_unlikely(slot == NULL)) return;
     access_line(slot, (info & np_store_bit) != 0, address, (uint64_t)data);
+}
+
+/* The C library copies and sets blocks of a few KiB so, byte by byte, as the emulated CPU says that it is good at that (ERMS). A CPU that is takes vectors at a
+ * time: work is counted for each of those, and every step is looked up, so that no line is missed. */
+#define REPEATED_BYTES 32u
+void np_on_repeated(unsigned vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *data) {
+    struct np_slot *slot = np_guest.slot;
+    if (np_unlikely(slot == NULL)) return;
+    uint64_t step = (uint64_t)data >> NP_SITE_CHARGE_SHIFT;
+    if (address % REPEATED_BYTES < step) {
+        slot->accesses++;
+        charge(slot, 1);
+    }
+    look_up(slot, (info & np_store_bit) != 0, address, (uint64_t)data);
 }
 
 /* A load and a store of one place: the line must be had for writing anyway, so the load adds nothing. */

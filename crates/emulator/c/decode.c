@@ -94,6 +94,9 @@ static enum np_shape decode_vex(const uint8_t *at, struct fields *f) {
     if (at + length + 1 >= f->end) return NP_SHAPE_ANY; /* vzeroupper is as short */
     f->rex_b = *at != 0xc5 && !(at[1] & 0x20);
     f->rex_x = *at != 0xc5 && !(at[1] & 0x40);
+    uint8_t opcode = at[length];
+    /* Gathers and scatters: what looks like no index is a vector of them. maskmovdqu stores through rdi, and has two registers. */
+    if (opcode == 0xf7 || (opcode & 0xfc) == 0x90 || (opcode & 0xfc) == 0xa0) return NP_SHAPE_ANY;
     f->modrm = at + length + 1;
     return with_operand('?', f);
 }
@@ -124,7 +127,23 @@ enum np_shape np_decode(const uint8_t *bytes, size_t size) {
     char letter = two ? two_bytes[opcode] : one_byte[opcode];
     if (letter == 'N') return NP_SHAPE_NONE;
     if (letter == 'S') return NP_SHAPE_STACK;
-    if (letter == '*') return NP_SHAPE_ANY;
+    if (letter == '*') return f.lock ? NP_SHAPE_LOCKED : NP_SHAPE_ANY; /* a bit of a string of them, named by a register */
     f.modrm = at + 1;
     return with_operand(letter, &f);
+}
+
+unsigned np_decode_step(const uint8_t *bytes, size_t size) {
+    bool repeats = false, is_short = false, is_long = false;
+    size_t at = 0;
+    for (; at + 1 < size; at++) {
+        uint8_t byte = bytes[at];
+        if (byte == 0xf2 || byte == 0xf3) repeats = true;
+        else if (byte == 0x66) is_short = true;
+        else if ((byte & 0xf0) == 0x40) is_long = byte & 8;
+        else if (byte != 0x67 && (byte & 0xe7) != 0x26 && (byte & 0xfe) != 0x64) return 0;
+    }
+    if (!repeats || at >= size) return 0;
+    uint8_t kind = bytes[at] & 0xfe;
+    if (kind != 0xa4 && kind != 0xaa) return 0;
+    return !(bytes[at] & 1) ? 1 : is_long ? 8 : is_short ? 2 : 4;
 }

@@ -17,5 +17,7 @@ enum np_shape {
 };
 
 enum np_shape np_decode(const uint8_t *bytes, size_t size);
+/* Bytes of each step of a repeated movs or stos, 0 for other instructions. */
+unsigned np_decode_step(const uint8_t *bytes, size_t size);
 
 #endif

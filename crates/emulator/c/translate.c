@@ -7,7 +7,7 @@
 
 #include "decode.h"
 
-struct special { bool is_system_call, is_return; };
+struct special { bool is_system_call, is_return; unsigned step; };
 
 static struct special special_of(const uint8_t *bytes, size_t size) {
     /* Returns may have a prefix (rep, bnd). */
@@ -15,6 +15,7 @@ static struct special special_of(const uint8_t *bytes, size_t size) {
     return (struct special){
         .is_system_call = size == 2 && bytes[0] == 0x0f && bytes[1] == 0x05,
         .is_return = size != 0 && (*opcode == 0xc3 || *opcode == 0xc2),
+        .step = np_decode_step(bytes, size),
     };
 }
 
@@ -30,12 +31,12 @@ static enum np_shape shape_of(const struct qemu_plugin_insn *insn, struct specia
     return np_decode(bytes, size);
 }
 
-static void watch(struct qemu_plugin_insn *insn, enum np_shape shape, uint64_t charge) {
+static void watch(struct qemu_plugin_insn *insn, enum np_shape shape, uint64_t charge, unsigned step) {
     uint64_t next = qemu_plugin_insn_vaddr(insn) + qemu_plugin_insn_size(insn);
-    void *data = (void *)((next & NP_SITE_PC) | charge << NP_SITE_CHARGE_SHIFT);
+    void *data = (void *)((next & NP_SITE_PC) | (step != 0 ? step : charge) << NP_SITE_CHARGE_SHIFT);
     if (shape == NP_SHAPE_NONE || shape == NP_SHAPE_STACK) return;
     qemu_plugin_vcpu_mem_cb_t call = shape == NP_SHAPE_LOCKED ? np_on_atomic : shape == NP_SHAPE_UPDATE ? np_on_update : np_on_access;
-    qemu_plugin_register_vcpu_mem_cb(insn, call, QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_MEM_RW, data);
+    qemu_plugin_register_vcpu_mem_cb(insn, step != 0 ? np_on_repeated : call, QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_MEM_RW, data);
 }
 
 static void ignore(unsigned vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *data) {}
@@ -72,8 +73,9 @@ void np_on_translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb) {
         if (special.is_return && block.is_allocators)
             qemu_plugin_register_vcpu_mem_cb(insn, np_on_return, QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_MEM_RW, NULL);
         bool once = shape == NP_SHAPE_ONE || shape == NP_SHAPE_UPDATE;
-        watch(insn, shape, once ? charge : 0);
-        if (once) charge = 0;
+        watch(insn, shape, once ? charge : 0, special.step);
+        /* Each further step is a block of its own. */
+        if (once || (special.step != 0 && count == 1)) charge = 0;
     }
     if (charge != 0) qemu_plugin_register_vcpu_tb_exec_cb(tb, np_on_block, QEMU_PLUGIN_CB_NO_REGS, (void *)charge);
 }

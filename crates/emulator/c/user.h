@@ -90,6 +90,8 @@ extern qemu_plugin_meminfo_t np_store_bit; /* in the description of an access: i
 void np_on_access(unsigned vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *data);
 void np_on_update(unsigned vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *data);
 void np_on_atomic(unsigned vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *data);
+/* Of a repeated movs or stos; in place of the charge: the bytes of a step, which QEMU runs one by one. */
+void np_on_repeated(unsigned vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *data);
 /* Of a block that has no access to charge its instructions at: `data` is their number. */
 void np_on_block(unsigned vcpu, void *data);
 

@@ -125,9 +125,9 @@ impl Invocation {
             self.is_query = true;
         }
         match word {
-            "-c" | "-S" => scan.stops_early = true,
-            "-fsyntax-only" => scan.stops_early = true,
-            "-E" | "-M" | "-MM" => scan.only_preprocesses = true,
+            "-c" | "-S" | "--compile" | "--assemble" => scan.stops_early = true,
+            "-fsyntax-only" | "--analyze" | "--precompile" | "-emit-ast" => scan.stops_early = true,
+            "-E" | "-M" | "-MM" | "--preprocess" => scan.only_preprocesses = true,
             "-r" => scan.relocatable = true,
             "-shared" | "--shared" => self.shared = true,
             "-static" | "--static" | "-static-pie" => self.static_option = Some(word.to_owned()),
@@ -224,7 +224,8 @@ impl Scan {
             None => matches!(extension, "h" | "hh" | "hpp" | "hxx" | "H" | "h++" | "tcc"),
         };
         let object = self.language.is_none()
-            && (matches!(extension, "o" | "a" | "so" | "lo" | "obj" | "ld" | "s" | "") || is_versioned_library(word));
+            && (matches!(extension, "o" | "os" | "a" | "so" | "lo" | "obj" | "ld" | "lds" | "s" | "")
+                || is_versioned_library(word));
         if header {
             self.headers += 1;
         } else if object && word != "-" {

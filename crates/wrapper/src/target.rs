@@ -40,13 +40,40 @@ const ARCHITECTURES: &[&str] = &[
     "xtensa",
 ];
 
-/// Whether a target, as clang's `-target` takes it, is of this architecture.
+/// How the parts of a target begin that name another system than Linux, or none (firmware, kernels): code for it never meets the recorder.
+const SYSTEMS: &[&str] = &[
+    "apple",
+    "cygwin",
+    "darwin",
+    "dragonfly",
+    "elf",
+    "freebsd",
+    "fuchsia",
+    "haiku",
+    "ios",
+    "macos",
+    "mingw",
+    "netbsd",
+    "none",
+    "openbsd",
+    "solaris",
+    "uefi",
+    "win32",
+    "windows",
+];
+
+/// Whether a target, as clang's `-target` takes it, is of this architecture, and of Linux as far as it says.
 pub(crate) fn is_own(target: &str) -> bool {
-    let first = target.split('-').next().unwrap_or_default();
-    match ARCH {
+    let mut parts = target.split('-');
+    let first = parts.next().unwrap_or_default();
+    let is_architecture = match ARCH {
         "x86_64" => matches!(first, "x86_64" | "amd64" | "x86_64h") && !target.ends_with("x32"),
         _ => first == ARCH || (ARCH == "aarch64" && first == "arm64"),
-    }
+    };
+    // Who makes a toolchain may be called none: aarch64-none-linux-gnu.
+    let is_elsewhere =
+        !target.contains("-linux") && parts.any(|part| SYSTEMS.iter().any(|system| part.starts_with(system)));
+    is_architecture && !is_elsewhere
 }
 
 /// Whether a compiler's file name begins with the target of another architecture, as cross compilers' names do (`arm-linux-gnueabihf-gcc`).
@@ -76,5 +103,28 @@ mod tests {
         }
         assert!(!is_foreign(&format!("{ARCH}-linux-gnu-gcc-12")));
         assert!(is_own(&format!("{ARCH}-pc-linux-gnu")) && !is_own("bpf") && !is_own("bpfel-unknown"));
+    }
+
+    /// Programs for firmware and for Windows, in a build that makes some beside those for Linux.
+    #[test]
+    fn the_same_architecture_under_another_system_is_foreign() {
+        for system in [
+            "w64-mingw32",
+            "unknown-windows",
+            "pc-windows-msvc",
+            "none-elf",
+            "unknown-none",
+            "elf",
+            "apple-darwin22",
+            "unknown-freebsd14",
+        ] {
+            assert!(!is_own(&format!("{ARCH}-{system}")), "{system}");
+            assert!(is_foreign_compiler(Path::new(&format!("/usr/bin/{ARCH}-{system}-gcc"))), "{system}");
+        }
+        for system in ["linux-gnu", "unknown-linux-gnu", "linux", "alpine-linux-musl", "none-linux-gnu"] {
+            assert!(is_own(&format!("{ARCH}-{system}")), "{system}");
+            assert!(!is_foreign_compiler(Path::new(&format!("/usr/bin/{ARCH}-{system}-gcc-12"))), "{system}");
+        }
+        assert!(is_own(ARCH));
     }
 }

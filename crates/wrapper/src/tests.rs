@@ -30,6 +30,19 @@ fn steps_are_told_apart() {
     assert!(piped.compiles && piped.links && piped.language_was_set);
 }
 
+/// clang says of each of the link's options that it is unused where it links nothing, and fails with `-Werror`.
+#[test]
+fn what_links_nothing_gets_no_options_of_the_link() {
+    for line in ["--analyze a.c", "--precompile a.cppm -o a.pcm", "-emit-ast a.c", "--compile a.c", "--assemble a.c"] {
+        assert!(parse(line).compiles && !parse(line).runs_linker, "{line:?}");
+    }
+    let preprocess = parse("--preprocess a.c -o a.i");
+    assert!(!preprocess.compiles && !preprocess.runs_linker && !preprocess.is_query);
+    // Nor does a link of objects get those of compilers: SCons names the objects of libraries so.
+    let link = parse("-shared -o libx.so a.os b.os -T x.lds");
+    assert!(link.links && !link.compiles);
+}
+
 /// `g++ *.cpp *.h`: the headers are precompiled, the program is linked.
 #[test]
 fn headers_beside_sources_do_not_stop_the_link() {

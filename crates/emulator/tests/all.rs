@@ -1,0 +1,5 @@
+//! Integration tests of the plugin, in one program.
+//!
+//! Each file is a module. `tools/test` runs each in a process of its own; `tidy.rs` of the command line finds one that has no line here.
+
+mod decode;
