@@ -114,15 +114,18 @@ impl ElfSymbolizer {
 
     /// Resolves from one file. If its debug information cannot be read, it uses the symbol table, which has only the functions.
     fn ask(&self, file: &Path, has_debug: bool, offsets: &[u64]) -> Vec<Resolved> {
-        let ask = |debug_syms| {
+        let ask = |debug_syms, offsets: &[u64]| {
             let mut elf = Elf::new(file);
             elf.debug_syms = debug_syms;
             let source = Source::Elf(elf);
             let results = self.inner.symbolize(&source, Input::VirtOffset(offsets)).ok()?;
             Some(results.iter().map(frames).collect::<Vec<Resolved>>())
         };
-        let resolved = Some(has_debug).filter(|&has| has).and_then(ask).or_else(|| ask(false));
-        resolved.unwrap_or_else(|| vec![Err(Unresolved::NoSymbol); offsets.len()])
+        let Some(mut resolved) = Some(has_debug).filter(|&has| has).and_then(|has| ask(has, offsets)) else {
+            return ask(false, offsets).unwrap_or_else(|| vec![Err(Unresolved::NoSymbol); offsets.len()]);
+        };
+        name_by_symbols(&mut resolved, offsets, |left| ask(false, left));
+        resolved
     }
 }
 
@@ -209,6 +212,26 @@ fn frames(symbolized: &Symbolized<'_>) -> Resolved {
     }
 }
 
+/// Gives functions without a name that of the symbol table. The symbol library reads no name that `dwz` moved to a shared file.
+fn name_by_symbols(resolved: &mut [Resolved], offsets: &[u64], symbols: impl Fn(&[u64]) -> Option<Vec<Resolved>>) {
+    let is_nameless = |found: &Resolved| {
+        found.as_ref().is_ok_and(|frames| frames.last().is_some_and(|outer| outer.function.is_empty()))
+    };
+    let nameless: Vec<usize> =
+        (0..offsets.len().min(resolved.len())).filter(|&at| is_nameless(&resolved[at])).collect();
+    if nameless.is_empty() {
+        return;
+    }
+    let left: Vec<u64> = nameless.iter().map(|&at| offsets[at]).collect();
+    for (at, named) in nameless.into_iter().zip(symbols(&left).unwrap_or_default()) {
+        let symbol = named.ok().and_then(|mut frames| frames.pop());
+        let outer = resolved[at].as_mut().ok().and_then(|frames| frames.last_mut());
+        if let (Some(outer), Some(symbol)) = (outer, symbol) {
+            outer.function = symbol.function;
+        }
+    }
+}
+
 /// The frames of a symbol, innermost first; the symbol library lists them outermost first.
 fn frames_of(symbol: &Sym<'_>) -> Vec<ResolvedFrame> {
     let outer = resolved(&symbol.name, symbol.code_info.as_deref(), false);
@@ -238,5 +261,37 @@ fn strip_hash(name: &str) -> String {
     match demangled.rsplit_once("::h") {
         Some((stem, hash)) if hash.len() == 16 && hash.bytes().all(|byte| byte.is_ascii_hexdigit()) => stem.to_owned(),
         _ => demangled,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(function: &str, line: u32) -> ResolvedFrame {
+        ResolvedFrame { function: function.to_owned(), line, ..ResolvedFrame::default() }
+    }
+
+    #[test]
+    fn functions_whose_names_dwz_moved_have_those_of_the_symbol_table() {
+        let inlined = ResolvedFrame { inlined: true, ..frame("", 7) };
+        let mut resolved = [
+            Ok(vec![frame("main", 1)]),
+            Ok(vec![inlined.clone(), frame("", 2)]),
+            Err(Unresolved::NoSymbol),
+            Ok(vec![frame("", 3)]),
+        ];
+        name_by_symbols(&mut resolved, &[10, 20, 30, 40], |left| {
+            assert_eq!(left, [20, 40]);
+            Some(vec![Ok(vec![frame("grow", 0)]), Err(Unresolved::NoSymbol)])
+        });
+        let wanted = [
+            Ok(vec![frame("main", 1)]),
+            Ok(vec![inlined, frame("grow", 2)]),
+            Err(Unresolved::NoSymbol),
+            Ok(vec![frame("", 3)]),
+        ];
+        assert_eq!(resolved, wanted);
+        name_by_symbols(&mut resolved[..1], &[10], |_| panic!("nothing is missing"));
     }
 }
