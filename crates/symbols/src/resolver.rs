@@ -243,12 +243,26 @@ fn frames_of(symbol: &Sym<'_>) -> Vec<ResolvedFrame> {
 
 fn resolved(name: &str, code: Option<&CodeInfo<'_>>, inlined: bool) -> ResolvedFrame {
     ResolvedFrame {
-        function: tidy(short_function(&strip_hash(name))),
+        function: tidy(short_function(&strip_hash(without_copy(name)))),
         file: code.map(|code| tidy(&code.to_path().to_string_lossy())).unwrap_or_default(),
         line: code.and_then(|code| code.line).unwrap_or(0),
         column: code.and_then(|code| code.column).map_or(0, u32::from),
         inlined,
     }
+}
+
+/// The name of the function that a compiler's copy or part is of: `grow.constprop.0`, `grow.part.0`. Debug information calls these so, symbol tables do not.
+fn without_copy(mut name: &str) -> &str {
+    const COPIES: [&str; 5] = [".constprop", ".isra", ".part", ".lto_priv", ".llvm"];
+    while let Some((rest, number)) = name.rsplit_once('.') {
+        let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+        let function = COPIES.into_iter().find_map(|copy| rest.strip_suffix(copy));
+        match function.filter(|function| is_number && !function.is_empty()) {
+            Some(function) => name = function,
+            None => break,
+        }
+    }
+    name
 }
 
 /// Removes the hash at the end of Rust's legacy names.
@@ -270,6 +284,23 @@ mod tests {
 
     fn frame(function: &str, line: u32) -> ResolvedFrame {
         ResolvedFrame { function: function.to_owned(), line, ..ResolvedFrame::default() }
+    }
+
+    #[test]
+    fn copies_and_parts_of_functions_are_the_functions() {
+        for (linked, function) in [
+            ("xmalloc.constprop.0", "xmalloc"),
+            ("grow.isra.0.part.12", "grow"),
+            ("grow.llvm.123456", "grow"),
+            ("_ZN4Grid4growEi.constprop.0", "Grid::grow"),
+            ("main._omp_fn.0", "main._omp_fn.0"),
+            ("main.part", "main.part"),
+            ("main.(*Grid).fill.func1.2", "main.(*Grid).fill.func1.2"),
+            (".part.0", ".part.0"),
+            ("main.", "main."),
+        ] {
+            assert_eq!(resolved(linked, None, false).function, function);
+        }
     }
 
     #[test]
