@@ -234,11 +234,21 @@ fn name_by_symbols(resolved: &mut [Resolved], offsets: &[u64], symbols: impl Fn(
 
 /// The frames of a symbol, innermost first; the symbol library lists them outermost first.
 fn frames_of(symbol: &Sym<'_>) -> Vec<ResolvedFrame> {
-    let outer = resolved(&symbol.name, symbol.code_info.as_deref(), false);
+    let mut outer = resolved(&symbol.name, symbol.code_info.as_deref(), false);
+    if symbol.inlined.is_empty() && is_place_of_inlined(&symbol.name, &outer) {
+        outer = ResolvedFrame { function: outer.function, ..ResolvedFrame::default() };
+    }
     let inlined = symbol.inlined.iter().map(|inner| resolved(&inner.name, inner.code_info.as_ref(), true));
     let mut frames: Vec<ResolvedFrame> = std::iter::once(outer).chain(inlined).collect();
     frames.reverse();
     frames
+}
+
+/// Whether a C++ function's place is one in the standard library's headers, of which it is no part: that of a function which was inlined into it, and of which
+/// nothing else is known. With split debug information that is in files of its own (`-gsplit-dwarf`), which are not read.
+fn is_place_of_inlined(linked: &str, frame: &ResolvedFrame) -> bool {
+    let is_own = ["std::", "__", "operator "].iter().any(|prefix| frame.function.starts_with(prefix));
+    linked.starts_with("_Z") && frame.file.contains("/include/c++/") && !is_own
 }
 
 fn resolved(name: &str, code: Option<&CodeInfo<'_>>, inlined: bool) -> ResolvedFrame {
@@ -284,6 +294,22 @@ mod tests {
 
     fn frame(function: &str, line: u32) -> ResolvedFrame {
         ResolvedFrame { function: function.to_owned(), line, ..ResolvedFrame::default() }
+    }
+
+    /// The function was taken for one of the standard library, and its caller for the site of what it allocates.
+    #[test]
+    fn lines_of_standard_headers_are_not_those_of_other_functions() {
+        let header = "/usr/include/c++/12/bits/stl_vector.h";
+        let is_other = |linked: &str, file: &str| {
+            is_place_of_inlined(linked, &ResolvedFrame { file: file.to_owned(), ..resolved(linked, None, false) })
+        };
+        assert!(is_other("_ZN4Grid4growEi", header));
+        for own in
+            ["_ZNSt6vectorIdSaIdEE17_M_default_appendEm", "_ZN9__gnu_cxx13new_allocatorIdE8allocateEm", "allocate"]
+        {
+            assert!(!is_other(own, header), "{own}");
+        }
+        assert!(!is_other("_ZN4Grid4growEi", "/srv/grid.cpp") && !is_other("_ZN4Grid4growEi", ""));
     }
 
     #[test]
