@@ -5,12 +5,13 @@
 
 use std::fs::File;
 use std::path::Path;
+use std::rc::Rc;
 
 use gimli::AttributeValue;
 use object::read::ReadCache;
 use object::{Object, ObjectSymbol, SymbolKind};
 
-use crate::debug_data::{Dwarf, Slice, Unit, opened, with_dwarf};
+use crate::debug_data::{Dwarf, Entry, References, UnitOf, opened, with_dwarf};
 use crate::demangle::{demangle, short_function};
 use crate::separate::DebugFolders;
 use crate::unresolved::Unresolved;
@@ -30,8 +31,6 @@ pub struct CodeQuery<'a> {
 
 /// Deepest inlining that is followed.
 const DEPTH_MAX: usize = 256;
-/// Most references that are followed to find a name.
-const REFERENCES_MAX: usize = 8;
 
 /// The spellings by which people may name a function: as linked, demangled, and demangled without leading namespaces and template arguments.
 #[must_use]
@@ -134,12 +133,15 @@ impl CodeQuery<'_> {
 /// Searches the debug information; false if there is none that can be read.
 fn search(dwarf: &Dwarf<'_>, queries: &[CodeQuery<'_>], found: &mut [Vec<CodeRange>]) -> bool {
     let mut units = dwarf.units();
+    let mut references = References::new(dwarf);
     let mut has_any = false;
     while let Ok(Some(header)) = units.next() {
         let Ok(unit) = dwarf.unit(header) else { continue };
         has_any = true;
         // What a broken unit held before its break was found; the rest of it cannot be.
-        let _ = UnitSearch::new(dwarf, &unit, queries).run(found);
+        let here = UnitOf { dwarf, unit: Rc::new(unit) };
+        let _ =
+            UnitSearch { here, references: &mut references, queries, paths: Vec::new(), rows: Vec::new() }.run(found);
     }
     has_any
 }
@@ -161,23 +163,20 @@ struct Open {
     inner: Vec<(u64, u64)>,
 }
 
-struct UnitSearch<'a, 'd> {
-    dwarf: &'a Dwarf<'d>,
-    unit: &'a Unit<'d>,
-    queries: &'a [CodeQuery<'a>],
+struct UnitSearch<'r, 'a, 'd> {
+    here: UnitOf<'a, 'd>,
+    references: &'r mut References<'a, 'd>,
+    queries: &'r [CodeQuery<'r>],
     paths: Vec<String>,
     rows: Vec<Row>,
 }
 
-impl<'a, 'd> UnitSearch<'a, 'd> {
-    fn new(dwarf: &'a Dwarf<'d>, unit: &'a Unit<'d>, queries: &'a [CodeQuery<'a>]) -> UnitSearch<'a, 'd> {
-        UnitSearch { dwarf, unit, queries, paths: Vec::new(), rows: Vec::new() }
-    }
-
+impl<'d> UnitSearch<'_, '_, 'd> {
     fn run(mut self, found: &mut [Vec<CodeRange>]) -> gimli::Result<()> {
         self.read_lines()?;
         let mut open: Vec<Open> = Vec::new();
-        let mut entries = self.unit.entries();
+        let unit = Rc::clone(&self.here.unit);
+        let mut entries = unit.entries();
         while let Some(entry) = entries.next_dfs()? {
             let depth = entry.depth();
             while open.last().is_some_and(|top| top.depth >= depth) {
@@ -188,7 +187,7 @@ impl<'a, 'd> UnitSearch<'a, 'd> {
                 continue;
             }
             let mut ranges = Vec::new();
-            let mut iterator = self.dwarf.die_ranges(self.unit, entry)?;
+            let mut iterator = self.here.dwarf.die_ranges(&unit, entry)?;
             while let Some(range) = iterator.next()? {
                 if range.begin < range.end && range.begin != 0 {
                     ranges.push((range.begin, range.end));
@@ -209,13 +208,7 @@ impl<'a, 'd> UnitSearch<'a, 'd> {
     }
 
     /// The code of an inlined call belongs to the calling function at the call's place.
-    fn called(
-        &self,
-        entry: &gimli::DebuggingInformationEntry<Slice<'d>>,
-        parent: &Open,
-        ranges: &[(u64, u64)],
-        found: &mut [Vec<CodeRange>],
-    ) {
+    fn called(&self, entry: &Entry<'d>, parent: &Open, ranges: &[(u64, u64)], found: &mut [Vec<CodeRange>]) {
         let line = entry.attr_value(gimli::DW_AT_call_line).and_then(|value| value.udata_value()).unwrap_or(0);
         let file = match entry.attr_value(gimli::DW_AT_call_file) {
             Some(AttributeValue::FileIndex(index)) => Some(index),
@@ -260,11 +253,12 @@ impl<'a, 'd> UnitSearch<'a, 'd> {
         if self.queries.iter().all(|query| query.file.is_none()) {
             return Ok(());
         }
-        let Some(program) = self.unit.line_program.clone() else { return Ok(()) };
+        let here = self.here.clone();
+        let Some(program) = here.unit.line_program.clone() else { return Ok(()) };
         let header = program.header();
         // DWARF 5 counts files from 0, earlier versions from 1.
         let first = u64::from(header.version() < 5);
-        let text = |value| self.dwarf.attr_string(self.unit, value).ok().map(|s| s.to_string_lossy().into_owned());
+        let text = |value| here.text(value);
         for index in 0..first + header.file_names().len() as u64 {
             let path = header.file(index).map(|file| {
                 let folder = file.directory(header).and_then(text).unwrap_or_default();
@@ -295,35 +289,16 @@ impl<'a, 'd> UnitSearch<'a, 'd> {
     }
 
     /// Spellings of a function's name: linked if it has one, else as in the source.
-    fn names(&self, entry: &gimli::DebuggingInformationEntry<Slice<'d>>) -> Vec<String> {
+    fn names(&mut self, entry: &Entry<'d>) -> Vec<String> {
         let mut names = Vec::new();
-        let mut add = |value: Option<AttributeValue<Slice<'d>>>| {
-            let text = value.and_then(|value| self.dwarf.attr_string(self.unit, value).ok());
-            if let Some(text) = text {
-                names.extend(spellings(&text.to_string_lossy()));
+        self.references.follow(&self.here, entry, |at, entry| {
+            for attribute in [gimli::DW_AT_linkage_name, gimli::DW_AT_name] {
+                let name = entry.attr_value(attribute).and_then(|value| at.text(value));
+                names.extend(name.iter().flat_map(|name| spellings(name)));
             }
-        };
-        add(entry.attr_value(gimli::DW_AT_linkage_name));
-        add(entry.attr_value(gimli::DW_AT_name));
-        let mut next = reference(entry);
-        for _ in 0..REFERENCES_MAX {
-            let Some(Ok(entry)) = next.map(|offset| self.unit.entry(offset)) else { break };
-            add(entry.attr_value(gimli::DW_AT_linkage_name));
-            add(entry.attr_value(gimli::DW_AT_name));
-            next = reference(&entry);
-        }
+        });
         names
     }
-}
-
-/// Where a function's declaration or abstract form is, if in the same unit.
-fn reference(entry: &gimli::DebuggingInformationEntry<Slice<'_>>) -> Option<gimli::UnitOffset> {
-    [gimli::DW_AT_abstract_origin, gimli::DW_AT_specification].into_iter().find_map(|name| {
-        match entry.attr_value(name) {
-            Some(AttributeValue::UnitRef(offset)) => Some(offset),
-            _ => None,
-        }
-    })
 }
 
 impl Open {
@@ -389,11 +364,22 @@ mod tests {
 
     #[test]
     fn inlined_functions_and_their_callers_lines_are_found() {
+        assert_finds_inlined(&[]);
+    }
+
+    /// Names are in other units than code then.
+    #[test]
+    fn inlined_functions_of_programs_that_were_optimised_as_a_whole_are_found() {
+        assert_finds_inlined(&["-flto"]);
+    }
+
+    fn assert_finds_inlined(options: &[&str]) {
         let folder = tempfile::tempdir().unwrap();
         let (source, binary) = (folder.path().join("sites.c"), folder.path().join("sites"));
         std::fs::write(&source, PROGRAM).unwrap();
         let status = Command::new("cc")
             .args(["-O2", "-g", "-fno-builtin"])
+            .args(options)
             .arg(&source)
             .arg("-o")
             .arg(&binary)

@@ -6,19 +6,17 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use gimli::{AttributeValue, Operation};
 use object::read::ReadCache;
 use object::{Object, ObjectSymbol};
 
-use crate::debug_data::{Dwarf, Slice, Unit, opened, with_dwarf};
+use crate::debug_data::{Dwarf, Entry, References, UnitOf, opened, with_dwarf};
 use crate::demangle::tidy;
 use crate::separate::DebugFolders;
 use crate::unresolved::Unresolved;
-
-/// Most references that are followed from a definition to its declaration.
-const REFERENCES_MAX: usize = 8;
 
 /// Declaration of a static variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,31 +84,35 @@ impl Declarations {
 
     fn add(&mut self, dwarf: &Dwarf<'_>) {
         let mut units = dwarf.units();
+        let mut references = References::new(dwarf);
         while let Ok(Some(header)) = units.next() {
             let Ok(unit) = dwarf.unit(header) else { continue };
+            let here = UnitOf { dwarf, unit: Rc::new(unit) };
             // A damaged unit gives the declarations before the damage.
-            let _ = UnitWalk { dwarf, unit: &unit, files: BTreeMap::new() }.run(self);
+            let _ = UnitWalk { here, references: &mut references, files: BTreeMap::new() }.run(self);
         }
     }
 }
 
-type Entry<'d> = gimli::DebuggingInformationEntry<Slice<'d>>;
+/// A file of a line table: whether that is in the file's own debug information, where its unit begins, and the file's number.
+type FileKey = (bool, Option<usize>, u64);
 
-struct UnitWalk<'a, 'd> {
-    dwarf: &'a Dwarf<'d>,
-    unit: &'a Unit<'d>,
-    files: BTreeMap<u64, Arc<str>>,
+struct UnitWalk<'r, 'a, 'd> {
+    here: UnitOf<'a, 'd>,
+    references: &'r mut References<'a, 'd>,
+    files: BTreeMap<FileKey, Arc<str>>,
 }
 
-impl<'d> UnitWalk<'_, 'd> {
+impl<'d> UnitWalk<'_, '_, 'd> {
     fn run(mut self, found: &mut Declarations) -> gimli::Result<()> {
-        let mut entries = self.unit.entries();
+        let unit = Rc::clone(&self.here.unit);
+        let mut entries = unit.entries();
         while let Some(entry) = entries.next_dfs()? {
             if !matches!(entry.tag(), gimli::DW_TAG_variable | gimli::DW_TAG_common_block) {
                 continue;
             }
             if entry.tag() == gimli::DW_TAG_common_block {
-                let linked = self.text(entry, gimli::DW_AT_linkage_name);
+                let linked = text(&self.here, entry, gimli::DW_AT_linkage_name);
                 if let (Some(linked), Some(declaration)) = (linked, self.declaration(entry)) {
                     found.blocks.insert(linked, declaration);
                 }
@@ -126,75 +128,69 @@ impl<'d> UnitWalk<'_, 'd> {
     /// The address that the linker assigned; `None` for variables on stacks or in registers.
     fn address(&self, entry: &Entry<'d>) -> Option<u64> {
         let AttributeValue::Exprloc(expression) = entry.attr_value(gimli::DW_AT_location)? else { return None };
-        let mut operations = expression.operations(self.unit.encoding());
+        let mut operations = expression.operations(self.here.unit.encoding());
         let address = match operations.next().ok()?? {
             Operation::Address { address } => address,
-            Operation::AddressIndex { index } => self.dwarf.address(self.unit, index).ok()?,
+            Operation::AddressIndex { index } => self.here.dwarf.address(&self.here.unit, index).ok()?,
             _ => return None,
         };
         (address != 0 && operations.next().ok()?.is_none()).then_some(address)
     }
 
     fn declaration(&mut self, entry: &Entry<'d>) -> Option<Declaration> {
-        let mut name = self.text(entry, gimli::DW_AT_name);
-        let mut place = self.place(entry);
-        let mut next = reference(entry);
-        for _ in 0..REFERENCES_MAX {
-            let Some(Ok(entry)) = next.map(|offset| self.unit.entry(offset)) else { break };
-            name = name.or_else(|| self.text(&entry, gimli::DW_AT_name));
-            place = place.or_else(|| self.place(&entry));
-            next = reference(&entry);
-        }
-        let (file, line) = place.unwrap_or((0, 0));
-        let file = if line > 0 { self.file(file) } else { "".into() };
+        let (mut name, mut found) = (None, None);
+        self.references.follow(&self.here, entry, |at, entry| {
+            if name.is_none() {
+                name = text(at, entry, gimli::DW_AT_name);
+            }
+            if found.is_none() {
+                found = place(entry).map(|(file, line)| (at.clone(), file, line));
+            }
+        });
+        let (file, line) = match found {
+            Some((at, file, line)) => (self.file(&at, file), line),
+            None => ("".into(), 0),
+        };
         Some(Declaration { name: name?.into(), file, line })
     }
 
-    fn text(&self, entry: &Entry<'d>, attribute: gimli::DwAt) -> Option<String> {
-        let value = self.dwarf.attr_string(self.unit, entry.attr_value(attribute)?).ok()?;
-        Some(tidy(&value.to_string_lossy()))
-    }
-
-    fn place(&self, entry: &Entry<'d>) -> Option<(u64, u32)> {
-        let line = entry.attr_value(gimli::DW_AT_decl_line)?.udata_value().filter(|&line| line > 0)?;
-        let file = match entry.attr_value(gimli::DW_AT_decl_file)? {
-            AttributeValue::FileIndex(index) => index,
-            value => value.udata_value()?,
-        };
-        Some((file, u32::try_from(line).ok()?))
-    }
-
-    /// The path of a file of the unit's line table.
-    fn file(&mut self, index: u64) -> Arc<str> {
-        if let Some(known) = self.files.get(&index) {
+    /// The path of a file of a unit's line table.
+    fn file(&mut self, at: &UnitOf<'_, 'd>, index: u64) -> Arc<str> {
+        let is_own = std::ptr::eq(at.dwarf, self.here.dwarf);
+        let key = (is_own, at.unit.header.debug_info_offset().map(|start| start.0), index);
+        if let Some(known) = self.files.get(&key) {
             return known.clone();
         }
-        let path: Arc<str> = self.path(index).unwrap_or_default().into();
-        self.files.insert(index, path.clone());
+        let path: Arc<str> = path(at, index).unwrap_or_default().into();
+        self.files.insert(key, path.clone());
         path
-    }
-
-    fn path(&self, index: u64) -> Option<String> {
-        let header = self.unit.line_program.as_ref()?.header();
-        let text = |value| self.dwarf.attr_string(self.unit, value).ok().map(|s| s.to_string_lossy().into_owned());
-        let file = header.file(index)?;
-        let mut path = text(file.path_name())?;
-        let folder = file.directory(header).and_then(text);
-        let base = self.unit.comp_dir.map(|folder| folder.to_string_lossy().into_owned());
-        for folder in [folder, base].into_iter().flatten() {
-            if !path.starts_with('/') && !folder.is_empty() {
-                path = format!("{folder}/{path}");
-            }
-        }
-        Some(tidy(&path))
     }
 }
 
-fn reference(entry: &Entry<'_>) -> Option<gimli::UnitOffset> {
-    [gimli::DW_AT_specification, gimli::DW_AT_abstract_origin].into_iter().find_map(|name| {
-        match entry.attr_value(name) {
-            Some(AttributeValue::UnitRef(offset)) => Some(offset),
-            _ => None,
+fn text<'d>(at: &UnitOf<'_, 'd>, entry: &Entry<'d>, attribute: gimli::DwAt) -> Option<String> {
+    Some(tidy(&at.text(entry.attr_value(attribute)?)?))
+}
+
+/// File, as a line table counts them, and line.
+fn place(entry: &Entry<'_>) -> Option<(u64, u32)> {
+    let line = entry.attr_value(gimli::DW_AT_decl_line)?.udata_value().filter(|&line| line > 0)?;
+    let file = match entry.attr_value(gimli::DW_AT_decl_file)? {
+        AttributeValue::FileIndex(index) => index,
+        value => value.udata_value()?,
+    };
+    Some((file, u32::try_from(line).ok()?))
+}
+
+fn path(at: &UnitOf<'_, '_>, index: u64) -> Option<String> {
+    let header = at.unit.line_program.as_ref()?.header();
+    let file = header.file(index)?;
+    let mut path = at.text(file.path_name())?;
+    let folder = file.directory(header).and_then(|folder| at.text(folder));
+    let base = at.unit.comp_dir.map(|folder| folder.to_string_lossy().into_owned());
+    for folder in [folder, base].into_iter().flatten() {
+        if !path.starts_with('/') && !folder.is_empty() {
+            path = format!("{folder}/{path}");
         }
-    })
+    }
+    Some(tidy(&path))
 }

@@ -179,9 +179,38 @@ fn find_range(ranges: &[Range], offset: u64) -> Option<usize> {
 fn readable_name(name: &str) -> String {
     let name = name.split('@').next().unwrap_or(name);
     let demangled = crate::demangle::demangle(name);
-    // A static variable inside a function is `name.123` to the linker.
-    match demangled.rsplit_once('.') {
-        Some((stem, digits)) if !stem.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) => stem.to_owned(),
-        _ => demangled,
+    let mut readable = demangled.as_str();
+    // A static variable inside a function is `name.123` to the linker. Optimisation of whole programs adds `.lto_priv.0` or `.llvm.123` to names of files.
+    while let Some((stem, digits)) = readable.rsplit_once('.') {
+        if stem.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+            break;
+        }
+        let by_optimiser = [".lto_priv", ".llvm"].into_iter().find_map(|suffix| stem.strip_suffix(suffix));
+        readable = by_optimiser.filter(|stem| !stem.is_empty()).unwrap_or(stem);
+        if by_optimiser.is_none() {
+            break;
+        }
+    }
+    readable.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_variables_lose_what_compilers_and_linkers_add() {
+        for (linked, name) in [
+            ("table", "table"),
+            ("counter.12", "counter"),
+            ("numbers.lto_priv.0", "numbers"),
+            ("local_one.0.lto_priv.1", "local_one"),
+            ("cache.llvm.1234567890", "cache"),
+            ("stderr@@GLIBC_2.2.5", "stderr"),
+            ("main.table", "main.table"),
+            (".5", ".5"),
+        ] {
+            assert_eq!(readable_name(linked), name);
+        }
     }
 }

@@ -114,15 +114,18 @@ impl ElfSymbolizer {
 
     /// Resolves from one file. If its debug information cannot be read, it uses the symbol table, which has only the functions.
     fn ask(&self, file: &Path, has_debug: bool, offsets: &[u64]) -> Vec<Resolved> {
-        let ask = |debug_syms| {
+        let ask = |debug_syms, offsets: &[u64]| {
             let mut elf = Elf::new(file);
             elf.debug_syms = debug_syms;
             let source = Source::Elf(elf);
             let results = self.inner.symbolize(&source, Input::VirtOffset(offsets)).ok()?;
             Some(results.iter().map(frames).collect::<Vec<Resolved>>())
         };
-        let resolved = Some(has_debug).filter(|&has| has).and_then(ask).or_else(|| ask(false));
-        resolved.unwrap_or_else(|| vec![Err(Unresolved::NoSymbol); offsets.len()])
+        let Some(mut resolved) = Some(has_debug).filter(|&has| has).and_then(|has| ask(has, offsets)) else {
+            return ask(false, offsets).unwrap_or_else(|| vec![Err(Unresolved::NoSymbol); offsets.len()]);
+        };
+        name_by_symbols(&mut resolved, offsets, |left| ask(false, left));
+        resolved
     }
 }
 
@@ -209,23 +212,67 @@ fn frames(symbolized: &Symbolized<'_>) -> Resolved {
     }
 }
 
+/// Gives functions without a name that of the symbol table. The symbol library reads no name that `dwz` moved to a shared file.
+fn name_by_symbols(resolved: &mut [Resolved], offsets: &[u64], symbols: impl Fn(&[u64]) -> Option<Vec<Resolved>>) {
+    let is_nameless = |found: &Resolved| {
+        found.as_ref().is_ok_and(|frames| frames.last().is_some_and(|outer| outer.function.is_empty()))
+    };
+    let nameless: Vec<usize> =
+        (0..offsets.len().min(resolved.len())).filter(|&at| is_nameless(&resolved[at])).collect();
+    if nameless.is_empty() {
+        return;
+    }
+    let left: Vec<u64> = nameless.iter().map(|&at| offsets[at]).collect();
+    for (at, named) in nameless.into_iter().zip(symbols(&left).unwrap_or_default()) {
+        let symbol = named.ok().and_then(|mut frames| frames.pop());
+        let outer = resolved[at].as_mut().ok().and_then(|frames| frames.last_mut());
+        if let (Some(outer), Some(symbol)) = (outer, symbol) {
+            outer.function = symbol.function;
+        }
+    }
+}
+
 /// The frames of a symbol, innermost first; the symbol library lists them outermost first.
 fn frames_of(symbol: &Sym<'_>) -> Vec<ResolvedFrame> {
-    let outer = resolved(&symbol.name, symbol.code_info.as_deref(), false);
+    let mut outer = resolved(&symbol.name, symbol.code_info.as_deref(), false);
+    if symbol.inlined.is_empty() && is_place_of_inlined(&symbol.name, &outer) {
+        outer = ResolvedFrame { function: outer.function, ..ResolvedFrame::default() };
+    }
     let inlined = symbol.inlined.iter().map(|inner| resolved(&inner.name, inner.code_info.as_ref(), true));
     let mut frames: Vec<ResolvedFrame> = std::iter::once(outer).chain(inlined).collect();
     frames.reverse();
     frames
 }
 
+/// Whether a C++ function's place is one in the standard library's headers, of which it is no part: that of a function which was inlined into it, and of which
+/// nothing else is known. With split debug information that is in files of its own (`-gsplit-dwarf`), which are not read.
+fn is_place_of_inlined(linked: &str, frame: &ResolvedFrame) -> bool {
+    let is_own = ["std::", "__", "operator "].iter().any(|prefix| frame.function.starts_with(prefix));
+    linked.starts_with("_Z") && frame.file.contains("/include/c++/") && !is_own
+}
+
 fn resolved(name: &str, code: Option<&CodeInfo<'_>>, inlined: bool) -> ResolvedFrame {
     ResolvedFrame {
-        function: tidy(short_function(&strip_hash(name))),
+        function: tidy(short_function(&strip_hash(without_copy(name)))),
         file: code.map(|code| tidy(&code.to_path().to_string_lossy())).unwrap_or_default(),
         line: code.and_then(|code| code.line).unwrap_or(0),
         column: code.and_then(|code| code.column).map_or(0, u32::from),
         inlined,
     }
+}
+
+/// The name of the function that a compiler's copy or part is of: `grow.constprop.0`, `grow.part.0`. Debug information calls these so, symbol tables do not.
+fn without_copy(mut name: &str) -> &str {
+    const COPIES: [&str; 5] = [".constprop", ".isra", ".part", ".lto_priv", ".llvm"];
+    while let Some((rest, number)) = name.rsplit_once('.') {
+        let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+        let function = COPIES.into_iter().find_map(|copy| rest.strip_suffix(copy));
+        match function.filter(|function| is_number && !function.is_empty()) {
+            Some(function) => name = function,
+            None => break,
+        }
+    }
+    name
 }
 
 /// Removes the hash at the end of Rust's legacy names.
@@ -238,5 +285,70 @@ fn strip_hash(name: &str) -> String {
     match demangled.rsplit_once("::h") {
         Some((stem, hash)) if hash.len() == 16 && hash.bytes().all(|byte| byte.is_ascii_hexdigit()) => stem.to_owned(),
         _ => demangled,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(function: &str, line: u32) -> ResolvedFrame {
+        ResolvedFrame { function: function.to_owned(), line, ..ResolvedFrame::default() }
+    }
+
+    /// The function was taken for one of the standard library, and its caller for the site of what it allocates.
+    #[test]
+    fn lines_of_standard_headers_are_not_those_of_other_functions() {
+        let header = "/usr/include/c++/12/bits/stl_vector.h";
+        let is_other = |linked: &str, file: &str| {
+            is_place_of_inlined(linked, &ResolvedFrame { file: file.to_owned(), ..resolved(linked, None, false) })
+        };
+        assert!(is_other("_ZN4Grid4growEi", header));
+        for own in
+            ["_ZNSt6vectorIdSaIdEE17_M_default_appendEm", "_ZN9__gnu_cxx13new_allocatorIdE8allocateEm", "allocate"]
+        {
+            assert!(!is_other(own, header), "{own}");
+        }
+        assert!(!is_other("_ZN4Grid4growEi", "/srv/grid.cpp") && !is_other("_ZN4Grid4growEi", ""));
+    }
+
+    #[test]
+    fn copies_and_parts_of_functions_are_the_functions() {
+        for (linked, function) in [
+            ("xmalloc.constprop.0", "xmalloc"),
+            ("grow.isra.0.part.12", "grow"),
+            ("grow.llvm.123456", "grow"),
+            ("_ZN4Grid4growEi.constprop.0", "Grid::grow"),
+            ("main._omp_fn.0", "main._omp_fn.0"),
+            ("main.part", "main.part"),
+            ("main.(*Grid).fill.func1.2", "main.(*Grid).fill.func1.2"),
+            (".part.0", ".part.0"),
+            ("main.", "main."),
+        ] {
+            assert_eq!(resolved(linked, None, false).function, function);
+        }
+    }
+
+    #[test]
+    fn functions_whose_names_dwz_moved_have_those_of_the_symbol_table() {
+        let inlined = ResolvedFrame { inlined: true, ..frame("", 7) };
+        let mut resolved = [
+            Ok(vec![frame("main", 1)]),
+            Ok(vec![inlined.clone(), frame("", 2)]),
+            Err(Unresolved::NoSymbol),
+            Ok(vec![frame("", 3)]),
+        ];
+        name_by_symbols(&mut resolved, &[10, 20, 30, 40], |left| {
+            assert_eq!(left, [20, 40]);
+            Some(vec![Ok(vec![frame("grow", 0)]), Err(Unresolved::NoSymbol)])
+        });
+        let wanted = [
+            Ok(vec![frame("main", 1)]),
+            Ok(vec![inlined, frame("grow", 2)]),
+            Err(Unresolved::NoSymbol),
+            Ok(vec![frame("", 3)]),
+        ];
+        assert_eq!(resolved, wanted);
+        name_by_symbols(&mut resolved[..1], &[10], |_| panic!("nothing is missing"));
     }
 }

@@ -5,7 +5,7 @@
 //! `NUMAPILOT_DEBUG_DIRS` lists. Both are as GDB does it ("Debugging Information in Separate Files" in its manual). A file that is not of the binary is
 //! refused, and the reason kept. `dwz` moves what several debug files share to one more, named by `.gnu_debugaltlink`: it is found by path or build id.
 //!
-//! Not read: the symbols that Fedora keeps in `.gnu_debugdata`; servers (`$DEBUGINFOD_URLS`).
+//! Not read: the symbols that Fedora keeps in `.gnu_debugdata`; servers (`$DEBUGINFOD_URLS`); files of split debug information (`.dwo`).
 
 use std::fs::File;
 use std::io::Read;

@@ -187,6 +187,29 @@ fn statics_have_the_lines_of_their_declarations() {
     assert_eq!(Declarations::read(&bare.binary).unwrap(), Declarations::default());
 }
 
+const WHOLE: &str = "\
+static int file_one[1000];
+static int *at(int k) {
+  static int local_one[80];
+  return &local_one[k];
+}
+int main(int c, char **v) {
+  file_one[c] += c;
+  *at(c) += c;
+  return v == 0 || file_one[c / 2] + *at(c / 2);
+}
+";
+
+/// Their declarations are in other units than their addresses.
+#[test]
+fn statics_of_programs_that_were_optimised_as_a_whole_have_their_lines() {
+    let program = compile("gcc", "whole.c", WHOLE, &["-g", "-O2", "-flto"]);
+    for name in ["file_one", "local_one"] {
+        let line = line_of(WHOLE, &format!("static int {name}"));
+        assert_eq!(declared(&program, name), ("whole.c".to_owned(), line), "{name}");
+    }
+}
+
 /// Function at the symbol of this name, resolved.
 fn function_at(program: &Compiled, name: &str) -> String {
     let path = program.binary.to_str().unwrap();
