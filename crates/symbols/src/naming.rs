@@ -332,8 +332,20 @@ fn container(function: &str) -> Option<String> {
         "alloc::vec::Vec<",
         "std::basic_string<",
     ];
-    let start = CONTAINERS.iter().find_map(|prefix| function.find(prefix).map(|at| (at, *prefix)))?;
-    let (at, prefix) = start;
+    // Without the namespaces that the binary interfaces of libstdc++ and libc++ put in between.
+    let function = function.replace("std::__cxx11::", "std::").replace("std::__1::", "std::");
+    // Containers in a template's arguments are others: `std::map<int, std::vector<int> >::operator[]`.
+    let own = CONTAINERS.into_iter().find_map(|prefix| {
+        let is_own = |at: &usize| prefix.starts_with("alloc::") || !function[..*at].contains('<');
+        Some((function.find(prefix).filter(is_own)?, prefix))
+    });
+    // A single allocator in them is the template's own: `std::_Vector_base<int, std::allocator<int> >::_M_allocate`.
+    let by_allocator = || {
+        const ALLOCATOR: &str = "std::allocator<";
+        let at = function.find(ALLOCATOR)?;
+        (function.matches(ALLOCATOR).count() == 1).then_some((at, ALLOCATOR))
+    };
+    let (at, prefix) = own.or_else(by_allocator)?;
     let word = prefix.trim_end_matches('<').rsplit("::").next()?;
     let element = first_argument(&function[at + prefix.len()..])?;
     match word {
@@ -502,5 +514,19 @@ mod tests {
         );
         assert_eq!(container("std::allocator<Node>::allocate").as_deref(), Some("Node[]"));
         assert_eq!(container("std::vector<"), None);
+        let vector = "std::vector<double, std::allocator<double> >";
+        let map = format!("std::map<int, {vector}, std::less<int> >::operator[]");
+        assert_eq!(container(&map).as_deref(), Some("map<int>"), "not what it holds");
+        let pair = format!("std::pair<int const, {vector} >");
+        let tree = format!("std::_Rb_tree<int, {pair}, std::less<int>, std::allocator<{pair} > >::_M_create_node");
+        assert_eq!(container(&tree), None);
+        for (function, name) in [
+            ("std::_Vector_base<double, std::allocator<double> >::_M_allocate", "double[]"),
+            ("std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> >::_M_create", "string"),
+            ("std::__1::vector<Point, std::__1::allocator<Point> >::reserve", "vector<Point>"),
+            ("<alloc::vec::Vec<u64> as core::clone::Clone>::clone", "Vec<u64>"),
+        ] {
+            assert_eq!(container(function).as_deref(), Some(name));
+        }
     }
 }
