@@ -88,11 +88,16 @@ pub fn find_code(path: &Path, queries: &[CodeQuery<'_>]) -> Result<(Vec<Vec<Code
     let separate = opened(&folders.find_for(path, &file));
     let separate = separate.as_ref().and_then(|cache| object::File::parse(cache).ok());
     let separate_symbols = separate.iter().flat_map(|file| file.symbols());
+    let asks_files = queries.iter().any(|query| query.file.is_some());
+    let mut functions: Vec<Function> = Vec::new();
     for symbol in file.symbols().chain(file.dynamic_symbols()).chain(separate_symbols) {
         if symbol.kind() != SymbolKind::Text || symbol.size() == 0 || !symbol.is_definition() {
             continue;
         }
         let Ok(name) = symbol.name() else { continue };
+        if asks_files {
+            functions.push((symbol.address(), symbol.address().saturating_add(symbol.size()), name.to_owned()));
+        }
         // A plan may have many rules, and a binary has many symbols: each is demangled once.
         let mut names = None;
         for (query, ranges) in queries.iter().zip(&mut found) {
@@ -101,7 +106,8 @@ pub fn find_code(path: &Path, queries: &[CodeQuery<'_>]) -> Result<(Vec<Vec<Code
             }
         }
     }
-    let has_debug = with_dwarf(path, &file, &folders, |dwarf| search(dwarf, queries, &mut found));
+    functions.sort_unstable();
+    let has_debug = with_dwarf(path, &file, &folders, |dwarf| search(dwarf, queries, &functions, &mut found));
     Ok((found.into_iter().map(joined).collect(), has_debug))
 }
 
@@ -131,7 +137,7 @@ impl CodeQuery<'_> {
 }
 
 /// Searches the debug information; false if there is none that can be read.
-fn search(dwarf: &Dwarf<'_>, queries: &[CodeQuery<'_>], found: &mut [Vec<CodeRange>]) -> bool {
+fn search(dwarf: &Dwarf<'_>, queries: &[CodeQuery<'_>], functions: &[Function], found: &mut [Vec<CodeRange>]) -> bool {
     let mut units = dwarf.units();
     let mut references = References::new(dwarf);
     let mut has_any = false;
@@ -140,11 +146,14 @@ fn search(dwarf: &Dwarf<'_>, queries: &[CodeQuery<'_>], found: &mut [Vec<CodeRan
         has_any = true;
         // What a broken unit held before its break was found; the rest of it cannot be.
         let here = UnitOf { dwarf, unit: Rc::new(unit) };
-        let _ =
-            UnitSearch { here, references: &mut references, queries, paths: Vec::new(), rows: Vec::new() }.run(found);
+        let (paths, rows) = (Vec::new(), Vec::new());
+        let _ = UnitSearch { here, references: &mut references, queries, functions, paths, rows }.run(found);
     }
     has_any
 }
+
+/// A function of the symbol table: its first address, the address after its last, and the name under which it is linked.
+type Function = (u64, u64, String);
 
 /// A row of the line table, as far as some query asks for its file.
 struct Row {
@@ -167,6 +176,7 @@ struct UnitSearch<'r, 'a, 'd> {
     here: UnitOf<'a, 'd>,
     references: &'r mut References<'a, 'd>,
     queries: &'r [CodeQuery<'r>],
+    functions: &'r [Function],
     paths: Vec<String>,
     rows: Vec<Row>,
 }
@@ -175,6 +185,7 @@ impl<'d> UnitSearch<'_, '_, 'd> {
     fn run(mut self, found: &mut [Vec<CodeRange>]) -> gimli::Result<()> {
         self.read_lines()?;
         let mut open: Vec<Open> = Vec::new();
+        let mut listed: Vec<(u64, u64)> = Vec::new();
         let unit = Rc::clone(&self.here.unit);
         let mut entries = unit.entries();
         while let Some(entry) = entries.next_dfs()? {
@@ -193,6 +204,7 @@ impl<'d> UnitSearch<'_, '_, 'd> {
                     ranges.push((range.begin, range.end));
                 }
             }
+            listed.extend(&ranges);
             if is_inlined && let Some(parent) = open.last_mut() {
                 self.called(entry, parent, &ranges, found);
                 parent.inner.extend(&ranges);
@@ -204,7 +216,36 @@ impl<'d> UnitSearch<'_, '_, 'd> {
         while let Some(top) = open.pop() {
             self.close(Some(top), found);
         }
+        self.find_unlisted(listed, found);
         Ok(())
+    }
+
+    /// Rows of functions of which the debug information has no entry (Clang's and Rust's line tables alone, split DWARF, assembly): symbol tables name them.
+    fn find_unlisted(&self, mut listed: Vec<(u64, u64)>, found: &mut [Vec<CodeRange>]) {
+        listed.sort_unstable();
+        let mut holes: Vec<(u64, u64)> = Vec::new();
+        for (first, end) in listed {
+            match holes.last_mut() {
+                Some(before) if first <= before.1 => before.1 = before.1.max(end),
+                _ => holes.push((first, end)),
+            }
+        }
+        for row in &self.rows {
+            let mut left = Vec::new();
+            let from = holes.partition_point(|hole| hole.1 <= row.first);
+            subtract((row.first, row.end), &holes[from..], &mut left);
+            for (first, last) in left {
+                let after = self.functions.partition_point(|function| function.0 <= first);
+                let function = after.checked_sub(1).map(|at| &self.functions[at]).filter(|function| first < function.1);
+                let Some((_, _, linked)) = function else { continue };
+                let (path, mut names) = (self.paths.get(row.path).map(String::as_str), None);
+                for (query, found) in self.queries.iter().zip(found.iter_mut()) {
+                    if query.file.is_some() && query.locates(path, row.line) && query.names(linked, &mut names) {
+                        found.push((first, last));
+                    }
+                }
+            }
+        }
     }
 
     /// The code of an inlined call belongs to the calling function at the call's place.
@@ -364,20 +405,26 @@ mod tests {
 
     #[test]
     fn inlined_functions_and_their_callers_lines_are_found() {
-        assert_finds_inlined(&[]);
+        assert_finds_inlined("cc", &[]);
+    }
+
+    /// Clang describes only functions into which others were inlined then.
+    #[test]
+    fn functions_of_line_tables_alone_are_found() {
+        assert_finds_inlined("clang", &["-gline-tables-only"]);
     }
 
     /// Names are in other units than code then.
     #[test]
     fn inlined_functions_of_programs_that_were_optimised_as_a_whole_are_found() {
-        assert_finds_inlined(&["-flto"]);
+        assert_finds_inlined("cc", &["-flto"]);
     }
 
-    fn assert_finds_inlined(options: &[&str]) {
+    fn assert_finds_inlined(compiler: &str, options: &[&str]) {
         let folder = tempfile::tempdir().unwrap();
         let (source, binary) = (folder.path().join("sites.c"), folder.path().join("sites"));
         std::fs::write(&source, PROGRAM).unwrap();
-        let status = Command::new("cc")
+        let status = Command::new(compiler)
             .args(["-O2", "-g", "-fno-builtin"])
             .args(options)
             .arg(&source)
@@ -399,6 +446,8 @@ mod tests {
             query(Some(&outer), Some("sites.c"), Some(8)),
             query(Some(&main), Some("sites.c"), Some(8)),
             query(None, Some("other.c"), Some(4)),
+            query(Some(&main), Some("sites.c"), Some(10)),
+            query(None, Some("sites.c"), Some(10)),
         ];
         let (found, has_debug) = find_code(&binary, &queries).unwrap();
         assert!(has_debug);
@@ -413,6 +462,8 @@ mod tests {
         assert!(holds(&found[0], &found[3]), "line 4 is in inner alone: {found:x?}");
         assert!(holds(&found[1], &found[5]));
         assert!(found[6].is_empty() && found[7].is_empty(), "{found:x?}");
+        assert!(!found[8].is_empty() && holds(&found[2], &found[8]), "{found:x?}");
+        assert_eq!(found[8], found[9]);
     }
 
     #[test]

@@ -233,7 +233,7 @@ fn is_python_library(file: &str) -> bool {
 
 /// Libraries whose frames are never the user's allocation site.
 fn is_library(module: &str) -> bool {
-    const LIBRARIES: [&str; 18] = [
+    const LIBRARIES: [&str; 23] = [
         "libc.so",
         "libc-",
         "libstdc++",
@@ -248,6 +248,11 @@ fn is_library(module: &str) -> bool {
         "libomp",
         "libiomp",
         "libgfortran",
+        "libifcore",
+        "libifport",
+        "libflang",
+        "libFortranRuntime",
+        "libnvf.so",
         "libnuma.so",
         "libm.so",
         "libpthread",
@@ -264,7 +269,8 @@ pub fn is_machinery(module: &str, file: &str, function: &str) -> bool {
     if is_library(module) || is_system_header(file) {
         return true;
     }
-    const PREFIXES: [&str; 17] = [
+    // Those of the run-time libraries of Fortran (Intel's, LLVM's, NVIDIA's) are in programs, too, which are often linked to them statically.
+    const PREFIXES: [&str; 28] = [
         "runtime.",
         "std::",
         "__gnu_cxx::",
@@ -282,6 +288,17 @@ pub fn is_machinery(module: &str, file: &str, function: &str) -> bool {
         "boost::container::",
         "__gthread",
         "_alloc",
+        "for_alloc",
+        "for_realloc_lhs",
+        "for__get_vm",
+        "_FortranA",
+        "Fortran::runtime::",
+        "f90_alloc",
+        "f90_ptr_alloc",
+        "f90_auto_alloc",
+        "__alloc0",
+        "__fort_",
+        "Eigen::",
     ];
     PREFIXES.iter().any(|prefix| function.starts_with(prefix)) || wrappers::is_named_like_one(function)
 }
@@ -315,8 +332,20 @@ fn container(function: &str) -> Option<String> {
         "alloc::vec::Vec<",
         "std::basic_string<",
     ];
-    let start = CONTAINERS.iter().find_map(|prefix| function.find(prefix).map(|at| (at, *prefix)))?;
-    let (at, prefix) = start;
+    // Without the namespaces that the binary interfaces of libstdc++ and libc++ put in between.
+    let function = function.replace("std::__cxx11::", "std::").replace("std::__1::", "std::");
+    // Containers in a template's arguments are others: `std::map<int, std::vector<int> >::operator[]`.
+    let own = CONTAINERS.into_iter().find_map(|prefix| {
+        let is_own = |at: &usize| prefix.starts_with("alloc::") || !function[..*at].contains('<');
+        Some((function.find(prefix).filter(is_own)?, prefix))
+    });
+    // A single allocator in them is the template's own: `std::_Vector_base<int, std::allocator<int> >::_M_allocate`.
+    let by_allocator = || {
+        const ALLOCATOR: &str = "std::allocator<";
+        let at = function.find(ALLOCATOR)?;
+        (function.matches(ALLOCATOR).count() == 1).then_some((at, ALLOCATOR))
+    };
+    let (at, prefix) = own.or_else(by_allocator)?;
     let word = prefix.trim_end_matches('<').rsplit("::").next()?;
     let element = first_argument(&function[at + prefix.len()..])?;
     match word {
@@ -364,6 +393,20 @@ mod tests {
         assert_eq!((site.name.as_str(), site.function.as_str()), ("vector<Point>", "pgain"));
         let site = SiteNamer::default().name(&[frame("xmalloc", "/p"), frame("read_all", "/p")]);
         assert_eq!(site.name, "read_all");
+    }
+
+    #[test]
+    fn allocators_of_fortrans_run_time_libraries_and_of_eigen_are_passed_over() {
+        let site = |inner: &[&str]| {
+            let functions = inner.iter().copied().chain(["alloc_space", "main"]);
+            let frames: Vec<SiteFrame<'_>> = functions.map(|function| frame(function, "/home/u/prog")).collect();
+            SiteNamer::default().name(&frames).function
+        };
+        assert_eq!(site(&["for__get_vm", "for_alloc_allocatable"]), "alloc_space", "Intel's");
+        assert_eq!(site(&["Fortran::runtime::Descriptor::Allocate", "_FortranAAllocatableAllocate"]), "alloc_space");
+        assert_eq!(site(&["__fort_malloc_without_abort", "__alloc04_i8", "f90_alloc04_chka_i8"]), "alloc_space");
+        let eigen = ["Eigen::internal::aligned_malloc", "Eigen::DenseStorage<double, -1, -1, -1, 0>::resize"];
+        assert_eq!(site(&eigen), "alloc_space");
     }
 
     #[test]
@@ -471,5 +514,19 @@ mod tests {
         );
         assert_eq!(container("std::allocator<Node>::allocate").as_deref(), Some("Node[]"));
         assert_eq!(container("std::vector<"), None);
+        let vector = "std::vector<double, std::allocator<double> >";
+        let map = format!("std::map<int, {vector}, std::less<int> >::operator[]");
+        assert_eq!(container(&map).as_deref(), Some("map<int>"), "not what it holds");
+        let pair = format!("std::pair<int const, {vector} >");
+        let tree = format!("std::_Rb_tree<int, {pair}, std::less<int>, std::allocator<{pair} > >::_M_create_node");
+        assert_eq!(container(&tree), None);
+        for (function, name) in [
+            ("std::_Vector_base<double, std::allocator<double> >::_M_allocate", "double[]"),
+            ("std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> >::_M_create", "string"),
+            ("std::__1::vector<Point, std::__1::allocator<Point> >::reserve", "vector<Point>"),
+            ("<alloc::vec::Vec<u64> as core::clone::Clone>::clone", "Vec<u64>"),
+        ] {
+            assert_eq!(container(function).as_deref(), Some(name));
+        }
     }
 }

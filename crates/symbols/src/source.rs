@@ -446,16 +446,25 @@ fn c_name(statement: &str, allocation: Option<usize>) -> Option<String> {
     }
     if let Some(equals) = assignment_before(statement, allocation.unwrap_or(statement.len())) {
         let declared = &statement[..equals];
+        // `auto &node = nodes.emplace_back(n)`: the container grows.
+        if let Some(at) = growing(statement, equals).filter(|_| allocation.is_none()) {
+            return target_before(&statement[..at]);
+        }
         // What a call allocates on the way to a number is not the number.
         return target_before(declared).filter(|_| allocation.is_some() || !declares_scalar(declared));
     }
     if statement.trim_start().starts_with("return") {
         return None;
     }
-    if let Some(at) = GROWING.iter().filter_map(|method| position_of(statement, method)).min() {
+    if let Some(at) = growing(statement, 0) {
         return target_before(&statement[..at]);
     }
     declared_name(statement)
+}
+
+/// Where the first method that makes its container allocate stands, from `from` on.
+fn growing(statement: &str, from: usize) -> Option<usize> {
+    GROWING.iter().filter_map(|method| positions_of(statement, method).find(|&at| at >= from)).min()
 }
 
 /// `posix_memalign((void **)&block, ...)`: its first argument is the target.
@@ -545,6 +554,9 @@ fn bracket_after_templates(statement: &str) -> Option<usize> {
 
 fn rust_name(statement: &str, allocation: Option<usize>) -> Option<String> {
     if let Some(at) = position_of(statement, "let").filter(|_| statement.contains('=')) {
+        if let Some(at) = growing(statement, at).filter(|_| allocation.is_none()) {
+            return target_before(&statement[..at]);
+        }
         let pattern = statement[at + 3..].split('=').next()?.split(':').next()?;
         let name = pattern.trim().trim_start_matches("mut ").trim();
         return name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_').then(|| name.to_owned());
@@ -552,7 +564,7 @@ fn rust_name(statement: &str, allocation: Option<usize>) -> Option<String> {
     if let Some(equals) = assignment_before(statement, allocation.unwrap_or(statement.len())) {
         return target_before(&statement[..equals]);
     }
-    if let Some(at) = GROWING.iter().filter_map(|method| position_of(statement, method)).min() {
+    if let Some(at) = growing(statement, 0) {
         return target_before(&statement[..at]);
     }
     // A field of a literal: `data: vec![0; n],`.
@@ -646,6 +658,9 @@ mod tests {
             ("std::vector<Point, my<int>> points(n);", "points"),
             ("Matrix a{n, m};", "a"),
             ("table[h].entries.push_back(e);", "table[h].entries"),
+            ("auto &node = nodes.emplace_back(a, b);", "nodes"),
+            ("auto [at, is_new] = table[h].emplace(key, value);", "table[h]"),
+            ("it = set.insert(key).first;", "set"),
             ("posix_memalign((void **)&grid, 64, n);", "grid"),
             ("int rc = posix_memalign((void **)&grid, 64, n);", "grid"),
             ("if ((rc = posix_memalign((void **)&g->cells, 64, n)) != 0) {", "g->cells"),
@@ -711,6 +726,7 @@ mod tests {
         assert_eq!(name("let mut v: Vec<f64> = vec![0.0; n];", "rs").as_deref(), Some("v"));
         assert_eq!(name("self.rows = Vec::with_capacity(n);", "rs").as_deref(), Some("self.rows"));
         assert_eq!(name("Grid {\n    cells: vec![0; n],", "rs").as_deref(), Some("cells"));
+        assert_eq!(name("let old = self.map.insert(key, value);", "rs").as_deref(), Some("self.map"));
         assert_eq!(name("Kind::Full => vec![0; n],", "rs"), None, "a pattern takes nothing");
         assert_eq!(name("Kind::Full => self.rows = Vec::with_capacity(n),", "rs").as_deref(), Some("self.rows"));
         assert_eq!(name("outlet = Vec::with_capacity(n);", "rs").as_deref(), Some("outlet"));
