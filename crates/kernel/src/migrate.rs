@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use std::time::Instant;
 
+use numapilot_host::VirtAddr;
 use numapilot_machine::NodeId;
 
 use crate::actuator::MoveRequest;
@@ -26,7 +27,7 @@ pub struct Route {
     to: Vec<NodeId>,
     dealt: usize,
     /// Ranges of addresses that are left out, ascending and disjoint.
-    without: Vec<(u64, u64)>,
+    without: Vec<(VirtAddr, VirtAddr)>,
 }
 
 impl Route {
@@ -43,12 +44,12 @@ impl Route {
 
     /// Leaves out mappings that begin in these ranges of addresses, which are ascending and disjoint.
     #[must_use]
-    pub fn without(mut self, ranges: Vec<(u64, u64)>) -> Route {
+    pub fn without(mut self, ranges: Vec<(VirtAddr, VirtAddr)>) -> Route {
         self.without = ranges;
         self
     }
 
-    fn leaves_out(&self, address: u64) -> bool {
+    fn leaves_out(&self, address: VirtAddr) -> bool {
         numapilot_ranges::find(&self.without, |range| *range, address).is_some()
     }
 
@@ -142,7 +143,7 @@ fn all(
     let (mut map, mut query) = (PageMap::open(pid)?, PageQuery::new());
     let (mut requests, mut states) = (Vec::new(), Vec::new());
     for range in ranges.iter().filter(|range| range.resident_bytes > 0) {
-        if route.leaves_out(range.start) {
+        if route.leaves_out(VirtAddr(range.start)) {
             done.left_out_bytes += range.resident_bytes;
             continue;
         }
@@ -252,9 +253,9 @@ mod tests {
     #[test]
     fn mappings_that_are_left_out_are_counted_and_not_looked_at() {
         let process = Process::open(Pid::own()).unwrap();
-        let ranges = vec![(0x1000, 0x3000), (0x5000, u64::MAX)];
-        let mut route = Route::new(&nodes(&[0]), &nodes(&[1])).unwrap().without(ranges);
-        let left_out = [0, 0x1000, 0x2fff, 0x3000, 0x5000].map(|address| route.leaves_out(address));
+        let ranges = [(0x1000, 0x3000), (0x5000, u64::MAX)].map(|(start, end)| (VirtAddr(start), VirtAddr(end)));
+        let mut route = Route::new(&nodes(&[0]), &nodes(&[1])).unwrap().without(ranges.to_vec());
+        let left_out = [0, 0x1000, 0x2fff, 0x3000, 0x5000].map(|address| route.leaves_out(VirtAddr(address)));
         assert_eq!(left_out, [false, true, true, false, true]);
         match run(&process, &mut route, None, &mut |_| true) {
             Ok(done) => assert!(done.looked_at == 0 && done.left_out_bytes > 100 << 10, "{done:?}"),

@@ -618,6 +618,8 @@ mod tests {
     use std::process::Command;
     use std::process::Stdio;
 
+    use numapilot_host::VirtAddr;
+
     use super::*;
 
     #[test]
@@ -779,7 +781,7 @@ mod tests {
         assert_eq!((execs.len(), execs[0].name.as_str()), (1, "cat"));
         assert_ne!(targets.all[&Pid::of_child(&child)].number(), number);
         let numa = &mut targets.all.get_mut(&Pid::of_child(&child)).unwrap().numa;
-        assert!(!numa.of(Pid::of_child(&child), Duration::from_secs(3600)).is_chosen(0x7f00_0001_2000));
+        assert!(!numa.of(Pid::of_child(&child), Duration::from_secs(3600)).is_chosen(VirtAddr(0x7f00_0001_2000)));
         drop(child.stdin.take());
         child.wait().unwrap();
         assert_eq!(targets.look(&machine).0.ended.len(), 1);
