@@ -139,11 +139,11 @@ fn all(
     let pid = process.pid();
     let ranges = census::residents(pid)?;
     let huge = ranges.iter().filter(|range| range.huge_bytes > 0).map(|range| (range.start, range.end));
-    let huge: Vec<(u64, u64)> = huge.collect();
+    let huge: Vec<(VirtAddr, VirtAddr)> = huge.collect();
     let (mut map, mut query) = (PageMap::open(pid)?, PageQuery::new());
     let (mut requests, mut states) = (Vec::new(), Vec::new());
     for range in ranges.iter().filter(|range| range.resident_bytes > 0) {
-        if route.leaves_out(VirtAddr(range.start)) {
+        if route.leaves_out(range.start) {
             done.left_out_bytes += range.resident_bytes;
             continue;
         }
@@ -167,7 +167,7 @@ fn all(
                 match route.target(home) {
                     Some(to) => {
                         *done.wanted.entry((home, to)).or_default() += 1;
-                        requests.push(MoveRequest { to, address: *address });
+                        requests.push(MoveRequest { to, address: VirtAddr(*address) });
                     }
                     None => done.elsewhere += 1,
                 }
@@ -188,7 +188,7 @@ fn flush(
     process: &Process,
     mover: &mut Option<&mut Mover>,
     requests: &mut Vec<MoveRequest>,
-    huge: &[(u64, u64)],
+    huge: &[(VirtAddr, VirtAddr)],
     done: &mut Migration,
     goes_on: &mut dyn FnMut(&Migration) -> bool,
 ) -> Result<(), KernelError> {
