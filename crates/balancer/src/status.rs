@@ -9,6 +9,7 @@ use std::sync::PoisonError;
 use std::sync::mpsc::Sender;
 
 use numapilot_host::Pid;
+use numapilot_host::VirtAddr;
 use numapilot_machine::NodeId;
 use serde::Deserialize;
 use serde::Serialize;
@@ -139,7 +140,7 @@ fn is_zero(count: &u64) -> bool {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HotStretch {
     /// Lowest address of a page with an observed use.
-    pub address: u64,
+    pub address: VirtAddr,
     /// Observed uses; older ones count less.
     pub uses: f64,
     /// Share of local uses, 0 to 1.
