@@ -260,6 +260,7 @@ mod tests {
             targets: vec![TargetStatus {
                 local_share: Some(0.25),
                 forbidden_nodes: vec![NodeId(8)],
+                hot: vec![HotStretch { address: VirtAddr(0x7000), uses: 2.0, local_share: 0.5 }],
                 ..TargetStatus::default()
             }],
             nodes: vec![NodeStatus { probe_ns: vec![Some(90.0), None], ..NodeStatus::default() }],
@@ -268,6 +269,7 @@ mod tests {
         let text = serde_json::to_string(&status).unwrap();
         assert!(text.contains(r#""state":"backed-off""#), "{text}");
         assert!(text.contains(r#""forbidden_nodes":[8]"#) && text.contains(r#"{"node":0,"#), "{text}");
+        assert!(text.contains(r#""hot":[{"address":28672,"uses":2.0,"local_share":0.5}]"#), "{text}");
         assert_eq!(serde_json::from_str::<Status>(&text).unwrap(), status);
         for state in State::ALL {
             assert_eq!(serde_json::to_string(&state).unwrap(), format!("{:?}", state.name()));

@@ -13,6 +13,12 @@ use crate::PageNumber;
 pub struct VirtAddr(pub u64);
 
 impl VirtAddr {
+    /// The address of a page's first byte.
+    #[must_use]
+    pub const fn of_page(page: PageNumber) -> VirtAddr {
+        VirtAddr(page.address())
+    }
+
     /// The page of 4 KiB that holds it.
     #[must_use]
     pub const fn page(self) -> PageNumber {
@@ -33,10 +39,8 @@ mod tests {
     #[test]
     fn an_address_has_a_page_and_is_written_as_a_plain_number() {
         let address = VirtAddr(0x7f00_0040_3fff);
-        assert_eq!(
-            (address.page(), PageNumber(0x7_f000_0403).address()),
-            (PageNumber(0x7_f000_0403), 0x7f00_0040_3000)
-        );
+        assert_eq!(address.page(), PageNumber(0x7_f000_0403));
+        assert_eq!(VirtAddr::of_page(address.page()), VirtAddr(0x7f00_0040_3000));
         assert_eq!(format!("{}|{:>6}|", VirtAddr(7), VirtAddr(8)), "7|     8|");
     }
 }

@@ -76,7 +76,7 @@ impl Heat {
     pub fn by_stretch(&self, stretches: &[(VirtAddr, VirtAddr)]) -> (Vec<AccessWeights>, AccessWeights) {
         let (mut inside, mut outside) = (vec![AccessWeights::default(); stretches.len()], AccessWeights::default());
         for (page, warmth) in &self.0 {
-            match numapilot_ranges::find(stretches, |stretch| *stretch, VirtAddr(page.address())) {
+            match numapilot_ranges::find(stretches, |stretch| *stretch, VirtAddr::of_page(*page)) {
                 Some(at) => inside[at].add(*warmth),
                 None => outside.add(*warmth),
             }
@@ -109,8 +109,8 @@ mod tests {
     #[test]
     fn what_is_remembered_is_bounded_and_the_hottest_stays() {
         let mut heat = Heat::default();
-        PageNumber(0).run(2 * PAGES_MAX as u64).for_each(|page| heat.add(VirtAddr(page.address()), 1.0, None));
-        heat.add(VirtAddr(PageNumber(7).address()), 500.0, Some(true));
+        PageNumber(0).run(2 * PAGES_MAX as u64).for_each(|page| heat.add(VirtAddr::of_page(page), 1.0, None));
+        heat.add(VirtAddr::of_page(PageNumber(7)), 500.0, Some(true));
         heat.fade(0.0);
         assert!(heat.0.len() <= PAGES_MAX && heat.0.contains_key(&PageNumber(7)));
     }

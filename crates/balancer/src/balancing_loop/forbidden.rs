@@ -65,7 +65,7 @@ fn process_of(order: &Order) -> Option<u32> {
 /// Start and end of what an order moves. The large page of an address may begin before the mapping that has large pages, and end behind it: it may then be
 /// small pages, of several mappings.
 fn addresses(page: &PageKey) -> (VirtAddr, VirtAddr) {
-    (VirtAddr(page.page.address()), VirtAddr(page.page.address() + page.size.bytes()))
+    (VirtAddr::of_page(page.page), VirtAddr(page.page.address() + page.size.bytes()))
 }
 
 /// Whether what is at these addresses may be moved to a node. The error is what is to be told, if that is not told for the whole process.

@@ -66,7 +66,7 @@ impl Hot {
 
     fn hottest(&self) -> Vec<HotStretch> {
         let of = |stretch: &Stretch| HotStretch {
-            address: VirtAddr(stretch.first.address()),
+            address: VirtAddr::of_page(stretch.first),
             uses: stretch.uses,
             local_share: stretch.local / stretch.uses,
         };

@@ -98,7 +98,7 @@ impl MigrationExecutor {
                     parts.push(Part { order, first: requests.len(), count: count as usize });
                     let to = self.ids[*to];
                     requests
-                        .extend(page.page.run(count).map(|page| MoveRequest { to, address: VirtAddr(page.address()) }));
+                        .extend(page.page.run(count).map(|page| MoveRequest { to, address: VirtAddr::of_page(page) }));
                 }
                 Action::MoveThread { thread, to } => {
                     threads.push((order, ThreadOrder { thread: *thread, to: *to }));

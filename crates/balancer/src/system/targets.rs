@@ -174,7 +174,7 @@ impl ManagedProcess {
     /// Whether a page is in a range with huge pages.
     #[must_use]
     pub fn is_huge(&self, page: PageNumber) -> bool {
-        numapilot_ranges::find(&self.huge, |range| *range, VirtAddr(page.address())).is_some()
+        numapilot_ranges::find(&self.huge, |range| *range, VirtAddr::of_page(page)).is_some()
     }
 }
 
