@@ -9,6 +9,7 @@ use std::sync::PoisonError;
 use std::sync::mpsc::Sender;
 
 use numapilot_host::Pid;
+use numapilot_host::VirtAddr;
 use numapilot_machine::NodeId;
 use serde::Deserialize;
 use serde::Serialize;
@@ -139,7 +140,7 @@ fn is_zero(count: &u64) -> bool {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HotStretch {
     /// Lowest address of a page with an observed use.
-    pub address: u64,
+    pub address: VirtAddr,
     /// Observed uses; older ones count less.
     pub uses: f64,
     /// Share of local uses, 0 to 1.
@@ -259,6 +260,7 @@ mod tests {
             targets: vec![TargetStatus {
                 local_share: Some(0.25),
                 forbidden_nodes: vec![NodeId(8)],
+                hot: vec![HotStretch { address: VirtAddr(0x7000), uses: 2.0, local_share: 0.5 }],
                 ..TargetStatus::default()
             }],
             nodes: vec![NodeStatus { probe_ns: vec![Some(90.0), None], ..NodeStatus::default() }],
@@ -267,6 +269,7 @@ mod tests {
         let text = serde_json::to_string(&status).unwrap();
         assert!(text.contains(r#""state":"backed-off""#), "{text}");
         assert!(text.contains(r#""forbidden_nodes":[8]"#) && text.contains(r#"{"node":0,"#), "{text}");
+        assert!(text.contains(r#""hot":[{"address":28672,"uses":2.0,"local_share":0.5}]"#), "{text}");
         assert_eq!(serde_json::from_str::<Status>(&text).unwrap(), status);
         for state in State::ALL {
             assert_eq!(serde_json::to_string(&state).unwrap(), format!("{:?}", state.name()));

@@ -8,8 +8,9 @@ mod common;
 use std::time::Instant;
 
 use numapilot_flows::{Trace, finalise};
+use numapilot_host::VirtAddr;
 use numapilot_trace::chunk::WriterOptions;
-use numapilot_trace::ids::{ModuleId, StackId, VirtAddr};
+use numapilot_trace::ids::{ModuleId, StackId};
 use numapilot_trace::record::{AllocKind, Event};
 
 const THREADS: usize = 16;

@@ -6,8 +6,9 @@
 use std::hint::black_box;
 
 use foldhash::{HashMap, HashMapExt};
+use numapilot_host::VirtAddr;
 use numapilot_machine::{CpuId, NodeId};
-use numapilot_trace::ids::{ObjectId, StackId, ThreadIndex, TimeNs, VirtAddr};
+use numapilot_trace::ids::{ObjectId, StackId, ThreadIndex, TimeNs};
 use numapilot_trace::record::Level;
 use numapilot_trace::tables::{AccessColumns, Table};
 use serde::Serialize;

@@ -4,8 +4,9 @@
 
 use std::sync::Arc;
 
+use numapilot_host::VirtAddr;
 use numapilot_machine::{CpuId, NodeId};
-use numapilot_trace::ids::{ObjectId, Pid, ProcessIndex, StackId, ThreadIndex, Tid, TimeNs, VirtAddr};
+use numapilot_trace::ids::{ObjectId, Pid, ProcessIndex, StackId, ThreadIndex, Tid, TimeNs};
 use numapilot_trace::record::{AllocKind, BlockSample, Counters};
 use serde::Serialize;
 

@@ -5,10 +5,11 @@ use std::path::Path;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::available_parallelism;
 
+use numapilot_host::VirtAddr;
 use numapilot_host::workers;
 use numapilot_machine::{CpuId, NodeId};
 use numapilot_trace::chunk::{Activity, RAW_FOLDER, activity};
-use numapilot_trace::ids::{ObjectId, Pid, ProcessIndex, StackId, ThreadIndex, Tid, TimeNs, VirtAddr};
+use numapilot_trace::ids::{ObjectId, Pid, ProcessIndex, StackId, ThreadIndex, Tid, TimeNs};
 use numapilot_trace::meta::{META_FILE, Meta};
 use numapilot_trace::name;
 use numapilot_trace::record::Counters;

@@ -268,7 +268,8 @@ mod tests {
 
     use std::collections::{BTreeMap, HashMap, HashSet};
 
-    use numapilot_trace::ids::{Order, StackId, TimeNs, VirtAddr};
+    use numapilot_host::VirtAddr;
+    use numapilot_trace::ids::{Order, StackId, TimeNs};
     use numapilot_trace::record::{Access, Stamp};
     use proptest::prelude::*;
 

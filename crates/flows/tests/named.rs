@@ -5,9 +5,10 @@ use std::process::Command;
 
 use crate::common;
 use numapilot_flows::{Filter, ObjectKind, Trace, finalise};
+use numapilot_host::VirtAddr;
 use numapilot_symbols::{ElfSymbolizer, Symbolizer};
 use numapilot_trace::chunk::WriterOptions;
-use numapilot_trace::ids::{ModuleId, StackId, VirtAddr};
+use numapilot_trace::ids::{ModuleId, StackId};
 use numapilot_trace::record::{Access, AllocKind, BlockSample, Event, PoolEvent};
 use object::{Object, ObjectSymbol};
 

@@ -3,7 +3,8 @@
 //! systemd's units ([`Members`], [`cgroups`]); from whom they inherit their events ([`Lineages`]); and whether this user is shown all of them
 //! ([`hidden_processes`]). Files that the kernel may never answer for are given up ([`read_patiently`]).
 //! Work on as many threads as the system gives ([`workers`]).
-//! And the types of ids that are the kernel's: of processes ([`Pid`]), of threads ([`Tid`]) and, in units of our own, of pages ([`PageNumber`]).
+//! And the types of numbers that are the kernel's: of processes ([`Pid`]), of threads ([`Tid`]), of addresses ([`VirtAddr`]) and, in units of our own, of pages
+//! ([`PageNumber`]).
 //!
 //! Owns no policy, and knows nothing of nodes or machines. Parsers take bytes, allocate nothing, and refuse what the kernel never writes. Formats:
 //! `Documentation/filesystems/proc.rst`.
@@ -25,6 +26,7 @@ mod task_status;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod title;
+mod virt_addr;
 pub mod workers;
 
 pub use hidden::hidden_processes;
@@ -57,3 +59,4 @@ pub use root::number;
 pub use task_stat::TaskStat;
 pub use task_status::TaskStatus;
 pub use title::title;
+pub use virt_addr::VirtAddr;

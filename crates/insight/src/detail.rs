@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use foldhash::{HashMap, HashMapExt};
 use numapilot_flows::{AccessRef, Filter, LocationId, ObjectKind};
+use numapilot_host::VirtAddr;
 use numapilot_machine::NodeId;
-use numapilot_trace::ids::{ObjectId, ThreadIndex, TimeNs, VirtAddr};
+use numapilot_trace::ids::{ObjectId, ThreadIndex, TimeNs};
 use serde::Serialize;
 
 use crate::callers::CallerRow;

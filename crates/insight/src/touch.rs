@@ -472,7 +472,7 @@ impl Analysis<'_> {
 #[cfg(test)]
 mod tests {
     use numapilot_flows::{Filter, Object, Placement, Site, Tables, Thread, Trace};
-    use numapilot_trace::ids::VirtAddr;
+    use numapilot_host::VirtAddr;
 
     use super::*;
 

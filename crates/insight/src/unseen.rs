@@ -118,7 +118,8 @@ fn in_page_cache(site: &UnseenSite) -> String {
 #[cfg(test)]
 mod tests {
     use numapilot_flows::{AccessRef, Filter, Object, Placement, Process, Site, Tables, Thread};
-    use numapilot_trace::ids::{ObjectId, VirtAddr};
+    use numapilot_host::VirtAddr;
+    use numapilot_trace::ids::ObjectId;
     use numapilot_trace::meta::Meta;
 
     use super::*;

@@ -549,7 +549,7 @@ fn outlook(machine: &Machine, priced: &Priced) -> Outlook {
 #[cfg(test)]
 mod tests {
     use numapilot_flows::{Object, Placement, Site, Tables, Thread};
-    use numapilot_trace::ids::VirtAddr;
+    use numapilot_host::VirtAddr;
 
     use super::*;
 

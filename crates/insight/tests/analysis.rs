@@ -3,9 +3,10 @@
 use numapilot_flows::{
     AccessRef, CountersAt, Filter, Frame, Location, LocationId, Object, ObjectKind, Site, SiteId, Tables, Thread, Trace,
 };
+use numapilot_host::VirtAddr;
 use numapilot_insight::{Analysis, Estimate, Pattern, RowKey, Source, Verdict, imbalance_of, link_traffic};
 use numapilot_machine::{Endpoint, Machine, NodeId};
-use numapilot_trace::ids::{ObjectId, StackId, ThreadIndex, TimeNs, VirtAddr};
+use numapilot_trace::ids::{ObjectId, StackId, ThreadIndex, TimeNs};
 use numapilot_trace::record::Counters;
 use proptest::prelude::*;
 

@@ -6,10 +6,11 @@ use std::ops::Range;
 use numapilot_flows::{
     AccessRef, CountersAt, Filter, Object, ObjectKind, Process, Site, SiteId, Tables, Thread, Trace, Wait,
 };
+use numapilot_host::VirtAddr;
 use numapilot_insight::whatif::PlacementOverride;
 use numapilot_insight::{Analysis, Findings, Fix, FixKind, Nothing};
 use numapilot_machine::{Machine, NodeId};
-use numapilot_trace::ids::{ObjectId, ThreadIndex, TimeNs, VirtAddr};
+use numapilot_trace::ids::{ObjectId, ThreadIndex, TimeNs};
 use numapilot_trace::record::Counters;
 
 const MS: u64 = 1_000_000;

@@ -2,11 +2,12 @@
 //! they are priced on.
 
 use numapilot_flows::{AccessRef, Filter, Object, ObjectKind, Process, Site, SiteId, Tables, Thread, Trace};
+use numapilot_host::VirtAddr;
 use numapilot_insight::whatif::{Answer, PlacementOverride};
 use numapilot_insight::{Analysis, Calibration};
 use numapilot_machine::{Machine, NodeId};
 use numapilot_trace::engine::Engine;
-use numapilot_trace::ids::{ObjectId, ProcessIndex, ThreadIndex, TimeNs, VirtAddr};
+use numapilot_trace::ids::{ObjectId, ProcessIndex, ThreadIndex, TimeNs};
 use numapilot_trace::meta::{ClockInfo, Meta};
 use numapilot_trace::record::Level;
 use serde_json::{Value, json};

@@ -2,10 +2,11 @@
 //! `long` works on its own node for longer.
 
 use numapilot_flows::{AccessRef, Filter, Object, ObjectKind, Process, Site, SiteId, Tables, Thread, Trace, Wait};
+use numapilot_host::VirtAddr;
 use numapilot_insight::whatif::PlacementOverride;
 use numapilot_insight::{Analysis, Finding, Subject, Surveyed};
 use numapilot_machine::{Machine, NodeId};
-use numapilot_trace::ids::{ObjectId, ProcessIndex, ThreadIndex, TimeNs, VirtAddr};
+use numapilot_trace::ids::{ObjectId, ProcessIndex, ThreadIndex, TimeNs};
 
 const MS: u64 = 1_000_000;
 

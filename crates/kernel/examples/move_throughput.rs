@@ -4,6 +4,7 @@
 use std::io::Write;
 use std::time::Instant;
 
+use numapilot_host::VirtAddr;
 use numapilot_kernel::actuator::MoveOptions;
 use numapilot_kernel::actuator::MoveRequest;
 use numapilot_kernel::actuator::Mover;
@@ -42,7 +43,8 @@ fn raw(addresses: &[u64], to: NodeId, batch: usize) -> f64 {
 
 /// The same by the actuator: as `move` has it, which has just asked where the pages are, or asking first, as the loop does.
 fn ours(mover: &mut Mover, addresses: &[u64], to: NodeId, asks: bool) -> f64 {
-    let requests: Vec<MoveRequest> = addresses.iter().map(|&address| MoveRequest { to, address }).collect();
+    let requests: Vec<MoveRequest> =
+        addresses.iter().map(|&address| MoveRequest { to, address: VirtAddr(address) }).collect();
     let begun = Instant::now();
     let moved = if asks {
         mover.run(None, &requests, &[], &mut |_| true)
@@ -73,7 +75,7 @@ fn main() {
     mover
         .run(
             None,
-            &addresses.iter().map(|&address| MoveRequest { to: first, address }).collect::<Vec<_>>(),
+            &addresses.iter().map(|&address| MoveRequest { to: first, address: VirtAddr(address) }).collect::<Vec<_>>(),
             &[],
             &mut |_| true,
         )

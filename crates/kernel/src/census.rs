@@ -5,6 +5,7 @@ use crate::error::KernelError;
 use crate::maps;
 use crate::pagemap::PageMap;
 use numapilot_host::Pid;
+use numapilot_host::VirtAddr;
 
 /// Page map entries read at once.
 const CHUNK: u64 = 16 << 10;
@@ -13,9 +14,9 @@ const CHUNK: u64 = 16 << 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
     /// First address.
-    pub start: u64,
+    pub start: VirtAddr,
     /// First address after the range.
-    pub end: u64,
+    pub end: VirtAddr,
     /// Bytes in memory; 0 where not asked.
     pub resident_bytes: u64,
     /// Of these, in transparent huge pages.
@@ -52,8 +53,8 @@ fn range(line: &maps::MapLine<'_>, used: Option<&maps::MapUse>) -> Option<Range>
     let is_kernels = line.path.starts_with(b"[v") || line.start >= 1 << 63;
     let bytes = |of: fn(&maps::MapUse) -> u64| used.map_or(0, |used| of(used) << 10);
     (!is_kernels && line.start < line.end).then(|| Range {
-        start: line.start,
-        end: line.end,
+        start: VirtAddr(line.start),
+        end: VirtAddr(line.end),
         resident_bytes: bytes(|used| used.resident_kib),
         huge_bytes: bytes(|used| used.huge_kib),
         is_shared: line.is_shared(),
@@ -65,9 +66,14 @@ fn range(line: &maps::MapLine<'_>, used: Option<&maps::MapUse>) -> Option<Range>
 ///
 /// # Errors
 /// The process has ended.
-pub fn present(map: &mut PageMap, start: u64, end: u64, visit: &mut dyn FnMut(&[u64])) -> Result<(), KernelError> {
+pub fn present(
+    map: &mut PageMap,
+    start: VirtAddr,
+    end: VirtAddr,
+    visit: &mut dyn FnMut(&[u64]),
+) -> Result<(), KernelError> {
     let (size, mut entries, mut addresses) = (page_bytes(), Vec::new(), Vec::new());
-    let (mut page, last) = (start / size, end.div_ceil(size));
+    let (mut page, last) = (start.0 / size, end.0.div_ceil(size));
     while page < last {
         let count = (last - page).min(CHUNK);
         entries.clear();
@@ -101,12 +107,12 @@ mod tests {
         memory[offset] = 1;
         let pid = Pid::own();
         let found = residents(pid).unwrap();
-        assert!(found.iter().any(|range| range.start <= start && start < range.end && range.resident_bytes > 0));
+        assert!(found.iter().any(|range| range.start.0 <= start && start < range.end.0 && range.resident_bytes > 0));
         // Other tests map and unmap meanwhile: the two lists need not be of one moment.
         assert!(found.is_sorted_by_key(|range| range.start));
         let mut pages = Vec::new();
-        present(&mut PageMap::open(pid).unwrap(), start, start + bytes / 2, &mut |some| pages.extend_from_slice(some))
-            .unwrap();
+        let (mut map, end) = (PageMap::open(pid).unwrap(), start + bytes / 2);
+        present(&mut map, VirtAddr(start), VirtAddr(end), &mut |some| pages.extend_from_slice(some)).unwrap();
         assert!(pages.contains(&(start + 3 * page_bytes())) && pages.is_sorted(), "{pages:x?}");
     }
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use numapilot_host::Pid;
 use numapilot_host::Tid;
+use numapilot_host::VirtAddr;
 use numapilot_machine::NodeId;
 
 use crate::error::KernelError;
@@ -168,7 +169,7 @@ const MASK_WORDS: usize = 1024 / 64;
 ///
 /// # Errors
 /// There is no memory at that address, or the kernel has no NUMA support.
-pub fn policy(address: Option<u64>) -> Result<Policy, KernelError> {
+pub fn policy(address: Option<VirtAddr>) -> Result<Policy, KernelError> {
     const MPOL_F_ADDR: libc::c_ulong = 2;
     const MODE_FLAGS: i32 = 0xe000;
     let mut mode: libc::c_int = 0;
@@ -181,7 +182,7 @@ pub fn policy(address: Option<u64>) -> Result<Policy, KernelError> {
             &raw mut mode,
             mask.as_mut_ptr(),
             (MASK_WORDS * 64) as libc::c_ulong,
-            address.unwrap_or(0),
+            address.map_or(0, |address| address.0),
             flags,
         )
     };
@@ -293,6 +294,6 @@ mod tests {
             Ok(policy) => assert!(!matches!(policy.mode, PolicyMode::Other(_)), "{policy:?}"),
             Err(error) => numapilot_not_run::not_run!(BoundMemory, "{error}"),
         }
-        assert!(policy(Some(0)).is_err());
+        assert!(policy(Some(VirtAddr(0))).is_err());
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use std::time::Instant;
 
+use numapilot_host::VirtAddr;
 use numapilot_machine::NodeId;
 
 use crate::actuator::MoveRequest;
@@ -26,7 +27,7 @@ pub struct Route {
     to: Vec<NodeId>,
     dealt: usize,
     /// Ranges of addresses that are left out, ascending and disjoint.
-    without: Vec<(u64, u64)>,
+    without: Vec<(VirtAddr, VirtAddr)>,
 }
 
 impl Route {
@@ -43,12 +44,12 @@ impl Route {
 
     /// Leaves out mappings that begin in these ranges of addresses, which are ascending and disjoint.
     #[must_use]
-    pub fn without(mut self, ranges: Vec<(u64, u64)>) -> Route {
+    pub fn without(mut self, ranges: Vec<(VirtAddr, VirtAddr)>) -> Route {
         self.without = ranges;
         self
     }
 
-    fn leaves_out(&self, address: u64) -> bool {
+    fn leaves_out(&self, address: VirtAddr) -> bool {
         numapilot_ranges::find(&self.without, |range| *range, address).is_some()
     }
 
@@ -138,7 +139,7 @@ fn all(
     let pid = process.pid();
     let ranges = census::residents(pid)?;
     let huge = ranges.iter().filter(|range| range.huge_bytes > 0).map(|range| (range.start, range.end));
-    let huge: Vec<(u64, u64)> = huge.collect();
+    let huge: Vec<(VirtAddr, VirtAddr)> = huge.collect();
     let (mut map, mut query) = (PageMap::open(pid)?, PageQuery::new());
     let (mut requests, mut states) = (Vec::new(), Vec::new());
     for range in ranges.iter().filter(|range| range.resident_bytes > 0) {
@@ -166,7 +167,7 @@ fn all(
                 match route.target(home) {
                     Some(to) => {
                         *done.wanted.entry((home, to)).or_default() += 1;
-                        requests.push(MoveRequest { to, address: *address });
+                        requests.push(MoveRequest { to, address: VirtAddr(*address) });
                     }
                     None => done.elsewhere += 1,
                 }
@@ -187,7 +188,7 @@ fn flush(
     process: &Process,
     mover: &mut Option<&mut Mover>,
     requests: &mut Vec<MoveRequest>,
-    huge: &[(u64, u64)],
+    huge: &[(VirtAddr, VirtAddr)],
     done: &mut Migration,
     goes_on: &mut dyn FnMut(&Migration) -> bool,
 ) -> Result<(), KernelError> {
@@ -252,9 +253,9 @@ mod tests {
     #[test]
     fn mappings_that_are_left_out_are_counted_and_not_looked_at() {
         let process = Process::open(Pid::own()).unwrap();
-        let ranges = vec![(0x1000, 0x3000), (0x5000, u64::MAX)];
-        let mut route = Route::new(&nodes(&[0]), &nodes(&[1])).unwrap().without(ranges);
-        let left_out = [0, 0x1000, 0x2fff, 0x3000, 0x5000].map(|address| route.leaves_out(address));
+        let ranges = [(0x1000, 0x3000), (0x5000, u64::MAX)].map(|(start, end)| (VirtAddr(start), VirtAddr(end)));
+        let mut route = Route::new(&nodes(&[0]), &nodes(&[1])).unwrap().without(ranges.to_vec());
+        let left_out = [0, 0x1000, 0x2fff, 0x3000, 0x5000].map(|address| route.leaves_out(VirtAddr(address)));
         assert_eq!(left_out, [false, true, true, false, true]);
         match run(&process, &mut route, None, &mut |_| true) {
             Ok(done) => assert!(done.looked_at == 0 && done.left_out_bytes > 100 << 10, "{done:?}"),

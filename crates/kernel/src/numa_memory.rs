@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use numapilot_host::Pid;
+use numapilot_host::VirtAddr;
 use numapilot_machine::NodeId;
 
 use crate::actuator::page_bytes;
@@ -19,11 +20,11 @@ pub struct NumaMemory {
     /// mapped most often, so at most what it has. All processes' parts together are at most what is in memory.
     pub parts: BTreeMap<NodeId, u64>,
     /// Address ranges with a policy of the program's own, ascending and disjoint.
-    pub chosen: Vec<(u64, u64)>,
+    pub chosen: Vec<(VirtAddr, VirtAddr)>,
     /// Bytes in memory there, by policy, such as `bind`.
     pub chosen_bytes: BTreeMap<&'static str, u64>,
     /// Address ranges of hugetlb mappings, ascending and disjoint. Their pages, of 2 MiB, 1 GiB and so on, move as wholes.
-    pub hugetlb: Vec<(u64, u64)>,
+    pub hugetlb: Vec<(VirtAddr, VirtAddr)>,
 }
 
 impl NumaMemory {
@@ -50,14 +51,14 @@ impl NumaMemory {
                 *found.parts.entry(*node).or_default() += count * size / line.most_mappings.max(1);
             }
             // A mapping that is gone by now needs no end.
-            let end = ends.get(&line.start).copied().unwrap_or(line.start);
+            let end = VirtAddr(ends.get(&line.start).copied().unwrap_or(line.start));
             if let Some(policy) = chosen(line.policy) {
                 *found.chosen_bytes.entry(policy).or_default() +=
                     pages.iter().map(|(_, count)| count * size).sum::<u64>();
-                append(&mut found.chosen, line.start, end);
+                append(&mut found.chosen, VirtAddr(line.start), end);
             }
             if line.is_huge {
-                append(&mut found.hugetlb, line.start, end);
+                append(&mut found.hugetlb, VirtAddr(line.start), end);
             }
         });
         found
@@ -65,30 +66,30 @@ impl NumaMemory {
 
     /// Whether the program has chosen where the page at this address belongs.
     #[must_use]
-    pub fn is_chosen(&self, address: u64) -> bool {
-        overlap(&self.chosen, address, address.saturating_add(1))
+    pub fn is_chosen(&self, address: VirtAddr) -> bool {
+        overlap(&self.chosen, address, VirtAddr(address.0.saturating_add(1)))
     }
 
     /// Whether the program has chosen where any page between these addresses belongs.
     #[must_use]
-    pub fn has_chosen(&self, start: u64, end: u64) -> bool {
+    pub fn has_chosen(&self, start: VirtAddr, end: VirtAddr) -> bool {
         overlap(&self.chosen, start, end)
     }
 
     /// Whether a part of these addresses is in a hugetlb mapping.
     #[must_use]
-    pub fn has_hugetlb(&self, start: u64, end: u64) -> bool {
+    pub fn has_hugetlb(&self, start: VirtAddr, end: VirtAddr) -> bool {
         overlap(&self.hugetlb, start, end)
     }
 }
 
-fn overlap(ranges: &[(u64, u64)], start: u64, end: u64) -> bool {
+fn overlap(ranges: &[(VirtAddr, VirtAddr)], start: VirtAddr, end: VirtAddr) -> bool {
     let first = ranges.partition_point(|range| range.1 <= start);
     ranges.get(first).is_some_and(|range| range.0 < end)
 }
 
 /// Appends a range to ascending ones; neighbours are one range.
-fn append(ranges: &mut Vec<(u64, u64)>, start: u64, end: u64) {
+fn append(ranges: &mut Vec<(VirtAddr, VirtAddr)>, start: VirtAddr, end: VirtAddr) {
     match ranges.last_mut().filter(|last| last.1 == start) {
         Some(last) => last.1 = end,
         None if end > start => ranges.push((start, end)),
@@ -138,13 +139,16 @@ mod tests {
             (0x7f00_0001_0000, 0x7f00_0002_4000),
             (0x7f00_0003_0000, 0x7f00_0003_1000),
             (0x7f00_0004_0000, 0x7f00_0004_1000),
-        ];
+        ]
+        .map(|(start, end)| (VirtAddr(start), VirtAddr(end)));
         assert_eq!(found.chosen, chosen, "what is unmapped since has no range, neighbours have one");
         let bytes = [("bind", 12288), ("interleave", 2 << 20), ("prefer", 4096), ("weighted interleave", 4096)];
         assert_eq!(found.chosen_bytes, BTreeMap::from(bytes));
-        assert!(found.is_chosen(0x7f00_0002_3fff) && !found.is_chosen(0x7f00_0002_4000) && !found.is_chosen(0));
-        assert!(found.has_chosen(0x7f00_0000_0000, 0x7f00_0001_1000) && !found.has_chosen(0, 0x7f00_0001_0000));
-        assert!(!found.is_chosen(0x7f00_0005_0000), "local is where it is first used");
+        let is_chosen = |address| found.is_chosen(VirtAddr(address));
+        assert!(is_chosen(0x7f00_0002_3fff) && !is_chosen(0x7f00_0002_4000) && !is_chosen(0));
+        let has_chosen = |start, end| found.has_chosen(VirtAddr(start), VirtAddr(end));
+        assert!(has_chosen(0x7f00_0000_0000, 0x7f00_0001_1000) && !has_chosen(0, 0x7f00_0001_0000));
+        assert!(!is_chosen(0x7f00_0005_0000), "local is where it is first used");
     }
 
     #[test]
@@ -163,9 +167,10 @@ mod tests {
         let maps = b"7f0000000000-7f0000001000 rw-p 00000000 00:00 0\n\
             7f0040000000-7f00c0000000 rw-p 00000000 00:0f 42 /anon_hugepage (deleted)\n";
         let found = NumaMemory::of_texts(numa, maps);
-        assert_eq!(found.hugetlb, [(0x7f00_4000_0000, 0x7f00_c000_0000)]);
-        assert!(found.has_hugetlb(0x7f00_8000_0000, 0x7f00_8000_1000) && !found.has_hugetlb(0, 0x7f00_4000_0000));
-        assert!(found.has_hugetlb(0, 0x7f00_4000_0001) && !found.has_hugetlb(0x7f00_c000_0000, u64::MAX));
+        assert_eq!(found.hugetlb, [(VirtAddr(0x7f00_4000_0000), VirtAddr(0x7f00_c000_0000))]);
+        let has_hugetlb = |start, end| found.has_hugetlb(VirtAddr(start), VirtAddr(end));
+        assert!(has_hugetlb(0x7f00_8000_0000, 0x7f00_8000_1000) && !has_hugetlb(0, 0x7f00_4000_0000));
+        assert!(has_hugetlb(0, 0x7f00_4000_0001) && !has_hugetlb(0x7f00_c000_0000, u64::MAX));
     }
 
     #[test]
@@ -181,7 +186,8 @@ mod tests {
             Ok(found) => found,
             Err(error) => return numapilot_not_run::not_run!(BoundMemory, "no numa_maps: {error}"),
         };
-        assert!(!before.is_chosen(base as u64));
+        let (first, last) = (VirtAddr(base as u64), VirtAddr(base as u64 + bytes as u64 - 1));
+        assert!(!before.is_chosen(first));
         let node_0 = 1_u64;
         // SAFETY: MPOL_BIND (2) for our own mapping, with a mask of 64 bits.
         let result = unsafe { libc::syscall(libc::SYS_mbind, base, bytes, 2, &raw const node_0, 64_u64, 0) };
@@ -191,7 +197,7 @@ mod tests {
         // SAFETY: the mapping is writable and ours.
         unsafe { std::ptr::write_bytes(base.cast::<u8>(), 1, bytes) };
         let found = NumaMemory::of_process(Pid::own()).unwrap();
-        assert!(found.is_chosen(base as u64) && found.is_chosen(base as u64 + bytes as u64 - 1));
+        assert!(found.is_chosen(first) && found.is_chosen(last));
         assert!(found.chosen_bytes["bind"] >= bytes as u64, "{found:?}");
     }
 }

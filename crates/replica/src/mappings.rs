@@ -28,6 +28,7 @@ use std::sync::atomic::Ordering;
 use numapilot_host::Pid;
 use numapilot_host::Root;
 use numapilot_host::TaskStat;
+use numapilot_host::VirtAddr;
 use numapilot_machine::NodeId;
 
 use crate::reason::Reason;
@@ -96,7 +97,7 @@ pub struct Event {
     /// Size of the mapping.
     pub bytes: u64,
     /// Address of the mapping.
-    pub address: u64,
+    pub address: VirtAddr,
     /// Why it was left or collapsed.
     pub reason: Option<Reason>,
     /// File of the mapping.
@@ -320,7 +321,7 @@ fn parse_line(line: &[u8]) -> Option<Event> {
         _ => return None,
     };
     let bytes = text()?.parse().ok()?;
-    let address = u64::from_str_radix(text()?, 16).ok()?;
+    let address = VirtAddr(u64::from_str_radix(text()?, 16).ok()?);
     let reason = match text()? {
         "-" => None,
         word => Some(Reason::from_word(word)?),
@@ -390,7 +391,7 @@ mod tests {
         let summary = Summary::parse(log);
         assert_eq!(summary.lines_lost, 2);
         assert_eq!(summary.events[0].path, Path::new("/lib/a b.so"));
-        assert_eq!((summary.events[0].node, summary.events[0].address), (Some(NodeId(1)), 0x7f00));
+        assert_eq!((summary.events[0].node, summary.events[0].address), (Some(NodeId(1)), VirtAddr(0x7f00)));
         assert_eq!((summary.events[1].node, summary.events[1].reason), (None, Some(Reason::Written)));
         assert_eq!(
             summary.to_string(),

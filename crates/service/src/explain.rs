@@ -19,6 +19,7 @@ use numapilot_balancer::event::Start;
 use numapilot_balancer::event::Stop;
 use numapilot_balancer::event::ThreadOrder;
 use numapilot_host::Pid;
+use numapilot_host::VirtAddr;
 use serde::Serialize;
 
 use crate::error::ServiceError;
@@ -35,7 +36,7 @@ pub struct Question {
     /// Selects orders about this process.
     pub pid: Option<Pid>,
     /// Selects orders about the page of this address.
-    pub address: Option<u64>,
+    pub address: Option<VirtAddr>,
     /// Selects events from this time on, in nanoseconds since 1970.
     pub since_unix_ns: Option<u64>,
     /// Whether the ranges of all decisions are kept; otherwise only if a decision, process or page is selected.
@@ -51,7 +52,7 @@ impl Question {
 
     fn wants_batch(&self, batch: &Batch) -> bool {
         self.pid.is_none_or(|pid| pid == batch.pid)
-            && self.address.is_none_or(|address| (batch.first..batch.end()).contains(&address))
+            && self.address.is_none_or(|address| (batch.first..batch.end()).contains(&address.0))
     }
 
     fn wants_thread(&self, order: &ThreadOrder) -> bool {
@@ -395,10 +396,10 @@ mod tests {
     fn processes_pages_and_times_select() {
         let of_process = ask(Question { pid: Some(Pid(103)), ..all() });
         assert_eq!(of_process.decisions.iter().map(|s| s.decision.decision).collect::<Vec<_>>(), [3, 3]);
-        let of_page = ask(Question { address: Some(0x2000_9fff), ..all() });
+        let of_page = ask(Question { address: Some(VirtAddr(0x2000_9fff)), ..all() });
         assert_eq!(of_page.decisions.iter().map(|s| s.decision.decision).collect::<Vec<_>>(), [2, 2]);
         assert!(of_page.decisions[0].threads.is_empty());
-        assert_eq!(ask(Question { address: Some(0x2000_a000), ..all() }).decisions, []);
+        assert_eq!(ask(Question { address: Some(VirtAddr(0x2000_a000)), ..all() }).decisions, []);
         let since = ask(Question { since_unix_ns: Some(20_000), ..all() });
         assert!(!since.decisions.is_empty() && since.decisions.iter().all(|s| s.unix_ns >= 20_000));
         let last = ask(Question { last: 2, ..all() });

@@ -1,8 +1,7 @@
 //! Newtypes for the integers that identify things in a trace. An id is an index into the table of the same name,
-//! but for the kernel's own ([`Pid`], [`Tid`]), which name others again once a process or thread has ended.
+//! but for the kernel's own ([`Pid`], [`Tid`]), which name others again once a process or thread has ended, and addresses ([`VirtAddr`]).
 
-use numapilot_host::PageNumber;
-pub use numapilot_host::{Pid, Tid};
+pub use numapilot_host::{Pid, Tid, VirtAddr};
 use serde::{Deserialize, Serialize};
 
 macro_rules! id {
@@ -46,11 +45,6 @@ id!(
     u32
 );
 id!(
-    /// An address in some process's address space, below 2^48 (`wire::layout::ADDRESS_END`).
-    VirtAddr,
-    u64
-);
-id!(
     /// Host order stamp (TSC ticks): puts events of all threads in the order in which they really happened on the recording machine.
     Order,
     u64
@@ -60,11 +54,3 @@ id!(
     TimeNs,
     u64
 );
-
-impl VirtAddr {
-    /// The page of 4 KiB that holds it.
-    #[must_use]
-    pub const fn page(self) -> PageNumber {
-        PageNumber::of(self.0)
-    }
-}

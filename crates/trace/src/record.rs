@@ -3,9 +3,10 @@
 //! `wire` decodes the runtime's rings into these records; the other engines (PMU, page faults, import) produce the same. A field
 //! that is not known is `None` or `Unknown`, never a guess.
 
+use numapilot_host::VirtAddr;
 use numapilot_machine::{CpuId, NodeId};
 
-use crate::ids::{ModuleId, Order, Pid, ProcessIndex, StackId, ThreadIndex, Tid, TimeNs, VirtAddr};
+use crate::ids::{ModuleId, Order, Pid, ProcessIndex, StackId, ThreadIndex, Tid, TimeNs};
 
 /// Two stamps of one event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use numapilot_host::PageNumber;
+use numapilot_host::VirtAddr;
 
 /// Maximum number of pages; beyond it the least accessed are dropped.
 const PAGES_MAX: usize = 1 << 17;
@@ -42,11 +43,11 @@ pub struct Heat(HashMap<PageNumber, AccessWeights>);
 
 impl Heat {
     /// Adds an access to an address; `is_local`: whether it came from the page's home node, if known.
-    pub fn add(&mut self, address: u64, weight: f64, is_local: Option<bool>) {
+    pub fn add(&mut self, address: VirtAddr, weight: f64, is_local: Option<bool>) {
         let share = |counts: bool| if counts { weight } else { 0.0 };
         let more =
             AccessWeights { all: weight, known: share(is_local.is_some()), local: share(is_local == Some(true)) };
-        self.0.entry(PageNumber::of(address)).or_default().add(more);
+        self.0.entry(address.page()).or_default().add(more);
     }
 
     /// Decays the weights by `seconds`.
@@ -72,10 +73,10 @@ impl Heat {
 
     /// Weights in each of these ranges (first address, address after the last), which must be ascending and disjoint; and the weight outside all of them.
     #[must_use]
-    pub fn by_stretch(&self, stretches: &[(u64, u64)]) -> (Vec<AccessWeights>, AccessWeights) {
+    pub fn by_stretch(&self, stretches: &[(VirtAddr, VirtAddr)]) -> (Vec<AccessWeights>, AccessWeights) {
         let (mut inside, mut outside) = (vec![AccessWeights::default(); stretches.len()], AccessWeights::default());
         for (page, warmth) in &self.0 {
-            match numapilot_ranges::find(stretches, |stretch| *stretch, page.address()) {
+            match numapilot_ranges::find(stretches, |stretch| *stretch, VirtAddr::of_page(*page)) {
                 Some(at) => inside[at].add(*warmth),
                 None => outside.add(*warmth),
             }
@@ -92,14 +93,15 @@ mod tests {
     fn what_is_seen_is_told_by_stretch_and_fades() {
         let mut heat = Heat::default();
         for (address, is_local) in [(0x1000, Some(true)), (0x1fff, Some(false)), (0x2000, None), (0x9000, Some(true))] {
-            heat.add(address, 2.0, is_local);
+            heat.add(VirtAddr(address), 2.0, is_local);
         }
-        let (inside, outside) = heat.by_stretch(&[(0x1000, 0x3000), (0x8000, 0x9000)]);
+        let stretches = [(0x1000, 0x3000), (0x8000, 0x9000)].map(|(start, end)| (VirtAddr(start), VirtAddr(end)));
+        let (inside, outside) = heat.by_stretch(&stretches);
         assert_eq!(inside[0], AccessWeights { all: 6.0, known: 4.0, local: 2.0 });
         assert_eq!((inside[1].all, inside[1].local_share(), outside.all), (0.0, None, 2.0));
         assert_eq!(inside[0].local_share(), Some(0.5));
         heat.fade(10.0);
-        assert_eq!(heat.by_stretch(&[(0x1000, 0x3000)]).0[0].all, 3.0);
+        assert_eq!(heat.by_stretch(&stretches[..1]).0[0].all, 3.0);
         heat.fade(200.0);
         assert!(heat.is_empty());
     }
@@ -107,8 +109,8 @@ mod tests {
     #[test]
     fn what_is_remembered_is_bounded_and_the_hottest_stays() {
         let mut heat = Heat::default();
-        PageNumber(0).run(2 * PAGES_MAX as u64).for_each(|page| heat.add(page.address(), 1.0, None));
-        heat.add(PageNumber(7).address(), 500.0, Some(true));
+        PageNumber(0).run(2 * PAGES_MAX as u64).for_each(|page| heat.add(VirtAddr::of_page(page), 1.0, None));
+        heat.add(VirtAddr::of_page(PageNumber(7)), 500.0, Some(true));
         heat.fade(0.0);
         assert!(heat.0.len() <= PAGES_MAX && heat.0.contains_key(&PageNumber(7)));
     }

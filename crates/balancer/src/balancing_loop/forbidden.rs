@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use numapilot_host::VirtAddr;
 use numapilot_kernel::actuator::NodeRefusal;
 use numapilot_machine::NodeId;
 use numapilot_placement::Action as Order;
@@ -63,14 +64,14 @@ fn process_of(order: &Order) -> Option<u32> {
 
 /// Start and end of what an order moves. The large page of an address may begin before the mapping that has large pages, and end behind it: it may then be
 /// small pages, of several mappings.
-fn addresses(page: &PageKey) -> (u64, u64) {
-    (page.page.address(), page.page.address() + page.size.bytes())
+fn addresses(page: &PageKey) -> (VirtAddr, VirtAddr) {
+    (VirtAddr::of_page(page.page), VirtAddr(page.page.address() + page.size.bytes()))
 }
 
 /// Whether what is at these addresses may be moved to a node. The error is what is to be told, if that is not told for the whole process.
 fn permission(
     managed: &ManagedProcess,
-    (start, end): (u64, u64),
+    (start, end): (VirtAddr, VirtAddr),
     to: NodeId,
     moves_bound: bool,
 ) -> Result<(), Option<String>> {
@@ -99,7 +100,7 @@ mod tests {
     use crate::system::targets::Targets;
 
     /// The addresses of a small page.
-    fn small(address: u64) -> (u64, u64) {
+    fn small(address: u64) -> (VirtAddr, VirtAddr) {
         addresses(&PageKey { process: 0, page: PageNumber::of(address), size: PageSize::Small })
     }
 

@@ -286,8 +286,8 @@ impl Balancer {
             let number = managed.number();
             let filled = managed.mappings.iter().filter(|range| range.resident_bytes > 0);
             filled.map(move |range| {
-                let first = PageNumber::of(range.start);
-                (number, first, PageNumber::of(range.end) - first)
+                let first = range.start.page();
+                (number, first, range.end.page() - first)
             })
         });
         let mut ranges: Vec<(u32, PageNumber, u64)> = ranges.collect();

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use numapilot_host::PageNumber;
+use numapilot_host::VirtAddr;
 
 use crate::status::HotStretch;
 
@@ -65,7 +66,7 @@ impl Hot {
 
     fn hottest(&self) -> Vec<HotStretch> {
         let of = |stretch: &Stretch| HotStretch {
-            address: stretch.first.address(),
+            address: VirtAddr::of_page(stretch.first),
             uses: stretch.uses,
             local_share: stretch.local / stretch.uses,
         };
@@ -101,7 +102,7 @@ mod tests {
         hot.fade(PUBLISH_EVERY_S);
         assert_eq!(hot.published().len(), PUBLISHED_MAX);
         let first = &hot.published()[0];
-        assert_eq!(first.address, 29 * (2 << 20) + 3 * 4096);
+        assert_eq!(first.address, VirtAddr(29 * (2 << 20) + 3 * 4096));
         assert!(first.uses < 31.0 && first.uses > 28.0 && (first.local_share - 1.0 / 31.0).abs() < 1e-9, "{first:?}");
         hot.fade(1000.0);
         assert!(hot.published().is_empty());

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use numapilot_host::PageNumber;
 use numapilot_host::Pid;
 use numapilot_host::Tid;
+use numapilot_host::VirtAddr;
 use numapilot_kernel::KernelError;
 use numapilot_kernel::actuator::MoveOptions;
 use numapilot_kernel::actuator::MoveOutcome;
@@ -96,7 +97,8 @@ impl MigrationExecutor {
                     let count = page.size.small_pages();
                     parts.push(Part { order, first: requests.len(), count: count as usize });
                     let to = self.ids[*to];
-                    requests.extend(page.page.run(count).map(|page| MoveRequest { to, address: page.address() }));
+                    requests
+                        .extend(page.page.run(count).map(|page| MoveRequest { to, address: VirtAddr::of_page(page) }));
                 }
                 Action::MoveThread { thread, to } => {
                     threads.push((order, ThreadOrder { thread: *thread, to: *to }));
@@ -159,7 +161,7 @@ impl MigrationExecutor {
             let outcome = if results[part.order].is_ok() { MoveOutcome::Moved } else { outcomes[0] };
             *done.pages.count_mut(outcome) += 1;
             if matches!(outcome, MoveOutcome::Busy | MoveOutcome::NotPermitted | MoveOutcome::Unmovable) {
-                done.stayed.push((number, PageNumber::of(requests[part.first].address)));
+                done.stayed.push((number, requests[part.first].address.page()));
             }
         }
         if !moved.refused.is_empty() {
@@ -175,7 +177,7 @@ impl MigrationExecutor {
     /// Updates the known home nodes.
     fn note(&self, managed: &mut ManagedProcess, requests: &[MoveRequest], outcomes: &[MoveOutcome], done: &mut Done) {
         for (request, outcome) in requests.iter().zip(outcomes) {
-            let page = PageNumber::of(request.address);
+            let page = request.address.page();
             let Some(to) = self.ids.iter().position(|id| *id == request.to).map(NodeIndex) else { continue };
             match outcome {
                 MoveOutcome::Moved => {

@@ -267,6 +267,8 @@ mod tests {
 
     use std::process::Command;
 
+    use numapilot_host::VirtAddr;
+
     use super::*;
 
     /// The policies of the program before were taken for those of the present one, for minutes if they took long to read.
@@ -281,7 +283,7 @@ mod tests {
         let mut is_chosen = |image| {
             (one.numa, one.image) = (made(), image);
             assert!(one.look());
-            one.numa.of(pid, Duration::from_secs(3600)).is_chosen(0x7f00_0001_2000)
+            one.numa.of(pid, Duration::from_secs(3600)).is_chosen(VirtAddr(0x7f00_0001_2000))
         };
         assert!(is_chosen(task::stat(pid).unwrap().image), "the same program");
         assert!(!is_chosen((1, 1)), "another one");

@@ -113,6 +113,8 @@ fn mebibytes(bytes: u64) -> String {
 mod tests {
     //! This process, and a reading made up.
 
+    use numapilot_host::VirtAddr;
+
     use super::*;
 
     #[test]
@@ -137,13 +139,16 @@ mod tests {
     fn policies_that_cannot_be_read_are_not_taken_for_none() {
         let mut look = NumaLook::default();
         let mut memory = NumaMemory::default();
-        memory.chosen.push((0x1000, 0x2000));
+        memory.chosen.push((VirtAddr(0x1000), VirtAddr(0x2000)));
         look.take(Ok(memory.clone()));
         assert_eq!(look.why_unread(Pid(7)), None);
         let path = std::path::PathBuf::from("/proc/7/numa_maps");
         look.take(Err(KernelError::File { path, source: std::io::Error::from_raw_os_error(libc::ENOMEM) }));
         let why = look.why_unread(Pid(7)).unwrap();
-        assert!(why.contains("process 7") && why.contains("numa_maps") && look.last().is_chosen(0x1800), "{why}");
+        assert!(
+            why.contains("process 7") && why.contains("numa_maps") && look.last().is_chosen(VirtAddr(0x1800)),
+            "{why}"
+        );
         look.take(Ok(memory));
         assert_eq!(look.why_unread(Pid(7)), None);
         look.take(Err(KernelError::Gone { pid: Pid(7) }));

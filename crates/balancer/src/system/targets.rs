@@ -10,6 +10,7 @@ use std::time::Instant;
 use numapilot_host::PageNumber;
 use numapilot_host::Pid;
 use numapilot_host::Tid;
+use numapilot_host::VirtAddr;
 use numapilot_kernel::KernelError;
 use numapilot_kernel::census;
 use numapilot_kernel::cgroup;
@@ -99,7 +100,7 @@ pub struct ManagedProcess {
     /// Its mappings at the last reading.
     pub mappings: Vec<census::Range>,
     /// Address ranges with huge pages.
-    pub huge: Vec<(u64, u64)>,
+    pub huge: Vec<(VirtAddr, VirtAddr)>,
     /// Its recently used ranges of memory.
     pub hot: Hot,
     /// Number of samples or faults in the last interval, and how many of them were local.
@@ -173,7 +174,7 @@ impl ManagedProcess {
     /// Whether a page is in a range with huge pages.
     #[must_use]
     pub fn is_huge(&self, page: PageNumber) -> bool {
-        numapilot_ranges::find(&self.huge, |range| *range, page.address()).is_some()
+        numapilot_ranges::find(&self.huge, |range| *range, VirtAddr::of_page(page)).is_some()
     }
 }
 
@@ -562,7 +563,7 @@ fn read_mappings(managed: &mut ManagedProcess, query: &mut PageQuery, machine: &
     let Ok(mappings) = census::residents(managed.target.pid) else { return };
     let huge = mappings.iter().filter(|range| range.huge_bytes > 0);
     managed.huge = huge.map(|range| (range.start, range.end)).collect();
-    let pages = |range: &census::Range| (PageNumber::of(range.start), PageNumber::of(range.end));
+    let pages = |range: &census::Range| (range.start.page(), range.end.page());
     managed.homes.keep_within(mappings.iter().map(pages));
     managed.mappings = mappings;
     let resident: u64 = managed.mappings.iter().map(|range| range.resident_bytes / PageNumber::BYTES).sum();
@@ -779,7 +780,7 @@ mod tests {
         assert_eq!((execs.len(), execs[0].name.as_str()), (1, "cat"));
         assert_ne!(targets.all[&Pid::of_child(&child)].number(), number);
         let numa = &mut targets.all.get_mut(&Pid::of_child(&child)).unwrap().numa;
-        assert!(!numa.of(Pid::of_child(&child), Duration::from_secs(3600)).is_chosen(0x7f00_0001_2000));
+        assert!(!numa.of(Pid::of_child(&child), Duration::from_secs(3600)).is_chosen(VirtAddr(0x7f00_0001_2000)));
         drop(child.stdin.take());
         child.wait().unwrap();
         assert_eq!(targets.look(&machine).0.ended.len(), 1);

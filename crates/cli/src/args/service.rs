@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use clap::Subcommand;
 use numapilot_host::Pid;
+use numapilot_host::VirtAddr;
 
 use super::LookArgs;
 use super::process;
@@ -36,7 +37,7 @@ pub struct ExplainArgs {
     pub pid: Option<Pid>,
     /// Show decisions about the page at this address
     #[arg(long, value_name = "ADDR", value_parser = address)]
-    pub page: Option<u64>,
+    pub page: Option<VirtAddr>,
     /// Show only decisions made within this time before now: 30 (seconds), 10m, 2h
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub since: Option<Duration>,
@@ -104,7 +105,7 @@ pub enum CtlCommand {
 }
 
 /// Parses a hexadecimal address, with or without 0x.
-fn address(text: &str) -> Result<u64, String> {
+fn address(text: &str) -> Result<VirtAddr, String> {
     let digits = text.trim_start_matches("0x");
-    u64::from_str_radix(digits, 16).map_err(|_| format!("`{text}` is not a hexadecimal address"))
+    u64::from_str_radix(digits, 16).map(VirtAddr).map_err(|_| format!("`{text}` is not a hexadecimal address"))
 }

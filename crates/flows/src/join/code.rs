@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use numapilot_trace::ids::{Pid, ProcessIndex, StackId, ThreadIndex, VirtAddr};
+use numapilot_host::VirtAddr;
+use numapilot_trace::ids::{Pid, ProcessIndex, StackId, ThreadIndex};
 use numapilot_trace::record::Record;
 use numapilot_trace::wire::layout::{CODE_FRAME, JAVA_FRAME};
 

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use numapilot_host::VirtAddr;
 use numapilot_machine::NodeId;
 use numapilot_ranges::Piece;
-use numapilot_trace::ids::{ModuleId, Pid, ProcessIndex, StackId, ThreadIndex, VirtAddr};
+use numapilot_trace::ids::{ModuleId, Pid, ProcessIndex, StackId, ThreadIndex};
 use numapilot_trace::mapping::is_shared_memory;
 use numapilot_trace::record::{AllocKind, BlockSample, Counters, Event, FileIdentity, PoolEvent, Record};
 use numapilot_trace::tables::{ModuleRow, PlacementRow};

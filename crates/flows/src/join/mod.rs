@@ -23,6 +23,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use foldhash::{HashMap, HashMapExt};
+use numapilot_host::VirtAddr;
 use numapilot_machine::{CpuId, NodeId};
 use numapilot_ranges::Piece;
 use numapilot_symbols::{
@@ -532,13 +533,7 @@ impl<L: Layouts> Joiner<L> {
             false => SiteKey::Section { binary, name },
         };
         let site = self.site(key);
-        let object = Object {
-            site,
-            process,
-            address: numapilot_trace::ids::VirtAddr(start),
-            bytes: layout.bytes(item),
-            ..Object::default()
-        };
+        let object = Object { site, process, address: VirtAddr(start), bytes: layout.bytes(item), ..Object::default() };
         let object = self.new_object(object, 0);
         self.static_ids.insert((row, item), object);
         Some(object)

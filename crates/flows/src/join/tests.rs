@@ -3,9 +3,10 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use numapilot_host::VirtAddr;
 use numapilot_machine::{CpuId, NodeId};
 use numapilot_symbols::{GeneratedCode, GeneratedFunction, ModuleLayout};
-use numapilot_trace::ids::{ModuleId, Order, Pid, ProcessIndex, StackId, ThreadIndex, Tid, TimeNs, VirtAddr};
+use numapilot_trace::ids::{ModuleId, Order, Pid, ProcessIndex, StackId, ThreadIndex, Tid, TimeNs};
 use numapilot_trace::record::{Access, AllocKind, Event, FaultedPage, PoolEvent, Record, Stamp};
 use numapilot_trace::wire::layout;
 use proptest::prelude::*;

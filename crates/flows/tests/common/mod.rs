@@ -7,11 +7,12 @@
 
 use std::path::Path;
 
+use numapilot_host::VirtAddr;
 use numapilot_machine::{CpuId, NodeId};
 use numapilot_random::Random;
 use numapilot_trace::chunk::{ChunkWriter, RingId, SessionEnd, SessionStart, WriterOptions};
 use numapilot_trace::engine::Engine;
-use numapilot_trace::ids::{Order, Pid, ProcessIndex, StackId, ThreadIndex, Tid, TimeNs, VirtAddr};
+use numapilot_trace::ids::{Order, Pid, ProcessIndex, StackId, ThreadIndex, Tid, TimeNs};
 use numapilot_trace::record::{Access, AllocKind, Event, Level, Record, Stamp};
 use numapilot_trace::wire::{Clock, Encoder};
 

@@ -6,8 +6,9 @@
 
 use foldhash::{HashMap, HashMapExt, HashSet};
 use numapilot_flows::{AccessRef, Object, Trace};
+use numapilot_host::VirtAddr;
 use numapilot_machine::Machine;
-use numapilot_trace::ids::{ObjectId, VirtAddr};
+use numapilot_trace::ids::ObjectId;
 
 use crate::context::Analysis;
 use crate::usage::{PackedNode, index_of};

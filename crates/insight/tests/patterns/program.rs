@@ -1,10 +1,11 @@
 //! Made-up programs whose truth is known: threads, objects, and samples drawn from what each thread does.
 
 use numapilot_flows::{AccessRef, Object, ObjectKind, Process, Site, SiteId, Tables, Thread, Trace};
+use numapilot_host::VirtAddr;
 use numapilot_insight::PatternKind;
 use numapilot_machine::{Machine, NodeId};
 use numapilot_random::Random;
-use numapilot_trace::ids::{ObjectId, ProcessIndex, ThreadIndex, TimeNs, VirtAddr};
+use numapilot_trace::ids::{ObjectId, ProcessIndex, ThreadIndex, TimeNs};
 
 /// Nanoseconds of every made-up run.
 pub const RUN_NS: u64 = 1_000_000_000;

@@ -22,6 +22,7 @@ use std::time::Duration;
 use std::time::Instant;
 
 use numapilot_host::Pid;
+use numapilot_host::VirtAddr;
 use numapilot_machine::NodeId;
 
 use crate::error::KernelError;
@@ -46,7 +47,7 @@ pub struct MoveRequest {
     /// Target node.
     pub to: NodeId,
     /// Address of the page's first byte.
-    pub address: u64,
+    pub address: VirtAddr,
 }
 
 /// Options of a move: batches, rate, retries and free memory to keep.
@@ -162,7 +163,7 @@ impl Mover {
         &mut self,
         process: Option<&Process>,
         requests: &[MoveRequest],
-        may_be_huge: &[(u64, u64)],
+        may_be_huge: &[(VirtAddr, VirtAddr)],
         goes_on: &mut dyn FnMut(u64) -> bool,
     ) -> Result<Moved, KernelError> {
         self.carry_out(process, (requests, true), may_be_huge, goes_on)
@@ -177,7 +178,7 @@ impl Mover {
         &mut self,
         process: Option<&Process>,
         requests: &[MoveRequest],
-        may_be_huge: &[(u64, u64)],
+        may_be_huge: &[(VirtAddr, VirtAddr)],
         goes_on: &mut dyn FnMut(u64) -> bool,
     ) -> Result<Moved, KernelError> {
         self.carry_out(process, (requests, false), may_be_huge, goes_on)
@@ -187,7 +188,7 @@ impl Mover {
         &mut self,
         process: Option<&Process>,
         (requests, asks_first): (&[MoveRequest], bool),
-        may_be_huge: &[(u64, u64)],
+        may_be_huge: &[(VirtAddr, VirtAddr)],
         goes_on: &mut dyn FnMut(u64) -> bool,
     ) -> Result<Moved, KernelError> {
         let pid = process.map_or(Pid::CALLING, Process::pid);
@@ -244,7 +245,7 @@ impl Mover {
     /// Queries where the pages are. Returns the indexes of the requests that remain, sorted by target and address.
     fn look(&mut self, work: &mut Work<'_>) -> Result<Vec<usize>, KernelError> {
         let order = in_order(work.requests);
-        let addresses: Vec<u64> = order.iter().map(|&index| work.requests[index].address).collect();
+        let addresses: Vec<u64> = order.iter().map(|&index| work.requests[index].address.0).collect();
         let states = self.system.query(work.pid, &addresses)?;
         let mut left = Vec::with_capacity(order.len());
         for (index, state) in order.into_iter().zip(states) {
@@ -257,14 +258,19 @@ impl Mover {
     }
 
     /// Splits requests into those to send first, and those whose page may move with one of the first (same huge page).
-    fn heads(&self, requests: &[MoveRequest], pending: Vec<usize>, ranges: &[(u64, u64)]) -> (Vec<usize>, Vec<usize>) {
+    fn heads(
+        &self,
+        requests: &[MoveRequest],
+        pending: Vec<usize>,
+        ranges: &[(VirtAddr, VirtAddr)],
+    ) -> (Vec<usize>, Vec<usize>) {
         if ranges.is_empty() || self.huge_bytes <= page_bytes() {
             return (pending, Vec::new());
         }
         let mut last = None;
         pending.into_iter().partition(|&index| {
             let MoveRequest { to, address } = requests[index];
-            let block = (to, address / self.huge_bytes);
+            let block = (to, address.0 / self.huge_bytes);
             let is_head = !is_inside(address, ranges) || last != Some(block);
             last = Some(block);
             is_head
@@ -274,7 +280,7 @@ impl Mover {
     /// Queries where the pages of `later` are whose huge pages `heads` were sent for. Those that moved along leave the list and are accounted as the heads
     /// are: a huge page is 512 pages or more of the rate and of the target's free memory. Returns how many.
     fn came_along(&mut self, work: &mut Work<'_>, heads: &[usize], later: &mut Vec<usize>) -> Result<u64, KernelError> {
-        let block = |index: usize| (work.requests[index].to, work.requests[index].address / self.huge_bytes);
+        let block = |index: usize| (work.requests[index].to, work.requests[index].address.0 / self.huge_bytes);
         let (Some(first), Some(last)) = (heads.first(), heads.last()) else { return Ok(0) };
         let (first, last) = (block(*first), block(*last));
         let from = later.partition_point(|index| block(*index) < first);
@@ -283,7 +289,7 @@ impl Mover {
         if candidates.is_empty() {
             return Ok(0);
         }
-        let addresses: Vec<u64> = candidates.iter().map(|&index| work.requests[index].address).collect();
+        let addresses: Vec<u64> = candidates.iter().map(|&index| work.requests[index].address.0).collect();
         let states = match self.system.query(work.pid, &addresses) {
             Ok(states) => states,
             Err(KernelError::Gone { .. }) => {
@@ -341,7 +347,7 @@ impl Mover {
             if part.is_empty() {
                 continue;
             }
-            let addresses: Vec<u64> = part.iter().map(|&index| work.requests[index].address).collect();
+            let addresses: Vec<u64> = part.iter().map(|&index| work.requests[index].address.0).collect();
             let begun = Instant::now();
             let answer = interpret::batch(&mut self.system, &Batch { pid: work.pid, addresses: &addresses, to });
             work.moving += begun.elapsed();
@@ -428,7 +434,7 @@ fn parts(requests: &[MoveRequest], indexes: &[usize], batch: u64, pages_of: impl
 }
 
 /// Whether an address is in one of these ranges, which ascend and are disjoint.
-fn is_inside(address: u64, ranges: &[(u64, u64)]) -> bool {
+fn is_inside(address: VirtAddr, ranges: &[(VirtAddr, VirtAddr)]) -> bool {
     numapilot_ranges::find(ranges, |range| *range, address).is_some()
 }
 
@@ -491,7 +497,7 @@ mod tests {
 
     #[test]
     fn which_node_refused_is_kept_beside_what_moved_to_others() {
-        let requests = [MoveRequest { to: NodeId(1), address: 0 }; 3];
+        let requests = [MoveRequest { to: NodeId(1), address: VirtAddr(0) }; 3];
         let work = |moved| Work {
             requests: &requests,
             outcomes: vec![MoveOutcome::Moved; 3],
@@ -515,7 +521,7 @@ mod tests {
 
     #[test]
     fn parts_are_of_one_target_and_weigh_huge_pages_as_what_moves_with_them() {
-        let request = |to: u16, address: u64| MoveRequest { to: NodeId(to), address };
+        let request = |to: u16, address: u64| MoveRequest { to: NodeId(to), address: VirtAddr(address) };
         let huge = 2 << 20;
         let requests: Vec<MoveRequest> =
             (0..20).map(|n| request(0, n * huge)).chain((0..5000).map(|n| request(1, (1 << 40) + n * 4096))).collect();

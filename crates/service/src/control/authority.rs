@@ -95,6 +95,7 @@ mod tests {
 
     use numapilot_balancer::status::HotStretch;
     use numapilot_balancer::status::TargetStatus;
+    use numapilot_host::VirtAddr;
 
     use super::*;
 
@@ -159,7 +160,7 @@ mod tests {
     fn addresses_are_told_of_processes_that_are_wholly_ones_own() {
         let of = |pid| TargetStatus {
             target: Target { uid: 1000, pid, ..Target::default() },
-            hot: vec![HotStretch { address: 0x7f00_0000_0000, uses: 1.0, local_share: 1.0 }],
+            hot: vec![HotStretch { address: VirtAddr(0x7f00_0000_0000), uses: 1.0, local_share: 1.0 }],
             ..TargetStatus::default()
         };
         let status = Status { targets: vec![of(Pid(7)), of(Pid(8))], ..Status::default() };

@@ -139,9 +139,9 @@ impl Ring {
 mod tests {
     //! Rings as the tracker writes them.
 
+    use numapilot_host::VirtAddr;
     use numapilot_trace::ids::Order;
     use numapilot_trace::ids::TimeNs;
-    use numapilot_trace::ids::VirtAddr;
     use numapilot_trace::record::Event;
     use numapilot_trace::record::Record;
     use numapilot_trace::record::Stamp;

@@ -1,11 +1,12 @@
 //! Decodes bytes of a ring to [`Record`]s.
 
+use numapilot_host::VirtAddr;
 use numapilot_machine::{CpuId, NodeId};
 
 use super::layout::*;
 use super::scan::{Frame, frame, high, low, step, word};
 use super::{RingState, UNKNOWN_THREAD, WireError, WireFault};
-use crate::ids::{ModuleId, Pid, ProcessIndex, StackId, ThreadIndex, Tid, VirtAddr};
+use crate::ids::{ModuleId, Pid, ProcessIndex, StackId, ThreadIndex, Tid};
 use crate::record::{
     Access, AllocKind, BlockSample, Code, Counters, Event, FaultedPage, FileIdentity, Level, PoolEvent, Record, Stamp,
 };

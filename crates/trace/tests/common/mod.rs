@@ -3,6 +3,7 @@
 
 pub mod realistic;
 
+use numapilot_host::VirtAddr;
 use numapilot_machine::{CpuId, NodeId};
 use numapilot_random::Xorshift;
 use numapilot_trace::ids::*;

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::collections::HashSet;
 
 use numapilot_host::Pid;
+use numapilot_host::VirtAddr;
 use numapilot_kernel::actuator::page_bytes;
 use numapilot_kernel::sysctl;
 use numapilot_machine::Machine;
@@ -213,7 +214,7 @@ impl Sampler {
         if let Some((focus, heat)) = &mut self.focus
             && *focus == pid
         {
-            heat.add(seen.address, weight, is_local.filter(|_| tells));
+            heat.add(VirtAddr(seen.address), weight, is_local.filter(|_| tells));
         }
     }
 
@@ -409,7 +410,7 @@ mod tests {
         let of = sampler.of_node(&before, &sampler.tally, NodeIndex(1), 2.0);
         assert_eq!((of.local_per_s, of.remote_per_s, of.unknown_per_s, of.latency_cycles), (0.0, 15.0, 5.0, None));
         assert_eq!(sampler.take_processes(), HashMap::from([(Pid(7), 0.25)]));
-        let (inside, outside) = sampler.heat(0.0).unwrap().by_stretch(&[(0x2000, 0x3000)]);
+        let (inside, outside) = sampler.heat(0.0).unwrap().by_stretch(&[(VirtAddr(0x2000), VirtAddr(0x3000))]);
         assert_eq!((inside[0].all, inside[0].local_share(), outside.all), (30.0, Some(0.5), 40.0));
         // Those of slow memory alone say nothing of the rest.
         sampler.is_of_tiers = true;

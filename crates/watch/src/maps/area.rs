@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use numapilot_host::VirtAddr;
 use numapilot_kernel::maps;
 use numapilot_kernel::maps::MapLine;
 use numapilot_kernel::maps::MapUse;
@@ -49,9 +50,9 @@ impl Kind {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Area {
     /// First address.
-    pub start: u64,
+    pub start: VirtAddr,
     /// Address after the last; `None`: smaps could not be read, or the mapping is newer.
-    pub end: Option<u64>,
+    pub end: Option<VirtAddr>,
     /// Kind of the mapping.
     pub kind: Kind,
     /// Path or name; empty for anonymous memory.
@@ -80,7 +81,7 @@ impl Area {
     /// Bytes mapped; 0 where unknown.
     #[must_use]
     pub fn mapped_bytes(&self) -> u64 {
-        self.end.map_or(0, |end| end.saturating_sub(self.start))
+        self.end.map_or(0, |end| end.0.saturating_sub(self.start.0))
     }
 
     /// Bytes in memory.
@@ -140,8 +141,8 @@ fn area(line: &NumaLine<'_>, pages: &[(NodeId, u64)], sizes: Option<(MapLine<'_>
     let (kind, name) = identify(line, sizes.as_ref().map(|(map, _)| map));
     let (map, used) = sizes.map_or((None, MapUse::default()), |(map, used)| (Some(map), used));
     Area {
-        start: line.start,
-        end: map.as_ref().map(|map| map.end),
+        start: VirtAddr(line.start),
+        end: map.as_ref().map(|map| VirtAddr(map.end)),
         kind,
         name,
         permissions: map.map_or_else(String::new, |map| String::from_utf8_lossy(&map.permissions).into_owned()),

@@ -29,7 +29,7 @@ pub fn csv(map: &MemoryMap, objects: &[Object], time_s: f64) -> String {
                 object.kind.word(),
                 text(&object.name),
                 quoted(&object.policy),
-                object.start,
+                object.start.0,
                 object.areas,
                 object.mapped_bytes,
                 u8::from(map.is_far(*node)),

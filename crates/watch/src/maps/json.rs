@@ -15,7 +15,7 @@ pub fn json(map: &MemoryMap, objects: &[Object]) -> Value {
     };
     let row = |object: &Object| {
         json!({
-            "kind": object.kind.word(), "name": object.name, "policy": object.policy, "start": format!("{:#x}", object.start),
+            "kind": object.kind.word(), "name": object.name, "policy": object.policy, "start": format!("{:#x}", object.start.0),
             "mappings": object.areas, "mapped_bytes": object.mapped_bytes, "bytes": object.bytes(),
             "page_bytes": (object.page_bytes > 0).then_some(object.page_bytes),
             "pages": by_node(&mut object.pages_by_node.iter().map(|(node, pages)| (*node, json!(pages)))),

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use numapilot_host::VirtAddr;
 use numapilot_machine::NodeId;
 
 use super::area::Area;
@@ -36,7 +37,7 @@ pub struct Object {
     /// Memory policy, as the kernel writes it.
     pub policy: String,
     /// First address.
-    pub start: u64,
+    pub start: VirtAddr,
     /// Number of mappings.
     pub areas: usize,
     /// Bytes mapped.
@@ -71,7 +72,7 @@ impl Object {
             (false, _) => self.name.clone(),
             (true, Kind::Heap | Kind::Stack) => format!("[{}]", self.kind.word()),
             (true, _) if self.areas > 1 => format!("{} mappings", self.areas),
-            (true, _) => format!("{:#x}", self.start),
+            (true, _) => format!("{:#x}", self.start.0),
         }
     }
 
@@ -100,10 +101,10 @@ impl Object {
 const ALONE_BYTES: u64 = 1 << 20;
 
 pub fn objects(areas: &[Area], far: &[NodeId], key: Key, apart: bool) -> Vec<Object> {
-    let mut found: BTreeMap<(Kind, &str, &str, u64), Object> = BTreeMap::new();
+    let mut found: BTreeMap<(Kind, &str, &str, VirtAddr), Object> = BTreeMap::new();
     for area in areas {
         let is_alone = apart || (area.name.is_empty() && area.mapped_bytes().max(area.bytes()) >= ALONE_BYTES);
-        let apart_by = if is_alone { area.start } else { 0 };
+        let apart_by = if is_alone { area.start } else { VirtAddr::default() };
         found.entry((area.kind, &area.name, &area.policy, apart_by)).or_default().add(area, far);
     }
     let mut objects: Vec<Object> = found.into_values().collect();

@@ -6,6 +6,7 @@ use std::time::Duration;
 use std::time::Instant;
 
 use numapilot_host::Pid;
+use numapilot_host::VirtAddr;
 use numapilot_kernel::task;
 use numapilot_machine::NodeId;
 use numapilot_perf_events::open::Scope;
@@ -160,10 +161,10 @@ fn by_heat(map: &MemoryMap, heat: &Heat, nodes: &[NodeId]) -> Vec<AreaFigures> {
     let mut map = map.clone();
     map.areas.sort_by_key(|area| area.start);
     // A mapping whose end is not known extends over its pages only.
-    let stretches: Vec<(u64, u64)> = map
+    let stretches: Vec<(VirtAddr, VirtAddr)> = map
         .areas
         .iter()
-        .map(|area| (area.start, area.end.unwrap_or_else(|| area.start.saturating_add(area.bytes()))))
+        .map(|area| (area.start, area.end.unwrap_or_else(|| VirtAddr(area.start.0.saturating_add(area.bytes())))))
         .collect();
     let (inside, outside) = heat.by_stretch(&stretches);
     for (area, warmth) in map.areas.iter_mut().zip(&inside) {

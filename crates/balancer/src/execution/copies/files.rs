@@ -6,6 +6,7 @@ use std::path::Path;
 use std::path::PathBuf;
 
 use numapilot_host::Pid;
+use numapilot_host::VirtAddr;
 use numapilot_kernel::KernelError;
 use numapilot_kernel::maps;
 use numapilot_kernel::maps::MapLine;
@@ -30,7 +31,7 @@ pub struct Part {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     /// First address.
-    pub start: u64,
+    pub start: VirtAddr,
     /// The part of the file that it maps.
     pub part: Part,
     /// Path of the file; `None` if the mapping shows a copy.
@@ -63,11 +64,17 @@ fn found_in(smaps: &[u8], folder: &Path) -> Option<Vec<Found>> {
             Some(name) => {
                 let Some((part, node)) = part_of_copy(name) else { continue };
                 let (path, copy_of) = (None, Some(node));
-                found.push(Found { start: line.start, part, path, copy_of, referenced_bytes });
+                found.push(Found { start: VirtAddr(line.start), part, path, copy_of, referenced_bytes });
             }
             None if line.path.starts_with(b"/") && !line.path.ends_with(b" (deleted)") => {
                 let (part, path) = (part_of(&line), PathBuf::from(OsStr::from_bytes(line.path)));
-                found.push(Found { start: line.start, part, path: Some(path), copy_of: None, referenced_bytes });
+                found.push(Found {
+                    start: VirtAddr(line.start),
+                    part,
+                    path: Some(path),
+                    copy_of: None,
+                    referenced_bytes,
+                });
             }
             None => {}
         }

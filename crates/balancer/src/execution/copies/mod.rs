@@ -237,7 +237,7 @@ impl Copies {
             let used = (SAMPLED * one.referenced_bytes).div_ceil(one.part.bytes).min(sampled);
             let step = one.part.bytes / PageNumber::BYTES / sampled;
             // If only a part was used, it is not known which: pages take turns.
-            let first = PageNumber::of(one.start);
+            let first = one.start.page();
             let pages = (0..used).map(|at| first + (at + self.looks * used) % sampled * step);
             let addresses: Vec<u64> = pages.map(PageNumber::address).collect();
             let mut states = Vec::new();
@@ -488,13 +488,14 @@ fn answer_event(answer: &Answer) -> event::CopyTold {
 
 #[cfg(test)]
 mod tests {
+    use numapilot_host::VirtAddr;
     use numapilot_replica::mappings::Rules;
 
     use super::*;
 
     fn found(inode: u64) -> files::Found {
         files::Found {
-            start: inode << 24,
+            start: VirtAddr(inode << 24),
             part: files::Part { inode, offset: 0, bytes: 64 << 12 },
             path: Some(format!("/file-{inode}").into()),
             copy_of: None,

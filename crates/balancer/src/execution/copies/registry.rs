@@ -3,10 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use numapilot_host::PageNumber;
 use numapilot_host::Pid;
+use numapilot_host::VirtAddr;
 use numapilot_machine::NodeIndex;
 use numapilot_placement::ReadOnlyRange;
 
@@ -19,7 +21,7 @@ pub const SAMPLED: u64 = 64;
 const WANTED_SHARE: usize = 4;
 
 /// A mapping: process id, and first address.
-pub type Place = (Pid, u64);
+pub type Place = (Pid, VirtAddr);
 
 /// State of one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -56,7 +58,7 @@ impl CopyRegistry {
     /// Updates the mappings of a process.
     pub fn saw(&mut self, pid: Pid, found: Vec<Found>) {
         let old: Vec<Place> = self.places_of(pid).collect();
-        let fresh: BTreeSet<u64> = found.iter().map(|one| one.start).collect();
+        let fresh: BTreeSet<VirtAddr> = found.iter().map(|one| one.start).collect();
         for place in old.into_iter().filter(|place| !fresh.contains(&place.1)) {
             self.shown.remove(&place);
         }
@@ -93,12 +95,12 @@ impl CopyRegistry {
     }
 
     fn places_of(&self, pid: Pid) -> impl Iterator<Item = Place> + '_ {
-        self.shown.range((pid, 0)..=(pid, u64::MAX)).map(|(place, _)| *place)
+        self.shown.range(all_of(pid)).map(|(place, _)| *place)
     }
 
     /// The mappings of a process that provide evidence.
     pub fn mappings_of(&self, pid: Pid) -> impl Iterator<Item = &Found> {
-        let all = self.shown.range((pid, 0)..=(pid, u64::MAX)).map(|(_, one)| one);
+        let all = self.shown.range(all_of(pid)).map(|(_, one)| one);
         all.filter(|one| self.files.get(&one.part.inode).is_some_and(|file| !file.is_refused))
     }
 
@@ -107,20 +109,20 @@ impl CopyRegistry {
     #[must_use]
     pub fn page(&self, pid: Pid, page: PageNumber) -> Option<(Pid, PageNumber)> {
         let address = page.address();
-        let (place, one) = self.shown.range(..=(pid, address)).next_back()?;
-        if place.0 != pid || address >= one.start + one.part.bytes || self.files.get(&one.part.inode)?.is_refused {
+        let (place, one) = self.shown.range(..=(pid, VirtAddr(address))).next_back()?;
+        if place.0 != pid || address >= one.start.0 + one.part.bytes || self.files.get(&one.part.inode)?.is_refused {
             return None;
         }
         let owner = self.owners.get(&one.part)?;
-        Some((owner.0, PageNumber::of(owner.1 + (address - one.start))))
+        Some((owner.0, PageNumber::of(owner.1.0 + (address - one.start.0))))
     }
 
     /// Inode of the file of a page that policies know.
     #[must_use]
     pub fn file_of(&self, pid: Pid, page: PageNumber) -> Option<u64> {
         let address = page.address();
-        let (place, one) = self.shown.range(..=(pid, address)).next_back()?;
-        (place.0 == pid && address < one.start + one.part.bytes).then_some(one.part.inode)
+        let (place, one) = self.shown.range(..=(pid, VirtAddr(address))).next_back()?;
+        (place.0 == pid && address < one.start.0 + one.part.bytes).then_some(one.part.inode)
     }
 
     /// Registers that a policy ordered a page copied.
@@ -200,7 +202,7 @@ impl CopyRegistry {
             let file = self.files.get(&part.inode).filter(|file| !file.is_refused)?;
             let copies = file.copies.iter().copied().collect();
             let pages = part.bytes / PageNumber::BYTES;
-            Some(ReadOnlyRange { process: number_of(*pid)?, first: PageNumber::of(*start), pages, copies })
+            Some(ReadOnlyRange { process: number_of(*pid)?, first: start.page(), pages, copies })
         })
     }
 
@@ -211,6 +213,11 @@ impl CopyRegistry {
         let owner = self.owners.iter().find(|(part, _)| part.inode == inode).map(|(_, place)| place.0);
         owner.map_or_else(Vec::new, |pid| file.wanted.iter().map(|page| (pid, *page)).collect())
     }
+}
+
+/// Every mapping that a process may have.
+fn all_of(pid: Pid) -> RangeInclusive<Place> {
+    (pid, VirtAddr(0))..=(pid, VirtAddr(u64::MAX))
 }
 
 /// Number of sampled pages of a part.
@@ -229,7 +236,7 @@ mod tests {
 
     fn found(start: u64, copy_of: Option<u16>) -> Found {
         let path = copy_of.is_none().then(|| PathBuf::from("/data"));
-        Found { start, part: PART, path, copy_of, referenced_bytes: 0 }
+        Found { start: VirtAddr(start), part: PART, path, copy_of, referenced_bytes: 0 }
     }
 
     fn two_processes() -> CopyRegistry {
