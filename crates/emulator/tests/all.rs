@@ -3,3 +3,4 @@
 //! Each file is a module. `tools/test` runs each in a process of its own; `tidy.rs` of the command line finds one that has no line here.
 
 mod decode;
+mod parts;
