@@ -7,9 +7,6 @@ use std::process::Command;
 /// were charged by the byte.
 #[test]
 fn writes_after_a_fork_and_repeated_copies_are_taken_for_what_they_are() {
-    if std::env::consts::ARCH != "x86_64" {
-        return;
-    }
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (program, own) = (folder.path().join("parts"), Path::new(env!("CARGO_MANIFEST_DIR")));
     let runtime = own.join("../runtime/c");
