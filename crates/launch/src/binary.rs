@@ -17,8 +17,11 @@ use object::read::elf::ProgramHeader;
 
 use crate::error::LaunchError;
 
-/// Exported by every program that `numapilot cc` linked (NP_CALLOUTS_SYMBOL in np.h).
+/// Exported by every program that `numapilot cc` linked (NP_CALLOUTS_SYMBOL in np.h), unless a version script or `--exclude-libs` hides it.
 const CALLOUTS_SYMBOL: &str = "numapilot_callouts";
+
+/// The section of the call-outs, which `strip` leaves (NP_CALLOUTS_TEXT in callouts.h).
+const CALLOUTS_SECTION: &str = "np_callouts_text";
 
 /// What code of AddressSanitizer and ThreadSanitizer calls at its start.
 const SANITIZER_SYMBOLS: [&[u8]; 3] = [b"__asan_init", b"__hwasan_init", b"__tsan_init"];
@@ -136,10 +139,10 @@ fn inspect_elf64(file: File) -> Result<(BinaryKind, bool, bool), object::Error> 
         }
     }
     let parsed = object::File::parse(&cache)?;
-    let instrumented = parsed
-        .dynamic_symbols()
-        .chain(parsed.symbols())
-        .any(|symbol| symbol.is_definition() && symbol.name_bytes() == Ok(CALLOUTS_SYMBOL.as_bytes()));
+    let mut symbols = parsed.dynamic_symbols().chain(parsed.symbols());
+    let instrumented = symbols
+        .any(|symbol| symbol.is_definition() && symbol.name_bytes() == Ok(CALLOUTS_SYMBOL.as_bytes()))
+        || parsed.section_by_name(CALLOUTS_SECTION).is_some();
     // Where the sanitizer's library is linked in, its functions are definitions.
     let sanitized = parsed
         .dynamic_symbols()
@@ -179,6 +182,20 @@ mod tests {
         assert!(matches!(&binary.kind, BinaryKind::Dynamic { interpreter } if interpreter.contains("ld-linux")));
         assert!(!binary.instrumented);
         assert_eq!(binary.privileged, None);
+    }
+
+    /// As `strip` leaves a program that was linked with a version script. It was refused as one that is not instrumented.
+    #[test]
+    fn the_call_outs_tell_of_instrumentation_where_their_names_are_gone() {
+        let folder = tempfile::tempdir().unwrap();
+        let (source, program) = (folder.path().join("hiding.c"), folder.path().join("hiding"));
+        let hidden = "__attribute__((section(\"np_callouts_text\"), used)) static void entry(void) {}\n";
+        for (callouts, instrumented) in [(hidden, true), ("", false)] {
+            fs::write(&source, format!("{callouts}int main(void) {{ return 0; }}\n")).unwrap();
+            let status = std::process::Command::new("cc").arg("-s").arg(&source).arg("-o").arg(&program).status();
+            assert!(status.expect("cc runs").success());
+            assert_eq!(Binary::inspect(&program).unwrap().unwrap().instrumented, instrumented);
+        }
     }
 
     #[test]

@@ -54,6 +54,7 @@ struct np_emulated_program {
     const char *binary, *script; /* script: NULL for a binary */
     char *option;                /* of its "#!" line */
     char line[256];
+    char own[1024];              /* the path of the program that asks, where it names itself by /proc */
 };
 /* `value`: of NUMAPILOT_EMULATOR in the environment that this program was given; NULL: none. */
 void np_emulator_init(const char *value);

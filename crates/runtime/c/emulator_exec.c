@@ -59,10 +59,20 @@ static bool look(const char *path, struct np_emulated_program *program, bool is_
     return true;
 }
 
+/* This name is the emulator's in the process that it starts. Asked here, where it leads, the emulator answers with the emulated program's path. */
+#define SELF "/proc/self/exe"
+static const char *own_path(struct np_emulated_program *program) {
+    long bytes = NP_SYS4(SYS_readlinkat, AT_FDCWD, SELF, program->own, sizeof program->own);
+    if (bytes <= 0 || (size_t)bytes >= sizeof program->own) return NULL;
+    program->own[bytes] = 0;
+    return program->own;
+}
+
 bool np_emulator_takes(const char *path, struct np_emulated_program *program) {
     if (qemu[0] == 0 || path == NULL || strcmp(path, qemu) == 0) return false;
     program->script = program->option = NULL;
-    return look(path, program, false);
+    if (strcmp(path, SELF) == 0) path = own_path(program);
+    return path != NULL && look(path, program, false);
 }
 
 int np_emulator_run(const struct np_emulated_program *program, char *const arguments[], char *const environment[], const char *preload,

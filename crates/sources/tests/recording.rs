@@ -173,7 +173,7 @@ fn what_cannot_be_recorded_says_why_and_leaves_nothing_behind() {
         (&[], &[], 2, "no program given"),
         (&[], &["/etc/passwd"], 126, "chmod +x"),
         (&[], &[busy_static(), "pairs", "1"], 1, "without -static"),
-        (&["engine=instrument"], &[busy(), "pairs", "1"], 1, "rebuild it with `numapilot cc`"),
+        (&["engine=instrument"], &[busy(), "pairs", "1"], 1, "CMake and configure); if only libraries"),
         (&["engine=import"], &[busy()], 2, "not available in this version"),
         (&["engine=magic"], &[busy()], 2, "unknown engine `magic`"),
         (&["ring=1000"], &[busy()], 2, "power of two"),

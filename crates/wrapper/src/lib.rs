@@ -94,6 +94,10 @@ pub fn command(wrapper: &Wrapper, args: &[OsString]) -> Result<(Command, PathBuf
 /// Appended to the options of gcc's compilers proper. The driver itself must not see `-fsanitize=thread`, or it links libtsan.
 const GCC_SPECS: &str = "*cc1_options:\n+ -fsanitize=thread";
 
+/// Behind the last option. The blank is its end: where gcc preprocesses in a step of its own (`-save-temps`, `-no-integrated-cpp`, `-traditional-cpp`), it
+/// appends more options without one.
+const GCC_SPECS_END: &str = " \n\n";
+
 /// Files beside the archive that the command line names.
 struct Support {
     archive: PathBuf,
@@ -115,12 +119,8 @@ impl Support {
 }
 
 fn gcc_specs(toolchain: &Toolchain) -> String {
-    let base = GCC_SPECS.to_owned();
-    if toolchain.has_entry_exit_param {
-        format!("{base} --param=tsan-instrument-func-entry-exit=0\n\n")
-    } else {
-        base + "\n\n"
-    }
+    let more = if toolchain.has_entry_exit_param { " --param=tsan-instrument-func-entry-exit=0" } else { "" };
+    format!("{GCC_SPECS}{more}{GCC_SPECS_END}")
 }
 
 /// The file `name` with this text in the archive's directory, which is named by the archive's content. Written whole, then renamed: several

@@ -176,3 +176,16 @@ fn response_files_are_read() {
     std::fs::write(&file, b"-shared caf\xe9.o").expect("written");
     assert!(Invocation::parse(&[OsString::from(format!("@{}", file.display()))]).shared, "a path in Latin-1");
 }
+
+/// `-save-temps` has gcc append `-fasynchronous-unwind-tables` and the like to the last option without a blank: nothing was compiled.
+#[test]
+fn the_specs_end_their_last_option() {
+    for has_entry_exit_param in [true, false] {
+        let (program, leading) = ("gcc".into(), Vec::new());
+        let toolchain =
+            super::Toolchain { program, leading, family: super::Family::Gcc, has_entry_exit_param, depth: 1 };
+        let specs = super::gcc_specs(&toolchain);
+        assert_eq!(specs.contains(" --param=tsan-instrument-func-entry-exit=0 \n"), has_entry_exit_param, "{specs:?}");
+        assert!(specs.starts_with("*cc1_options:\n+ -fsanitize=thread ") && specs.ends_with(" \n\n"), "{specs:?}");
+    }
+}

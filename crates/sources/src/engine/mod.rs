@@ -88,7 +88,8 @@ pub fn select(
             engine: Engine::Instrument.name(),
             path: binary.path.clone(),
             reason: refusal.reason,
-            remedy: refusal.remedy,
+            // What is started has its accesses recorded, whichever of its files are instrumented.
+            remedy: format!("{}; if only libraries that it loads are, record `env {name}`", refusal.remedy),
         }),
         (EngineChoice::Auto, false) => {
             if let Some(inner) = instrumented_argument(starts_others, command) {
