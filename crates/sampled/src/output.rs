@@ -6,8 +6,9 @@ use std::sync::Mutex;
 use std::sync::MutexGuard;
 use std::sync::PoisonError;
 
+use numapilot_host::VirtAddr;
 use numapilot_trace::chunk::{ChunkError, ChunkWriter, RingId};
-use numapilot_trace::ids::{ModuleId, Order, ProcessIndex, StackId, ThreadIndex, VirtAddr};
+use numapilot_trace::ids::{ModuleId, Order, ProcessIndex, StackId, ThreadIndex};
 use numapilot_trace::record::{Event, Record, Stamp};
 use numapilot_trace::wire::{Clock, Encoder};
 

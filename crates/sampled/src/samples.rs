@@ -4,12 +4,13 @@ use foldhash::{HashMap, HashMapExt};
 use numapilot_host::PageNumber;
 use numapilot_host::Pid;
 use numapilot_host::Tid;
+use numapilot_host::VirtAddr;
 use numapilot_machine::{CpuId, NodeId};
 use numapilot_perf::abi::{CONTEXT_MAX, CONTEXT_USER, CONTEXT_USER_DEFERRED, is_kernel_address};
 use numapilot_perf::data_src::{self, Operation};
 use numapilot_perf::{EventAttr, Mapping, MemoryAccess, Sample, SampleId, SideBand, Words};
 use numapilot_trace::chunk::ChunkError;
-use numapilot_trace::ids::{ProcessIndex, StackId, ThreadIndex, VirtAddr};
+use numapilot_trace::ids::{ProcessIndex, StackId, ThreadIndex};
 use numapilot_trace::record::{Access, Event, FaultedPage, Level};
 use numapilot_trace::wire::layout::{self, ADDRESS_END};
 

@@ -20,10 +20,11 @@ use std::sync::Arc;
 use foldhash::HashMap;
 use numapilot_host::Pid;
 use numapilot_host::Tid;
+use numapilot_host::VirtAddr;
 use numapilot_perf::TaskChange;
 use numapilot_ranges::RangeMap;
 use numapilot_trace::chunk::ChunkError;
-use numapilot_trace::ids::{ProcessIndex, ThreadIndex, VirtAddr};
+use numapilot_trace::ids::{ProcessIndex, ThreadIndex};
 use numapilot_trace::record::Event;
 
 use super::binaries::{Binaries, LoadedBinary};

@@ -1,7 +1,7 @@
 //! Newtypes for the integers that identify things in a trace. An id is an index into the table of the same name,
-//! but for the kernel's own ([`Pid`], [`Tid`]), which name others again once a process or thread has ended, and addresses ([`VirtAddr`]).
+//! but for the kernel's own ([`Pid`], [`Tid`]), which name others again once a process or thread has ended.
 
-pub use numapilot_host::{Pid, Tid, VirtAddr};
+pub use numapilot_host::{Pid, Tid};
 use serde::{Deserialize, Serialize};
 
 macro_rules! id {

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use numapilot_host::PageNumber;
 use numapilot_host::Pid;
+use numapilot_host::VirtAddr;
 use numapilot_perf::{FileIdentity, Mapping};
 use numapilot_trace::chunk::ChunkError;
-use numapilot_trace::ids::{ModuleId, StackId, VirtAddr};
+use numapilot_trace::ids::{ModuleId, StackId};
 use numapilot_trace::mapping::is_shared_memory;
 use numapilot_trace::record::Event;
 use numapilot_trace::wire::layout::{self, ADDRESS_END};
