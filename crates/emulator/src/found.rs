@@ -12,9 +12,34 @@ use crate::qemu::Qemu;
 use crate::qemu::Unavailable;
 use crate::qemu::availability;
 
-/// Variables by which a user could pass an emulator options that would spoil a recording.
-const EMULATOR_VARIABLES: &[&str] =
-    &["QEMU_PLUGIN", "QEMU_SET_ENV", "QEMU_UNSET_ENV", "QEMU_ARGV0", "QEMU_GUEST_BASE", "QEMU_RESERVED_VA"];
+/// Variables by which QEMU's user mode takes options (`arg_table` of its `linux-user/main.c`). They would spoil a recording: the emulator would wait for a
+/// debugger, write its own trace between the program's output, or run the program on another processor or address range.
+const EMULATOR_VARIABLES: &[&str] = &[
+    "QEMU_ARGV0",
+    "QEMU_CPU",
+    "QEMU_DFILTER",
+    "QEMU_GDB",
+    "QEMU_GUEST_BASE",
+    "QEMU_JITDUMP",
+    "QEMU_LD_PREFIX",
+    "QEMU_LOG",
+    "QEMU_LOG_FILENAME",
+    "QEMU_ONE_INSN_PER_TB",
+    "QEMU_PAGESIZE",
+    "QEMU_PERFMAP",
+    "QEMU_PLUGIN",
+    "QEMU_RAND_SEED",
+    "QEMU_RESERVED_VA",
+    "QEMU_RTSIG_MAP",
+    "QEMU_SET_ENV",
+    "QEMU_SINGLESTEP",
+    "QEMU_STACK_SIZE",
+    "QEMU_STRACE",
+    "QEMU_TB_SIZE",
+    "QEMU_TRACE",
+    "QEMU_UNAME",
+    "QEMU_UNSET_ENV",
+];
 
 /// An emulator, ready to run programs.
 #[derive(Clone, Debug)]
@@ -65,4 +90,21 @@ fn unpacked_plugin() -> Result<PathBuf, numapilot_runtime::UnpackError> {
     numapilot_runtime::first_that_takes(|folder| {
         numapilot_runtime::unpack_file(folder, crate::CONTENT_HASH, crate::PLUGIN_NAME, crate::PLUGIN)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// With `QEMU_GDB=1234`, the program would not begin until a debugger comes.
+    #[test]
+    fn options_of_the_users_for_the_emulator_do_not_reach_it() {
+        let qemu = Qemu { path: "/usr/bin/qemu-x86_64".into(), version: String::new() };
+        let emulator = Emulator { qemu, plugin: "/p.so".into() };
+        let command = emulator.command(Path::new("/bin/true"), &["true".into()], OsStr::new("/l.so")).unwrap();
+        let removed: Vec<&OsStr> =
+            command.get_envs().filter(|(_, value)| value.is_none()).map(|(name, _)| name).collect();
+        assert_eq!(removed, EMULATOR_VARIABLES.iter().map(OsStr::new).collect::<Vec<_>>());
+        assert!(["QEMU_GDB", "QEMU_LOG", "QEMU_STRACE"].iter().all(|name| removed.contains(&OsStr::new(name))));
+    }
 }
