@@ -69,6 +69,11 @@ impl KernelReading {
         reading
     }
 
+    /// Forgets the CPUs' times: how busy they are is not known.
+    pub fn forget_cpu_times(&mut self) {
+        self.ticks.clear();
+    }
+
     /// Figures of the nodes between an earlier reading and this one.
     #[must_use]
     pub fn nodes_since(&self, before: &KernelReading, machine: &Machine) -> Vec<NodeFigures> {
