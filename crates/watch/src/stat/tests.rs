@@ -136,6 +136,18 @@ fn cpu_times_that_a_container_makes_up_are_of_no_node() {
     assert!(interval.notes.len() == 1 && interval.notes[0].contains("lxcfs"), "{:?}", interval.notes);
 }
 
+/// With `vm.numa_stat` at 0 the kernel's counters are all 0: no memory seemed to be allocated.
+#[test]
+fn allocations_that_the_kernel_does_not_count_are_not_0() {
+    let mut stat = made();
+    for node in &mut stat.interval.nodes {
+        (node.numastat, node.numastat_delta) = (NumaStat::default(), NumaStat::default());
+    }
+    assert!(!csv(&stat).contains("numa_hit") && !text(&stat, Look::default()).contains("numa_hit"));
+    let node = &json(&stat)["nodes"][0];
+    assert!(node["numastat"].is_null() && node["numastat_interval"].is_null(), "{node}");
+}
+
 /// Objects whose keys are names or nodes.
 const BY_NAME: [&str; 8] =
     ["events", "kernel", "numastat", "numastat_interval", "by_kind", "bytes_by_node", "memory_total", "figures"];
