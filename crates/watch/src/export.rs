@@ -87,6 +87,7 @@ fn nodes(interval: &Interval) -> Vec<MetricFamily> {
     let mut load = gauge("numapilot_node_controller_load_ratio", "Utilisation of a node's memory controller.");
     let mut pages =
         MetricFamily::counter("numapilot_node_numastat_pages_total", "Pages allocated, by the counters of numastat.");
+    let has_numastat = interval.has_numastat();
     for node in &interval.nodes {
         let label: &[(&'static str, &dyn ToString)] = &[("node", &node.node)];
         memory.push(label, node.memory_bytes as f64);
@@ -96,7 +97,7 @@ fn nodes(interval: &Interval) -> Vec<MetricFamily> {
         node.local_share.value().into_iter().for_each(|value| local.push(label, value));
         node.controller_bytes_per_s.value().into_iter().for_each(|value| served.push(label, value));
         node.controller_load.into_iter().for_each(|value| load.push(label, value));
-        if interval.simulated.is_none() {
+        if has_numastat {
             for (name, count) in NumaStat::NAMES.iter().zip(node.numastat.0) {
                 pages.push(&[("node", &node.node), ("counter", name)], count as f64);
             }
@@ -155,5 +156,8 @@ mod tests {
             "{text}"
         );
         assert!(!text.contains("numastat"), "a simulated machine has no numastat");
+        let mut uncounted = made();
+        uncounted.interval.nodes.iter_mut().for_each(|node| node.numastat = NumaStat::default());
+        assert!(!encode(&families(&uncounted)).contains("numastat_pages"), "nor has a kernel that does not count");
     }
 }

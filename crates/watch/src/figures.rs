@@ -365,6 +365,12 @@ impl Interval {
     pub fn seconds(&self) -> f64 {
         self.to_ns.saturating_sub(self.from_ns) as f64 / 1e9
     }
+
+    /// Whether allocations are counted by node. A kernel without NUMA has no numastat, and one with `vm.numa_stat` at 0 shows zeros.
+    #[must_use]
+    pub fn has_numastat(&self) -> bool {
+        self.simulated.is_none() && self.nodes.iter().any(|node| node.numastat != NumaStat::default())
+    }
 }
 
 /// Standard deviation over mean (population definition); `None` if all loads are 0.

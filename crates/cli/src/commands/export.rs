@@ -8,6 +8,7 @@ use anyhow::Context;
 use anyhow::Result;
 use numapilot_host::Pid;
 use numapilot_host::Root;
+use numapilot_kernel::task::start_ticks_of;
 use numapilot_machine::Machine;
 use numapilot_service::Address;
 use numapilot_service::metrics::MetricFamily;
@@ -58,7 +59,8 @@ struct Exporter {
     live: Live,
     processes: Option<(Processes, usize)>,
     reader: Reader,
-    pids: Vec<Pid>,
+    /// The named processes, with their start times.
+    pids: Vec<(Pid, u64)>,
     began: Instant,
     last: Option<(Instant, Vec<MetricFamily>)>,
 }
@@ -71,7 +73,7 @@ impl Exporter {
             live: Live::open(Root::default(), Machine::live()?, &live_options),
             processes: (arguments.processes > 0).then(|| (Processes::default(), arguments.processes)),
             reader: Reader::default(),
-            pids: arguments.pid.clone(),
+            pids: arguments.pid.iter().filter_map(|pid| Some((*pid, start_ticks_of(*pid)?))).collect(),
             began: Instant::now(),
             last: None,
         };
@@ -101,9 +103,28 @@ impl Exporter {
         }
         // Processes that have ended are left out.
         let (live, reader) = (&self.live, &mut self.reader);
-        stat.memory = self.pids.iter().filter_map(|pid| reader.read(live.root(), live.machine(), *pid).ok()).collect();
+        let maps = running(&self.pids).filter_map(|pid| reader.read(live.root(), live.machine(), pid).ok());
+        stat.memory = maps.collect();
         let families = families(&stat);
         self.last = Some((Instant::now(), families.clone()));
         families
+    }
+}
+
+/// Those of the processes that still run: the id of one that has ended may be another's by now.
+fn running(pids: &[(Pid, u64)]) -> impl Iterator<Item = Pid> {
+    pids.iter().filter(|(pid, start_ticks)| start_ticks_of(*pid) == Some(*start_ticks)).map(|(pid, _)| *pid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_has_the_id_of_one_that_ended_is_not_shown_in_its_place() {
+        let own = Pid::own();
+        let start_ticks = start_ticks_of(own).unwrap();
+        assert_eq!(running(&[(own, start_ticks)]).collect::<Vec<_>>(), [own]);
+        assert_eq!(running(&[(own, start_ticks - 1)]).count(), 0, "an earlier one");
     }
 }

@@ -69,17 +69,29 @@ impl KernelReading {
         reading
     }
 
+    /// Forgets the CPUs' times: how busy they are is not known.
+    pub fn forget_cpu_times(&mut self) {
+        self.ticks.clear();
+    }
+
     /// Figures of the nodes between an earlier reading and this one.
     #[must_use]
     pub fn nodes_since(&self, before: &KernelReading, machine: &Machine) -> Vec<NodeFigures> {
         let of = |(index, node): (usize, &numapilot_machine::Node)| {
-            let cpus = node.cpus.iter().filter(|cpu| machine.cpu(**cpu).is_some_and(|cpu| cpu.online)).count();
+            // One that went offline since the machine was read has no line any more.
+            let is_online = |cpu: &&CpuId| {
+                let has_line = self.ticks.is_empty() || self.ticks.contains_key(*cpu);
+                has_line && machine.cpu(**cpu).is_some_and(|cpu| cpu.online)
+            };
+            let cpus = node.cpus.iter().filter(is_online).count();
             let (mut busy, mut elapsed) = (0, 0);
             for cpu in &node.cpus {
                 // One that came online or went offline meanwhile would add, or take away, the time since the machine's start.
                 let Some((now, then)) = self.ticks.get(cpu).zip(before.ticks.get(cpu)) else { continue };
-                busy += now.0.saturating_sub(then.0);
-                elapsed += now.1.saturating_sub(then.1);
+                let ran = now.0.saturating_sub(then.0);
+                busy += ran;
+                // The time of waiting for devices may go back (`Documentation/filesystems/proc.rst`, `iowait`), and the sum with it.
+                elapsed += now.1.saturating_sub(then.1).max(ran);
             }
             let share = (elapsed > 0).then(|| busy as f64 / elapsed as f64);
             NodeFigures {
@@ -129,7 +141,9 @@ impl KernelReading {
                 mode | 1
             )),
             (Some(all), Some(local), _) if all > 0 => {
-                MetricValue::estimate(local as f64 / all as f64, "kernel: NUMA hinting faults (one per page and scan)")
+                // The kernel adds up its CPUs' counts one after the other, so of faults that are nearly all local there may be more than there are of all.
+                let share = (local as f64 / all as f64).min(1.0);
+                MetricValue::estimate(share, "kernel: NUMA hinting faults (one per page and scan)")
             }
             (_, _, Some(0)) => MetricValue::Missing(
                 "the kernel's NUMA balancing is off (turn it on with `sysctl kernel.numa_balancing=1`)".into(),
@@ -215,12 +229,28 @@ mod tests {
         // CPU 0 is busy for a quarter of the time; CPU 1 goes, CPU 2, which was busy all its life, comes.
         let before = read("cpu0 1000 0 0 1000 0 0 0 0 0 0\ncpu1 0 0 0 9000 0 0 0 0 0 0");
         let after = read("cpu0 1025 0 0 1075 0 0 0 0 0 0\ncpu2 90000 0 0 0 0 0 0 0 0 0");
-        assert_eq!(after.nodes_since(&before, &machine)[0].busy_cpus, Some(0.75));
+        let node = &after.nodes_since(&before, &machine)[0];
+        assert_eq!((node.cpus, node.busy_cpus), (2, Some(0.5)), "CPU 1 is offline, and neither counted nor busy");
         assert_eq!(before.nodes_since(&KernelReading::default(), &machine)[0].busy_cpus, None);
         assert_eq!(after.new_cpus(&machine), None, "it was online before");
         let note =
             read("cpu0 1 0 0 1 0 0 0 0 0 0\ncpu3 1 0 0 1 0 0 0 0 0 0\ncpu4 1 0 0 1 0 0 0 0 0 0").new_cpus(&machine);
         assert!(note.is_some_and(|note| note.ends_with(": 3-4.")));
+    }
+
+    #[test]
+    fn counts_that_go_back_or_are_read_apart_make_no_share_above_1() {
+        let tree = Tree::symmetric(1, 1, 4096);
+        let (root, machine, mut buffer) = (tree.root(), tree.machine(), Vec::new());
+        let mut read = |waiting: u64, busy: u64, (all, local): (u64, u64)| {
+            tree.put("proc/stat", &format!("cpu0 {busy} 0 0 1000 {waiting} 0 0 0"));
+            tree.put("proc/vmstat", &format!("numa_hint_faults {all}\nnuma_hint_faults_local {local}"));
+            KernelReading::read(&root, &machine, &mut buffer)
+        };
+        let before = read(500, 100, (50, 50));
+        let after = read(450, 160, (60, 61));
+        assert_eq!(after.nodes_since(&before, &machine)[0].busy_cpus, Some(1.0), "60 ticks, while the sum grew by 10");
+        assert_eq!(after.hinted_local_share(&before, Some(1)).value(), Some(1.0));
     }
 
     #[test]

@@ -73,6 +73,8 @@ pub struct Live {
     is_system: bool,
     /// What this process may use of the machine, if not all.
     confinement: Option<String>,
+    /// That the times of CPUs are those of a container.
+    made_up_cpu_times: Option<String>,
     /// That /proc hides other users' processes.
     hidden: Option<String>,
     began: Instant,
@@ -124,6 +126,7 @@ impl Live {
             no_links: uncore::why_no_links(&root),
             is_system: options.scope.as_ref().is_none_or(|scope| *scope == Scope::System),
             confinement: confinement::words(&root, &machine),
+            made_up_cpu_times: confinement::made_up_cpu_times(&root),
             hidden: hidden_processes(&root).map(|note| note.replacen('p', "P", 1) + "."),
             began: Instant::now(),
             before: Moment::default(),
@@ -190,10 +193,18 @@ impl Live {
         Whole(self.before.clone())
     }
 
+    fn kernel(&mut self) -> KernelReading {
+        let mut reading = KernelReading::read(&self.root, &self.machine, &mut self.buffer);
+        if self.made_up_cpu_times.is_some() {
+            reading.forget_cpu_times();
+        }
+        reading
+    }
+
     fn moment(&mut self) -> Moment {
         Moment {
             at_ns: u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX),
-            kernel: KernelReading::read(&self.root, &self.machine, &mut self.buffer),
+            kernel: self.kernel(),
             counters: self.counters.read(),
             uncore: self.uncore.read(),
             resctrl: self.resctrl.read(&self.root),
@@ -229,6 +240,7 @@ impl Live {
         interval.kernel = now.kernel.vm_since(&before.kernel);
         interval.sampled = self.sampler.as_ref().map(|sampler| sampler.counts(&before.samples, &now.samples));
         interval.notes.extend(self.confinement.iter().chain(&self.hidden).filter(|_| self.is_system).cloned());
+        interval.notes.extend(self.made_up_cpu_times.clone());
         interval.notes.extend(now.kernel.new_cpus(&self.machine));
         interval.notes.extend(self.counters.notes());
         interval.notes.extend(self.sampler.iter().flat_map(Sampler::notes));

@@ -6,6 +6,7 @@ use std::time::Instant;
 use numapilot_host::Pid;
 use numapilot_host::Root;
 use numapilot_host::TaskStat;
+use numapilot_host::now_ticks;
 use numapilot_host::title;
 use numapilot_kernel::actuator::page_bytes;
 use numapilot_kernel::cpu_time::ticks_per_s;
@@ -30,8 +31,8 @@ struct Seen {
 #[derive(Clone, Debug)]
 pub struct TreeReading {
     at: Instant,
-    /// Clock ticks since boot; `None`: not known.
-    boot_ticks: Option<u64>,
+    /// Clock ticks since boot.
+    boot_ticks: u64,
     seen: BTreeMap<Pid, Seen>,
 }
 
@@ -56,15 +57,14 @@ impl TreeReading {
                 },
             );
         }
-        TreeReading { at: Instant::now(), boot_ticks: boot_ticks(root), seen }
+        TreeReading { at: Instant::now(), boot_ticks: now_ticks(), seen }
     }
 
     /// Adds processes that join the group later but ran at this reading already, as they are now: what they did before was not the group's.
     pub fn join(&mut self, root: &Root, pids: &[Pid]) {
-        let Some(boot_ticks) = self.boot_ticks else { return };
         for (pid, now) in TreeReading::read(root, pids).seen {
             let is_new = self.seen.get(&pid).is_none_or(|known| known.start_ticks != now.start_ticks);
-            if is_new && now.start_ticks < boot_ticks {
+            if is_new && now.start_ticks < self.boot_ticks {
                 self.seen.insert(pid, now);
             }
         }
@@ -99,12 +99,6 @@ impl TreeReading {
     }
 }
 
-/// Clock ticks since boot, in which the kernel gives processes' start times.
-fn boot_ticks(root: &Root) -> Option<u64> {
-    let seconds: f64 = root.text("proc/uptime")?.split_whitespace().next()?.parse().ok()?;
-    Some((seconds * ticks_per_s()) as u64)
-}
-
 /// Resident pages of a process whose first thread has ended, whose line says 0.
 fn resident_of_others(root: &Root, pid: Pid) -> u64 {
     let tid = task::stand_in(root.path(), pid);
@@ -121,17 +115,29 @@ mod tests {
     fn a_process_that_joins_counts_from_then_on_and_one_that_began_since_counts_whole() {
         let tree = Tree::symmetric(2, 2, 1 << 20);
         // The tree's processes begin at tick 50 + id: one before this reading, one after it.
-        tree.put("proc/uptime", &format!("{:.3} 0", 100.0 / ticks_per_s()));
         tree.process(40, "old", &[(40, 0, 100_000)]);
         tree.process(80, "new", &[(80, 0, 2)]);
         let (root, machine) = (tree.root(), tree.machine());
-        let mut before = TreeReading::read(&root, &[]);
+        let mut before = TreeReading { boot_ticks: 100, ..TreeReading::read(&root, &[]) };
         before.join(&root, &[40, 80].map(Pid));
         std::thread::sleep(std::time::Duration::from_millis(20));
         tree.process(40, "old", &[(40, 0, 100_001)]);
         let rows = TreeReading::read(&root, &[40, 80].map(Pid)).since(&before, &root, &machine);
         assert_eq!((rows[0].pid, rows[1].pid), (Pid(80), Pid(40)));
         assert!((rows[0].cpus / rows[1].cpus - 2.0).abs() < 1e-9, "{rows:?}");
+    }
+
+    /// lxcfs writes `/proc/uptime` for a container from its own start on, while processes' start times count from the machine's.
+    #[test]
+    fn a_container_that_is_younger_than_its_processes_start_times_changes_nothing() {
+        let tree = Tree::symmetric(1, 1, 1 << 20);
+        tree.put("proc/uptime", "0.10 0.00");
+        tree.process(40, "old", &[(40, 0, 100_000)]);
+        let (root, machine) = (tree.root(), tree.machine());
+        let mut before = TreeReading::read(&root, &[]);
+        before.join(&root, &[Pid(40)]);
+        let rows = TreeReading::read(&root, &[Pid(40)]).since(&before, &root, &machine);
+        assert_eq!((rows.len(), rows[0].cpus), (1, 0.0), "it ran before it joined");
     }
 
     #[test]

@@ -46,6 +46,9 @@ impl Kind {
     }
 }
 
+/// A place in a file of huge pages: device, inode, offset in bytes.
+pub type HugeFile = ((u32, u32), u64, u64);
+
 /// A mapping and where its pages are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Area {
@@ -69,6 +72,8 @@ pub struct Area {
     pub resident_kib: u64,
     /// KiB in memory, each page divided by the number of processes that map it; 0 where unknown.
     pub proportional_kib: u64,
+    /// Of a shared hugetlb mapping the file's device and inode, and the offset in it: the kernel counts its pages neither as resident nor proportionally.
+    pub huge_file: Option<HugeFile>,
     /// KiB in transparent huge pages.
     pub huge_kib: u64,
     /// KiB swapped out.
@@ -140,6 +145,7 @@ pub fn join(numa_maps: &[u8], smaps: &[u8]) -> Vec<Area> {
 fn area(line: &NumaLine<'_>, pages: &[(NodeId, u64)], sizes: Option<(MapLine<'_>, MapUse)>) -> Area {
     let (kind, name) = identify(line, sizes.as_ref().map(|(map, _)| map));
     let (map, used) = sizes.map_or((None, MapUse::default()), |(map, used)| (Some(map), used));
+    let huge_file = map.as_ref().filter(|map| line.is_huge && map.is_shared());
     Area {
         start: VirtAddr(line.start),
         end: map.as_ref().map(|map| VirtAddr(map.end)),
@@ -151,6 +157,7 @@ fn area(line: &NumaLine<'_>, pages: &[(NodeId, u64)], sizes: Option<(MapLine<'_>
         page_bytes: if line.page_kib > 0 { line.page_kib } else { used.page_kib } * 1024,
         resident_kib: used.resident_kib,
         proportional_kib: used.proportional_kib,
+        huge_file: huge_file.map(|map| (map.device, map.inode, map.offset)),
         huge_kib: used.huge_kib,
         swapped_kib: used.swapped_kib,
         seen: [0; 3],

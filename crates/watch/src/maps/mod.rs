@@ -14,6 +14,7 @@ mod text;
 mod tree;
 
 pub use area::Area;
+pub use area::HugeFile;
 pub use area::Kind;
 pub use csv::csv;
 pub use csv::csv_heading;

@@ -7,22 +7,55 @@ use numapilot_text::style::{Look, clean};
 use numapilot_text::table::{Align, Table};
 use numapilot_text::units;
 
+use super::HugeFile;
 use super::MemoryMap;
 
 /// Maximum number of nodes with a column each.
 const COLUMNS_MAX: usize = 8;
 
 /// Bytes by node of all the processes together. Of a page that several processes map, each has its share (`Pss` in smaps), so what only these processes
-/// map counts once, and what others map too in part.
+/// map counts once, and what others map too in part. Huge pages of a shared file have no `Pss`: they count as in the process that has most of them.
 #[must_use]
 pub fn total_by_node(maps: &[MemoryMap]) -> BTreeMap<NodeId, u64> {
     let mut sums: BTreeMap<NodeId, f64> = BTreeMap::new();
-    for area in maps.iter().flat_map(|map| &map.areas) {
+    for area in maps.iter().flat_map(|map| &map.areas).filter(|area| area.huge_file.is_none()) {
         for (node, pages) in &area.pages {
             *sums.entry(*node).or_default() += pages.saturating_mul(area.page_bytes) as f64 * area.own_share();
         }
     }
+    for ((_, node), [most, _, _]) in shared_huge(maps) {
+        *sums.entry(node).or_default() += most;
+    }
     sums.into_iter().map(|(node, bytes)| (node, bytes.round() as u64)).collect()
+}
+
+/// Bytes of shared huge pages by file and node: in the process that has most of them there, in all processes, and in those from whose threads they are far.
+fn shared_huge(maps: &[MemoryMap]) -> BTreeMap<(HugeFile, NodeId), [f64; 3]> {
+    let mut found: BTreeMap<(HugeFile, NodeId), [f64; 3]> = BTreeMap::new();
+    for map in maps {
+        for area in &map.areas {
+            let Some(file) = area.huge_file else { continue };
+            for (node, pages) in &area.pages {
+                let bytes = pages.saturating_mul(area.page_bytes) as f64;
+                let [most, all, far] = found.entry((file, *node)).or_default();
+                *most = f64::max(*most, bytes);
+                *all += bytes;
+                *far += if map.is_far(*node) { bytes } else { 0.0 };
+            }
+        }
+    }
+    found
+}
+
+/// Bytes of all the processes together that are far from the threads of those that map them.
+fn total_far(maps: &[MemoryMap]) -> u64 {
+    let far = |map: &MemoryMap| -> f64 {
+        let own = map.areas.iter().filter(|area| area.huge_file.is_none());
+        own.map(|area| area.far_bytes(&map.far_nodes) as f64 * area.own_share()).sum()
+    };
+    let huge = shared_huge(maps);
+    let huge = huge.values().filter(|[_, all, _]| *all > 0.0).map(|[most, all, far]| most * far / all);
+    (maps.iter().map(far).sum::<f64>() + huge.sum::<f64>()).round() as u64
 }
 
 /// The processes as a table: title, threads, memory in all, far and by node, and the total.
@@ -48,13 +81,9 @@ pub fn tree_text(maps: &[MemoryMap], look: Look) -> String {
         table.row(cells);
     }
     let total = total_by_node(maps);
-    let far: f64 = maps
-        .iter()
-        .flat_map(|map| map.areas.iter().map(|area| area.far_bytes(&map.far_nodes) as f64 * area.own_share()))
-        .sum();
     let threads: usize = maps.iter().map(|map| map.threads).sum();
     let mut cells = vec!["total".to_owned(), format!("{} processes", maps.len()), threads.to_string()];
-    cells.extend([or_dot(total.values().sum()), or_dot(far.round() as u64)]);
+    cells.extend([or_dot(total.values().sum()), or_dot(total_far(maps))]);
     cells.extend(columns.iter().map(|node| or_dot(total.get(node).copied().unwrap_or(0))));
     table.row(cells);
     let note = "In the total, memory that the processes share counts once; in their rows it counts in each.";
@@ -68,6 +97,27 @@ mod tests {
     use super::*;
     use crate::fixture::Tree;
     use crate::maps::Reader;
+
+    /// The shared buffers of a database: with huge pages, each process's were added up.
+    #[test]
+    fn shared_huge_pages_count_once_in_the_total() {
+        let tree = Tree::symmetric(2, 2, 1 << 20);
+        for (pid, pages) in [(40, "N0=3 N1=2"), (41, "N0=1 N1=2"), (42, "N1=2")] {
+            tree.process(pid, "postgres", &[(pid, 0, 100)]);
+            let policy = "7f0000000000 default file=/anon_hugepage\\040(deleted) huge";
+            tree.put(&format!("proc/{pid}/numa_maps"), &format!("{policy} dirty=1 {pages} kernelpagesize_kB=2048"));
+            let sizes = "7f0000000000-7f0000a00000 rw-s 00000000 00:0f 9 /anon_hugepage (deleted)\nRss: 0 kB\nPss: 0 kB\nKernelPageSize: 2048 kB";
+            tree.put(&format!("proc/{pid}/smaps"), sizes);
+        }
+        let mut reader = Reader::default();
+        let mut read = |pid| reader.read(&tree.root(), &tree.machine(), Pid(pid)).unwrap();
+        let mut maps = [read(40), read(41), read(42)];
+        assert_eq!(total_by_node(&maps), BTreeMap::from([(NodeId(0), 6 << 20), (NodeId(1), 4 << 20)]));
+        assert_eq!((maps[2].far_bytes(), total_far(&maps)), (4 << 20, 4 << 20));
+        maps[2].far_nodes.clear();
+        maps[1].far_nodes.clear();
+        assert_eq!(total_far(&maps), (4 << 20) / 3, "far from one of three that have the same pages");
+    }
 
     #[test]
     fn shared_memory_counts_once_in_the_total() {

@@ -58,7 +58,7 @@ pub fn csv(stat: &Stat) -> String {
                 lines.metric("node", &id, "sampled_latency_cycles", &MetricValue::estimate(cycles, &sampled.source));
             }
         }
-        if interval.simulated.is_none() {
+        if interval.has_numastat() {
             for (name, count) in NumaStat::NAMES.iter().zip(node.numastat_delta.0) {
                 lines.value("node", &id, name, count as f64);
             }

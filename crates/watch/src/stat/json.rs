@@ -17,6 +17,7 @@ use crate::maps::total_by_node;
 #[must_use]
 pub fn json(stat: &Stat) -> Value {
     let interval = &stat.interval;
+    let has_numastat = interval.has_numastat();
     let metrics: Map<String, Value> =
         Metric::ALL.iter().map(|metric| (metric.name().to_owned(), interval.metrics.get(*metric).json())).collect();
     let events: Map<String, Value> = interval
@@ -36,16 +37,17 @@ pub fn json(stat: &Stat) -> Value {
     let links: Vec<Value> = interval.links.iter().map(|link| json!({"link": link.name, "load": link.load})).collect();
     json!({
         "simulated": interval.simulated, "from_s": interval.from_ns as f64 / 1e9, "to_s": interval.to_ns as f64 / 1e9,
-        "metrics": metrics, "nodes": interval.nodes.iter().map(node).collect::<Vec<_>>(), "links": links,
+        "metrics": metrics, "nodes": interval.nodes.iter().map(|of| node(of, has_numastat)).collect::<Vec<_>>(), "links": links,
         "processes": interval.processes.iter().map(process).collect::<Vec<_>>(), "events": events, "kernel": kernel,
         "samples": interval.sampled.as_ref().map(|of| json!({"source": of.source, "samples": of.samples, "lost": of.lost})),
         "memory": stat.memory.iter().map(memory).collect::<Vec<_>>(), "memory_total": total(&stat.memory), "notes": interval.notes,
     })
 }
 
-fn node(node: &NodeFigures) -> Value {
-    let numastat = |counts: NumaStat| -> Map<String, Value> {
-        NumaStat::NAMES.iter().zip(counts.0).map(|(name, count)| ((*name).to_owned(), json!(count))).collect()
+fn node(node: &NodeFigures, has_numastat: bool) -> Value {
+    let numastat = |counts: NumaStat| -> Option<Map<String, Value>> {
+        let named = NumaStat::NAMES.iter().zip(counts.0);
+        has_numastat.then(|| named.map(|(name, count)| ((*name).to_owned(), json!(count))).collect())
     };
     json!({
         "node": node.node, "cpus": node.cpus, "busy_cpus": node.busy_cpus, "memory_bytes": node.memory_bytes, "free_bytes": node.free_bytes,

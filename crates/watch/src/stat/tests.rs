@@ -114,6 +114,40 @@ fn faults_that_are_not_counted_are_not_0_and_notes_are_only_text() {
     assert!(shown.contains("\\u{1b}]0;owned") && shown.contains("\\u{1b}[2J") && !shown.contains('\u{1b}'), "{shown}");
 }
 
+/// In a container with lxcfs, the time of its CPU 0 was shown as that of the machine's, whichever CPUs the container has.
+#[test]
+fn cpu_times_that_a_container_makes_up_are_of_no_node() {
+    let tree = Tree::symmetric(2, 2, 1 << 20);
+    let watched = |mounts: &str| {
+        tree.put("proc/self/mountinfo", mounts);
+        let put = |ticks: u64| tree.put("proc/stat", &format!("cpu0 {ticks} 0 0 {ticks}\ncpu1 {ticks} 0 0 {ticks}"));
+        put(10);
+        let mut live = Live::open(tree.root(), tree.machine(), &LiveOptions::default());
+        put(20);
+        live.interval()
+    };
+    let kernels = "25 28 0:23 / /proc rw - proc proc rw\n";
+    let interval = watched(kernels);
+    assert_eq!((interval.nodes[0].busy_cpus, interval.notes.len()), (Some(1.0), 0));
+    let of_lxcfs = "31 25 0:28 /proc/stat /proc/stat rw,nosuid,nodev,relatime - fuse.lxcfs lxcfs rw,user_id=0,group_id=0,allow_other";
+    let interval = watched(&format!("{kernels}{of_lxcfs}"));
+    let cpus: Vec<(usize, Option<f64>)> = interval.nodes.iter().map(|node| (node.cpus, node.busy_cpus)).collect();
+    assert_eq!(cpus, [(2, None), (2, None)]);
+    assert!(interval.notes.len() == 1 && interval.notes[0].contains("lxcfs"), "{:?}", interval.notes);
+}
+
+/// With `vm.numa_stat` at 0 the kernel's counters are all 0: no memory seemed to be allocated.
+#[test]
+fn allocations_that_the_kernel_does_not_count_are_not_0() {
+    let mut stat = made();
+    for node in &mut stat.interval.nodes {
+        (node.numastat, node.numastat_delta) = (NumaStat::default(), NumaStat::default());
+    }
+    assert!(!csv(&stat).contains("numa_hit") && !text(&stat, Look::default()).contains("numa_hit"));
+    let node = &json(&stat)["nodes"][0];
+    assert!(node["numastat"].is_null() && node["numastat_interval"].is_null(), "{node}");
+}
+
 /// Objects whose keys are names or nodes.
 const BY_NAME: [&str; 8] =
     ["events", "kernel", "numastat", "numastat_interval", "by_kind", "bytes_by_node", "memory_total", "figures"];

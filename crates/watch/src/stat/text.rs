@@ -29,7 +29,7 @@ pub fn text(stat: &Stat, look: Look) -> String {
     out.push('\n');
     out.push_str(&nodes(interval, look));
     out.push_str(&sampled(interval, look));
-    if interval.simulated.is_none() && interval.nodes.iter().any(|node| node.numastat != NumaStat::default()) {
+    if interval.has_numastat() {
         out.push('\n');
         out.push_str(&numastat(interval, look));
     }

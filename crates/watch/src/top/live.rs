@@ -141,15 +141,16 @@ impl LiveSource {
             let Ok(text) = root.read(&format!("proc/{pid}/task/{tid}/stat"), &mut self.buffer) else { continue };
             let Some(stat) = TaskStat::parse(text) else { continue };
             seen.insert(tid, stat.cpu_ticks());
-            let used = self.ticks.get(&tid).map(|before| stat.cpu_ticks().saturating_sub(*before));
-            let cpus = elapsed.zip(used).filter(|(elapsed, _)| *elapsed > 0.0);
+            // One that was not there before has begun since, and used all of its time since.
+            let used = stat.cpu_ticks().saturating_sub(self.ticks.get(&tid).copied().unwrap_or(0));
+            let elapsed = elapsed.filter(|elapsed| *elapsed > 0.0);
             let cpu = CpuId(stat.cpu);
             out.push(ThreadFigures {
                 tid,
                 name: String::from_utf8_lossy(stat.name).into_owned(),
                 node: self.live.machine().node_of_cpu(cpu),
                 cpu: Some(cpu),
-                cpus: cpus.map_or(0.0, |(elapsed, used)| used as f64 / ticks_per_s() / elapsed),
+                cpus: elapsed.map_or(0.0, |elapsed| used as f64 / ticks_per_s() / elapsed),
             });
         }
         (self.ticks, self.ticks_at) = (seen, Some((pid, now)));

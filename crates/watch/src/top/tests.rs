@@ -218,6 +218,23 @@ fn users_who_do_not_see_all_processes_are_told() {
 }
 
 #[test]
+fn a_thread_that_began_since_the_last_frame_is_shown_with_its_time() {
+    let tree = Tree::symmetric(1, 2, 1 << 20);
+    tree.put("proc/stat", "processes 1");
+    tree.put("proc/40/numa_maps", "7f0000000000 default anon=9 N0=9 kernelpagesize_kB=4");
+    tree.process(40, "pool", &[(40, 0, 1000)]);
+    let mut source = LiveSource::new(Live::open(tree.root(), tree.machine(), &LiveOptions::default()), PathBuf::new());
+    let mut cpus = || -> Vec<f64> {
+        let frame = source.next(Some(Pid(40))).unwrap();
+        frame.threads[&Pid(40)].iter().map(|thread| thread.cpus).collect()
+    };
+    assert_eq!(cpus(), [0.0], "what it did before is not known by time");
+    tree.process(40, "pool", &[(40, 0, 1000), (41, 1, 5)]);
+    let second = cpus();
+    assert!(second[0] == 0.0 && second[1] > 0.0, "{second:?}");
+}
+
+#[test]
 fn many_new_processes_have_their_titles_a_part_at_a_time_and_a_group_is_found_among_them() {
     let tree = Tree::symmetric(2, 2, 1 << 20);
     tree.put("proc/stat", "processes 1");
