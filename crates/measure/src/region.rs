@@ -74,12 +74,16 @@ impl Region {
         let page = if wanted.pages == Pages::Base { base_page() } else { wanted.large_page_bytes };
         let bytes = wanted.bytes.div_ceil(page) * page;
         let mut region = Region::map(wanted, bytes, page)?;
-        let bound = region.bind_whole(wanted.target);
-        match bound {
-            Err(_) if wanted.single_node => {}
-            other => other?,
+        let is_spread = wanted.target.node().is_none();
+        if !is_spread {
+            region.bind(wanted)?;
         }
         region.fill(wanted, page)?;
+        // Pages that are there stay where they are. Memory without a policy of its own is moved by the kernel's NUMA balancing, to whoever measures: it would
+        // be local before long.
+        if is_spread {
+            region.bind(wanted)?;
+        }
         region.proof = region.prove(wanted, page)?;
         region.large_share = region.large_share();
         Ok(region)
@@ -117,10 +121,14 @@ impl Region {
         Ok(region)
     }
 
-    /// Binds the whole mapping to one node; weighted targets are bound page by page as they are touched.
-    fn bind_whole(&self, target: &Target) -> Result<(), MeasureError> {
-        let Target::Node(node) = target else { return Ok(()) };
-        let mask = mask_of(*node);
+    /// Binds the whole mapping to the nodes of its target. Where these are several, pages are touched before that, under a policy of the thread that names one.
+    fn bind(&self, wanted: &Wanted<'_>) -> Result<(), MeasureError> {
+        let mut mask = [0_u64; MASK_WORDS];
+        let mut add = |node: NodeId| mask.iter_mut().zip(mask_of(node)).for_each(|(word, bits)| *word |= bits);
+        match wanted.target {
+            Target::Node(node) => add(*node),
+            Target::Weighted(weights) => weights.iter().for_each(|(node, _)| add(*node)),
+        }
         // SAFETY: the range is ours, and the mask has as many bits as the call is told (it counts one more).
         let done = unsafe {
             libc::syscall(
@@ -133,9 +141,9 @@ impl Region {
                 0_u32,
             )
         };
-        if done != 0 {
+        if done != 0 && !wanted.single_node {
             return Err(MeasureError::Bind {
-                nodes: target.to_string(),
+                nodes: wanted.target.to_string(),
                 call: "mbind",
                 error: io::Error::last_os_error(),
             });
@@ -333,6 +341,9 @@ fn large_bytes(smaps: &str, base: u64, bytes: u64) -> Option<u64> {
 mod tests {
     //! Regions of this machine, and captured maps.
 
+    use numapilot_host::VirtAddr;
+    use numapilot_kernel::memory::{PolicyMode, policy};
+
     use super::*;
 
     fn wanted(target: &Target, bytes: usize, pages: Pages) -> Wanted<'_> {
@@ -358,6 +369,17 @@ mod tests {
             }
             region.as_doubles().fill(1.5);
             assert!(region.as_doubles().iter().all(|value| *value == 1.5));
+        }
+    }
+
+    /// Memory that was spread had no policy: NUMA balancing may move its pages to the node of the CPU that measures, whose figure is that of local memory then.
+    #[test]
+    fn memory_that_is_spread_has_a_policy_that_numa_balancing_respects() {
+        let target = Target::interleaved([first_node()]);
+        let region = Region::new(&wanted(&target, 1 << 20, Pages::Base)).expect("memory");
+        match policy(Some(VirtAddr(region.base() as u64))) {
+            Ok(found) => assert_eq!((found.mode, found.nodes), (PolicyMode::Bind, vec![first_node()])),
+            Err(error) => numapilot_not_run::not_run!(BoundMemory, "{error}"),
         }
     }
 
