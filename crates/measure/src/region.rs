@@ -20,6 +20,8 @@ const MPOL_DEFAULT: libc::c_int = 0;
 const MPOL_BIND: libc::c_int = 2;
 /// Page faults are half of the cost of a measurement with a gigabyte; a few threads are enough to hide that.
 const FILLERS_MAX: usize = 16;
+/// Whole large pages may take this much more memory than was planned, or an eighth more.
+const ROUNDED_MOST: usize = 32 << 20;
 
 /// A request for a region of memory.
 #[derive(Clone, Copy, Debug)]
@@ -71,6 +73,7 @@ impl Region {
     /// # Errors
     /// No memory, no right to bind it, or it is not where it should be.
     pub fn new(wanted: &Wanted<'_>) -> Result<Region, MeasureError> {
+        let wanted = &Wanted { pages: pages_for(wanted), ..*wanted };
         let page = if wanted.pages == Pages::Base { base_page() } else { wanted.large_page_bytes };
         let bytes = wanted.bytes.div_ceil(page) * page;
         let mut region = Region::map(wanted, bytes, page)?;
@@ -273,6 +276,20 @@ impl Region {
     }
 }
 
+/// The kind of pages that a region gets: small ones where transparent large ones are too large for it. Beside base pages of 64 KiB (Arm) these have 512 MiB: to
+/// round up to that may take more memory than there is, and spread memory of one page lies on one node.
+fn pages_for(wanted: &Wanted<'_>) -> Pages {
+    let (bytes, large) = (wanted.bytes, wanted.large_page_bytes);
+    let is_uneven = match wanted.target {
+        Target::Node(_) => false,
+        Target::Weighted(weights) => {
+            bytes < large.saturating_mul(weights.iter().map(|(_, weight)| *weight as usize).sum::<usize>())
+        }
+    };
+    let is_rounded_far = bytes.next_multiple_of(large) - bytes > ROUNDED_MOST.max(bytes / 8);
+    if wanted.pages == Pages::Large && (is_uneven || is_rounded_far) { Pages::Base } else { wanted.pages }
+}
+
 fn too_few_huge_pages(bytes: usize, error: &io::Error) -> MeasureError {
     MeasureError::Options {
         what: format!("cannot allocate {bytes} bytes of reserved huge pages ({error})"),
@@ -381,6 +398,21 @@ mod tests {
             Ok(found) => assert_eq!((found.mode, found.nodes), (PolicyMode::Bind, vec![first_node()])),
             Err(error) => numapilot_not_run::not_run!(BoundMemory, "{error}"),
         }
+    }
+
+    /// Interleaved memory of less than a large page of 512 MiB was all on the first node, and a container of 1 GiB was exceeded.
+    #[test]
+    fn large_pages_that_are_too_large_for_a_region_are_not_used() {
+        let (node, both) = (Target::Node(NodeId(0)), Target::interleaved([NodeId(0), NodeId(1)]));
+        let pages = |target: &Target, bytes: usize, large_page_bytes: usize, pages: Pages| {
+            pages_for(&Wanted { large_page_bytes, ..wanted(target, bytes, pages) })
+        };
+        let large =
+            |target: &Target, mib: usize, page_mib: usize| pages(target, mib << 20, page_mib << 20, Pages::Large);
+        assert_eq!([large(&node, 1, 2), large(&both, 4, 2), large(&node, 480, 512)], [Pages::Large; 3]);
+        assert_eq!([large(&both, 3, 2), large(&both, 480, 512), large(&node, 100, 512)], [Pages::Base; 3]);
+        assert_eq!([large(&node, 600, 512), pages(&node, 4096, 2 << 20, Pages::Base)], [Pages::Base; 2]);
+        assert_eq!(pages(&both, 4096, 2 << 20, Pages::Huge), Pages::Huge, "these are reserved, whatever their size");
     }
 
     #[test]
