@@ -218,6 +218,23 @@ fn nonsense_is_an_error_that_names_the_file() {
     assert!(message.contains(&file.display().to_string()) && message.contains("not text"), "{message}");
 }
 
+/// The kernel passes on what the firmware states, whatever its unit: no command ran on such a machine, and the kernel was said never to write that.
+#[test]
+fn what_the_firmware_states_and_cannot_be_is_noted_and_not_used() {
+    let folder = copy("cxl");
+    let put = |file: &str, text: &str| {
+        fs::write(folder.path().join("sys/devices/system/node/node2/access1/initiators").join(file), text).unwrap();
+    };
+    put("read_latency", "4000000000");
+    put("read_bandwidth", "4294967295");
+    let machine = Machine::from_sysfs(folder.path()).unwrap();
+    assert_eq!(machine.idle_latency_ns(NodeId(0), NodeId(2)), None);
+    assert_eq!(machine.node(NodeId(2)).unwrap().memory_bandwidth_bytes_per_s, None);
+    assert_eq!(machine.idle_latency_ns(NodeId(0), NodeId(0)), tree("cxl").idle_latency_ns(NodeId(0), NodeId(0)));
+    let notes: Vec<&String> = machine.notes().iter().filter(|note| note.contains("cannot be")).collect();
+    assert!(notes.len() == 2 && notes[0].contains("read_latency") && notes[1].contains("read_bandwidth"), "{notes:?}");
+}
+
 #[test]
 fn any_one_file_may_be_missing() {
     let folder = copy("offline-cpus");
