@@ -79,6 +79,9 @@ fn a_node_with_memory_only_and_what_the_firmware_tells() {
     assert_eq!(far.memory_bandwidth_bytes_per_s, Some(60_000.0 * 1048576.0));
     assert_eq!(machine.nodes_nearest_first(NodeId(1)), [NodeId(1), NodeId(0), NodeId(2)]);
     assert!(machine.figures().iter().any(|f| f.source.contains("HMAT")));
+    // Local latencies that firmware tells may be above what 100 ns and a distance of 21 give.
+    let guess = |to: u16| machine.idle_latency_or_guess_ns(NodeId(1), NodeId(to)).round();
+    assert_eq!([guess(0), guess(1), guess(2)], [235.0, 112.0, 269.0], "112 ns times 2.1, 1 and 2.4");
 }
 
 #[test]
