@@ -144,6 +144,8 @@ pub struct MapUse {
     pub proportional_kib: u64,
     /// Resident memory in transparent huge pages (`AnonHugePages`).
     pub huge_kib: u64,
+    /// Memory in pages of the hugetlb pool (`Shared_Hugetlb`, `Private_Hugetlb`), which is not part of `Rss`.
+    pub hugetlb_kib: u64,
     /// Swapped-out memory (`Swap`).
     pub swapped_kib: u64,
     /// Resident memory that this process has accessed since [`clear_referenced`], or since the page was mapped (`Referenced`).
@@ -166,6 +168,7 @@ pub fn uses(text: &[u8]) -> impl Iterator<Item = (MapLine<'_>, MapUse)> {
                 (b"Rss", Some(value)) => found.resident_kib = value,
                 (b"Pss", Some(value)) => found.proportional_kib = value,
                 (b"AnonHugePages", Some(value)) => found.huge_kib = value,
+                (b"Shared_Hugetlb" | b"Private_Hugetlb", Some(value)) => found.hugetlb_kib += value,
                 (b"Swap", Some(value)) => found.swapped_kib = value,
                 (b"Referenced", Some(value)) => found.referenced_kib = value,
                 (b"KernelPageSize", Some(value)) => found.page_kib = value,

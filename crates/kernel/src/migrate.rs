@@ -88,6 +88,8 @@ pub struct Migration {
     pub stopped: bool,
     /// Bytes in memory of the mappings that the route leaves out.
     pub left_out_bytes: u64,
+    /// Bytes in pages of the hugetlb pool, on whatever nodes: they are not looked at, and stay.
+    pub hugetlb_bytes: u64,
     /// Nodes that took none of the pages, with the reason.
     pub refused: BTreeMap<NodeId, NodeRefusal>,
 }
@@ -138,6 +140,7 @@ fn all(
 ) -> Result<(), KernelError> {
     let pid = process.pid();
     let ranges = census::residents(pid)?;
+    done.hugetlb_bytes += ranges.iter().map(|range| range.hugetlb_bytes).sum::<u64>();
     let huge = ranges.iter().filter(|range| range.huge_bytes > 0).map(|range| (range.start, range.end));
     let huge: Vec<(VirtAddr, VirtAddr)> = huge.collect();
     let (mut map, mut query) = (PageMap::open(pid)?, PageQuery::new());

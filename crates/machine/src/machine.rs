@@ -370,11 +370,12 @@ impl Machine {
         Some(self.idle_latency_ns(from, to)? * self.clock_mhz()? / 1000.0)
     }
 
-    /// Idle latency in nanoseconds where known, else 100 ns times distance over 10 (20 between nodes of unknown distance): for ordering nodes, and for
-    /// simulating on a live machine whose firmware has no HMAT. Never shown as a figure.
+    /// Idle latency in nanoseconds where known, else the local one (100 ns where that is unknown too) times distance over 10 (20 between nodes of unknown
+    /// distance): for ordering nodes, and for simulating on a live machine, whose firmware tells local latencies at most. Never shown as a figure.
     pub fn idle_latency_or_guess_ns(&self, from: NodeId, to: NodeId) -> f64 {
         let distance = || f64::from(self.distance(from, to).unwrap_or(if from == to { 10 } else { 20 }));
-        self.idle_latency_ns(from, to).unwrap_or_else(|| GUESSED_LOCAL_LATENCY_NS * distance() / 10.0)
+        let local = || self.idle_latency_ns(from, from).unwrap_or(GUESSED_LOCAL_LATENCY_NS);
+        self.idle_latency_ns(from, to).unwrap_or_else(|| local() * distance() / 10.0)
     }
 
     /// Points of the interconnect that are no nodes.

@@ -79,6 +79,9 @@ fn a_node_with_memory_only_and_what_the_firmware_tells() {
     assert_eq!(far.memory_bandwidth_bytes_per_s, Some(60_000.0 * 1048576.0));
     assert_eq!(machine.nodes_nearest_first(NodeId(1)), [NodeId(1), NodeId(0), NodeId(2)]);
     assert!(machine.figures().iter().any(|f| f.source.contains("HMAT")));
+    // Local latencies that firmware tells may be above what 100 ns and a distance of 21 give.
+    let guess = |to: u16| machine.idle_latency_or_guess_ns(NodeId(1), NodeId(to)).round();
+    assert_eq!([guess(0), guess(1), guess(2)], [235.0, 112.0, 269.0], "112 ns times 2.1, 1 and 2.4");
 }
 
 #[test]
@@ -216,6 +219,23 @@ fn nonsense_is_an_error_that_names_the_file() {
     fs::write(&file, [0xff, 0xfe, 0x00]).unwrap();
     let message = Machine::from_sysfs(folder.path()).unwrap_err().to_string();
     assert!(message.contains(&file.display().to_string()) && message.contains("not text"), "{message}");
+}
+
+/// The kernel passes on what the firmware states, whatever its unit: no command ran on such a machine, and the kernel was said never to write that.
+#[test]
+fn what_the_firmware_states_and_cannot_be_is_noted_and_not_used() {
+    let folder = copy("cxl");
+    let put = |file: &str, text: &str| {
+        fs::write(folder.path().join("sys/devices/system/node/node2/access1/initiators").join(file), text).unwrap();
+    };
+    put("read_latency", "4000000000");
+    put("read_bandwidth", "4294967295");
+    let machine = Machine::from_sysfs(folder.path()).unwrap();
+    assert_eq!(machine.idle_latency_ns(NodeId(0), NodeId(2)), None);
+    assert_eq!(machine.node(NodeId(2)).unwrap().memory_bandwidth_bytes_per_s, None);
+    assert_eq!(machine.idle_latency_ns(NodeId(0), NodeId(0)), tree("cxl").idle_latency_ns(NodeId(0), NodeId(0)));
+    let notes: Vec<&String> = machine.notes().iter().filter(|note| note.contains("cannot be")).collect();
+    assert!(notes.len() == 2 && notes[0].contains("read_latency") && notes[1].contains("read_bandwidth"), "{notes:?}");
 }
 
 #[test]

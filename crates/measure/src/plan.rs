@@ -17,7 +17,8 @@ use crate::results::{Relation, Target, Walk};
 const QUICK: Duration = Duration::from_secs(10);
 /// Memory is as much larger than the last-level cache as STREAM asks for.
 const CACHES_OVER: u64 = 4;
-/// Default where no cache is known: more than any server's per node.
+/// Least sum of last-level caches of a node where no L3 is known: firmware says nothing of the system-level caches of some Arm servers (32 MiB), of which a
+/// small virtual machine has all, and hypervisors hide what they like.
 const UNKNOWN_CACHE: u64 = 64 << 20;
 /// No more of a node's free memory is taken than this share.
 const FREE_SHARE: u64 = 2;
@@ -340,14 +341,18 @@ impl<'a> Planner<'a> {
             let caches =
                 self.machine.caches().iter().filter(|cache| cache.cpus.iter().any(|cpu| node.cpus.contains(cpu)));
             let last = caches.clone().map(|cache| cache.level).max()?;
-            Some(caches.filter(|cache| cache.level == last).map(|cache| cache.size_bytes).sum::<u64>())
+            Some((last, caches.filter(|cache| cache.level == last).map(|cache| cache.size_bytes).sum::<u64>()))
         };
-        match self.cpu_nodes.iter().filter_map(of_node).max() {
-            Some(bytes) => self.cache_bytes = bytes,
-            None => self.notes.push(format!(
-                "The kernel shows no caches; working sets above {} are assumed to be in memory.",
-                short_bytes(CACHES_OVER * UNKNOWN_CACHE)
-            )),
+        let found: Vec<(u8, u64)> = self.cpu_nodes.iter().filter_map(of_node).collect();
+        let has_l3 = found.iter().any(|(level, _)| *level >= 3);
+        let known = found.iter().map(|(_, bytes)| *bytes).max().unwrap_or(0);
+        self.cache_bytes = if has_l3 { known } else { known.max(UNKNOWN_CACHE) };
+        if !has_l3 {
+            self.notes.push(format!(
+                "The kernel shows no {}; working sets above {} are assumed to be in memory.",
+                if found.is_empty() { "caches" } else { "L3 cache, and there may be one" },
+                short_bytes(CACHES_OVER * self.cache_bytes)
+            ));
         }
         let lines = self.machine.caches().iter().filter_map(|cache| cache.line_bytes);
         self.line_bytes = lines.max().map_or(64, |line| line as usize);

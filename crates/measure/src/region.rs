@@ -20,6 +20,8 @@ const MPOL_DEFAULT: libc::c_int = 0;
 const MPOL_BIND: libc::c_int = 2;
 /// Page faults are half of the cost of a measurement with a gigabyte; a few threads are enough to hide that.
 const FILLERS_MAX: usize = 16;
+/// Whole large pages may take this much more memory than was planned, or an eighth more.
+const ROUNDED_MOST: usize = 32 << 20;
 
 /// A request for a region of memory.
 #[derive(Clone, Copy, Debug)]
@@ -71,15 +73,20 @@ impl Region {
     /// # Errors
     /// No memory, no right to bind it, or it is not where it should be.
     pub fn new(wanted: &Wanted<'_>) -> Result<Region, MeasureError> {
+        let wanted = &Wanted { pages: pages_for(wanted), ..*wanted };
         let page = if wanted.pages == Pages::Base { base_page() } else { wanted.large_page_bytes };
         let bytes = wanted.bytes.div_ceil(page) * page;
         let mut region = Region::map(wanted, bytes, page)?;
-        let bound = region.bind_whole(wanted.target);
-        match bound {
-            Err(_) if wanted.single_node => {}
-            other => other?,
+        let is_spread = wanted.target.node().is_none();
+        if !is_spread {
+            region.bind(wanted)?;
         }
         region.fill(wanted, page)?;
+        // Pages that are there stay where they are. Memory without a policy of its own is moved by the kernel's NUMA balancing, to whoever measures: it would
+        // be local before long.
+        if is_spread {
+            region.bind(wanted)?;
+        }
         region.proof = region.prove(wanted, page)?;
         region.large_share = region.large_share();
         Ok(region)
@@ -117,10 +124,14 @@ impl Region {
         Ok(region)
     }
 
-    /// Binds the whole mapping to one node; weighted targets are bound page by page as they are touched.
-    fn bind_whole(&self, target: &Target) -> Result<(), MeasureError> {
-        let Target::Node(node) = target else { return Ok(()) };
-        let mask = mask_of(*node);
+    /// Binds the whole mapping to the nodes of its target. Where these are several, pages are touched before that, under a policy of the thread that names one.
+    fn bind(&self, wanted: &Wanted<'_>) -> Result<(), MeasureError> {
+        let mut mask = [0_u64; MASK_WORDS];
+        let mut add = |node: NodeId| mask.iter_mut().zip(mask_of(node)).for_each(|(word, bits)| *word |= bits);
+        match wanted.target {
+            Target::Node(node) => add(*node),
+            Target::Weighted(weights) => weights.iter().for_each(|(node, _)| add(*node)),
+        }
         // SAFETY: the range is ours, and the mask has as many bits as the call is told (it counts one more).
         let done = unsafe {
             libc::syscall(
@@ -133,9 +144,9 @@ impl Region {
                 0_u32,
             )
         };
-        if done != 0 {
+        if done != 0 && !wanted.single_node {
             return Err(MeasureError::Bind {
-                nodes: target.to_string(),
+                nodes: wanted.target.to_string(),
                 call: "mbind",
                 error: io::Error::last_os_error(),
             });
@@ -265,6 +276,20 @@ impl Region {
     }
 }
 
+/// The kind of pages that a region gets: small ones where transparent large ones are too large for it. Beside base pages of 64 KiB (Arm) these have 512 MiB: to
+/// round up to that may take more memory than there is, and spread memory of one page lies on one node.
+fn pages_for(wanted: &Wanted<'_>) -> Pages {
+    let (bytes, large) = (wanted.bytes, wanted.large_page_bytes);
+    let is_uneven = match wanted.target {
+        Target::Node(_) => false,
+        Target::Weighted(weights) => {
+            bytes < large.saturating_mul(weights.iter().map(|(_, weight)| *weight as usize).sum::<usize>())
+        }
+    };
+    let is_rounded_far = bytes.next_multiple_of(large) - bytes > ROUNDED_MOST.max(bytes / 8);
+    if wanted.pages == Pages::Large && (is_uneven || is_rounded_far) { Pages::Base } else { wanted.pages }
+}
+
 fn too_few_huge_pages(bytes: usize, error: &io::Error) -> MeasureError {
     MeasureError::Options {
         what: format!("cannot allocate {bytes} bytes of reserved huge pages ({error})"),
@@ -333,6 +358,9 @@ fn large_bytes(smaps: &str, base: u64, bytes: u64) -> Option<u64> {
 mod tests {
     //! Regions of this machine, and captured maps.
 
+    use numapilot_host::VirtAddr;
+    use numapilot_kernel::memory::{PolicyMode, policy};
+
     use super::*;
 
     fn wanted(target: &Target, bytes: usize, pages: Pages) -> Wanted<'_> {
@@ -359,6 +387,32 @@ mod tests {
             region.as_doubles().fill(1.5);
             assert!(region.as_doubles().iter().all(|value| *value == 1.5));
         }
+    }
+
+    /// Memory that was spread had no policy: NUMA balancing may move its pages to the node of the CPU that measures, whose figure is that of local memory then.
+    #[test]
+    fn memory_that_is_spread_has_a_policy_that_numa_balancing_respects() {
+        let target = Target::interleaved([first_node()]);
+        let region = Region::new(&wanted(&target, 1 << 20, Pages::Base)).expect("memory");
+        match policy(Some(VirtAddr(region.base() as u64))) {
+            Ok(found) => assert_eq!((found.mode, found.nodes), (PolicyMode::Bind, vec![first_node()])),
+            Err(error) => numapilot_not_run::not_run!(BoundMemory, "{error}"),
+        }
+    }
+
+    /// Interleaved memory of less than a large page of 512 MiB was all on the first node, and a container of 1 GiB was exceeded.
+    #[test]
+    fn large_pages_that_are_too_large_for_a_region_are_not_used() {
+        let (node, both) = (Target::Node(NodeId(0)), Target::interleaved([NodeId(0), NodeId(1)]));
+        let pages = |target: &Target, bytes: usize, large_page_bytes: usize, pages: Pages| {
+            pages_for(&Wanted { large_page_bytes, ..wanted(target, bytes, pages) })
+        };
+        let large =
+            |target: &Target, mib: usize, page_mib: usize| pages(target, mib << 20, page_mib << 20, Pages::Large);
+        assert_eq!([large(&node, 1, 2), large(&both, 4, 2), large(&node, 480, 512)], [Pages::Large; 3]);
+        assert_eq!([large(&both, 3, 2), large(&both, 480, 512), large(&node, 100, 512)], [Pages::Base; 3]);
+        assert_eq!([large(&node, 600, 512), pages(&node, 4096, 2 << 20, Pages::Base)], [Pages::Base; 2]);
+        assert_eq!(pages(&both, 4096, 2 << 20, Pages::Huge), Pages::Huge, "these are reserved, whatever their size");
     }
 
     #[test]

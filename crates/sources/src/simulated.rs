@@ -209,8 +209,8 @@ fn fill_nodes(config: &mut wire::Config, machine: &Machine, notes: &mut Vec<Stri
     }
     if guessed > 0 && config.mode == wire::MODE_INSTRUMENT {
         notes.push(format!(
-            "{guessed} of machine {}'s idle latencies are unknown: each is assumed as 100 ns times distance / 10 (this affects program time, not \
-             counts of accesses at given times of a thread's own work)",
+            "{guessed} of machine {}'s idle latencies are unknown: each is assumed as the local one (100 ns where unknown) times distance / 10 \
+             (this affects program time, not counts of accesses at given times of a thread's own work)",
             machine.name()
         ));
     }

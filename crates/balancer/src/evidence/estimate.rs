@@ -32,7 +32,10 @@ pub fn completed(machine: &Machine) -> Result<(Machine, Vec<String>), Problem> {
     let mut reachable = pairs.filter(|(from, to)| from.has_cpus() && to.has_memory());
     let mut notes = Vec::new();
     if reachable.any(|(from, to)| machine.idle_latency_ns(from.id, to.id).is_none()) {
-        notes.push("this machine's latencies are not known: 100 ns times distance / 10 is assumed".to_owned());
+        notes.push(
+            "this machine's latencies are not all known: the local one (100 ns where unknown) times distance / 10 is assumed"
+                .to_owned(),
+        );
     }
     if nodes.iter().any(|node| node.has_memory() && node.memory_bandwidth_bytes_per_s.is_none()) {
         notes.push(format!(

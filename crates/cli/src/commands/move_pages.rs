@@ -90,7 +90,7 @@ fn as_json(done: &Migration, arguments: &MoveArgs) -> serde_json::Value {
         done.pages.by_name().iter().map(|(name, count)| (name.replace(' ', "_"), json!(count))).collect();
     json!({
         "pid": arguments.pid, "dry_run": arguments.dry_run, "page_bytes": page_bytes(), "looked_at": done.looked_at,
-        "elsewhere": done.elsewhere, "wanted": done.wanted.iter().map(wanted).collect::<Vec<_>>(), "pages": pages,
+        "elsewhere": done.elsewhere, "hugetlb_bytes": done.hugetlb_bytes, "wanted": done.wanted.iter().map(wanted).collect::<Vec<_>>(), "pages": pages,
         "moving_s": done.moving.as_secs_f64(), "took_s": done.took.as_secs_f64(), "ended": done.ended, "stopped": done.stopped,
     })
 }
@@ -122,6 +122,7 @@ fn text(done: &Migration, arguments: &MoveArgs) -> String {
         let (moving, took) = (done.moving.as_secs_f64(), done.took.as_secs_f64());
         out.push_str(&format!("{}/s while moving: {moving:.3} s of {took:.3} s\n", units::bytes(rate as u64)));
     }
+    out.push_str(&reserved(done));
     for (node, why) in &done.refused {
         out.push_str(&format!("no page was moved to node {node}: {}\n", why.error(arguments.pid, *node)));
     }
@@ -134,6 +135,16 @@ fn text(done: &Migration, arguments: &MoveArgs) -> String {
     out
 }
 
+/// How much was not looked at, as a line; empty where that is nothing.
+fn reserved(done: &Migration) -> String {
+    match done.hugetlb_bytes {
+        0 => String::new(),
+        bytes => {
+            format!("{} in reserved huge pages (hugetlb) not looked at: they are not moved\n", units::bytes(bytes))
+        }
+    }
+}
+
 /// Why pages stayed and what to do; empty where the outcome's name says it.
 fn hint(outcome: MoveOutcome) -> &'static str {
     match outcome {
@@ -143,5 +154,17 @@ fn hint(outcome: MoveOutcome) -> &'static str {
         MoveOutcome::Gone => " (freed or swapped out meanwhile)",
         MoveOutcome::Unmovable => " (the kernel's shared zero page, or device memory)",
         MoveOutcome::Moved | MoveOutcome::AlreadyThere | MoveOutcome::Other(_) | MoveOutcome::NotTried => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reserved_huge_pages_that_stay_are_told() {
+        assert_eq!(reserved(&Migration::default()), "");
+        let line = reserved(&Migration { hugetlb_bytes: 6 << 30, ..Migration::default() });
+        assert!(line.starts_with("6.00 GiB in reserved huge pages") && line.ends_with('\n'), "{line}");
     }
 }

@@ -136,14 +136,13 @@ pub fn pairs(tree: &mut Tree, nodes: &mut [Node]) -> Result<Pairs, MachineError>
         };
         let initiators = format!("{folder}/{class}/initiators");
         let latency_file = format!("{initiators}/read_latency");
-        // The kernel writes 0 where the firmware says nothing.
-        let latency = tree.number(&latency_file)?.filter(|&ns| ns > 0).map(|ns| ns as f64);
+        let (least, most) = (check::LATENCY_NS_MIN, check::LATENCY_NS_MAX);
+        let latency = told(tree, &latency_file, 1.0, (least, most, "ns"))?;
         let bandwidth_file = format!("{initiators}/read_bandwidth");
-        let bandwidth = tree.number(&bandwidth_file)?.filter(|&mib| mib > 0).map(|mib| mib as f64 * MIB);
+        let (least, most) = (check::BANDWIDTH_MIN, check::BANDWIDTH_MAX);
+        let bandwidth = told(tree, &bandwidth_file, MIB, (least, most, "bytes/s"))?;
         if let Some(bandwidth) = bandwidth {
             let place = format!("node {} memory bandwidth", nodes[to].id);
-            check::within(&place, "read bandwidth", bandwidth, check::BANDWIDTH_MIN, check::BANDWIDTH_MAX, "bytes/s")
-                .map_err(|problem| tree.malformed(&bandwidth_file, problem.what))?;
             figures.push(figure(&place, bandwidth, "bytes/s", &format!("firmware (HMAT), /{bandwidth_file}")));
             nodes[to].memory_bandwidth_bytes_per_s = Some(bandwidth);
         }
@@ -154,13 +153,27 @@ pub fn pairs(tree: &mut Tree, nodes: &mut [Node]) -> Result<Pairs, MachineError>
                 continue;
             }
             let place = format!("idle latency node {} to node {}", nodes[from].id, nodes[to].id);
-            check::within(&place, "read latency", latency, check::LATENCY_NS_MIN, check::LATENCY_NS_MAX, "ns")
-                .map_err(|problem| tree.malformed(&latency_file, problem.what))?;
             figures.push(figure(&place, latency, "ns", &format!("firmware (HMAT), /{latency_file}")));
             latencies[from][to] = Some(latency);
         }
     }
     Ok((distances, latencies, figures))
+}
+
+/// A value that the firmware stated, in units of `unit`; `None` where it says nothing (the kernel writes 0), or what no machine has: other values may be right.
+fn told(tree: &mut Tree, file: &str, unit: f64, within: (f64, f64, &str)) -> Result<Option<f64>, MachineError> {
+    let Some(number) = tree.number(file)?.filter(|&number| number > 0) else { return Ok(None) };
+    if number > u64::from(u32::MAX) {
+        return Err(tree.malformed(file, format!("{number} is more than the kernel's 32 bits")));
+    }
+    let (value, (least, most, name)) = (number as f64 * unit, within);
+    if (least..=most).contains(&value) {
+        return Ok(Some(value));
+    }
+    let path = tree.path(file);
+    tree.notes
+        .push(format!("The firmware states {value} {name} in {}, which cannot be: it is not used.", path.display()));
+    Ok(None)
 }
 
 /// One node's row of distances, in the order of the online nodes.

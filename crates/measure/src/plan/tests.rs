@@ -232,6 +232,28 @@ fn arrays_are_four_times_the_caches_and_never_half_of_free_memory() {
     assert!(squeezed.notes[0].contains("less than 4 times a node's last-level caches"), "{:?}", squeezed.notes);
 }
 
+/// A virtual machine of two CPUs whose L3 firmware does not show: a chase through 16 MiB, four times both L2s, measured that L3.
+#[test]
+fn an_l3_that_is_not_shown_is_taken_to_be_there() {
+    let folder = numapilot_host::testing::tree("one-node");
+    let without = |index: usize| {
+        for cpu in 0..2 {
+            let cache = folder.path().join(format!("sys/devices/system/cpu/cpu{cpu}/cache/index{index}"));
+            std::fs::remove_dir_all(cache).expect("a cache");
+        }
+        let machine = Machine::from_sysfs(folder.path()).expect("a machine");
+        plan(&machine, &all(), &Options::default())
+    };
+    let (no_l3, _, _, none) = (without(3), without(2), without(1), without(0));
+    assert_eq!((no_l3.cache_bytes, no_l3.groups[0].chase_bytes, none.cache_bytes), (64 << 20, 256 << 20, 64 << 20));
+    assert!(
+        no_l3.notes[0].contains("no L3 cache, and there may be one; working sets above 256 MiB"),
+        "{:?}",
+        no_l3.notes
+    );
+    assert!(none.notes[0].contains("no caches; working sets"), "{:?}", none.notes);
+}
+
 #[test]
 fn reserved_huge_pages_are_not_exceeded_and_their_lack_is_told_before_anything_is_mapped() {
     let machine = tree("two-sockets-smt");
