@@ -38,6 +38,8 @@ const TWO_TICKS_NS: u64 = 8_000_000;
 
 /// Policy `kernel-balancing`: a model of Linux's automatic NUMA balancing.
 pub(crate) struct KernelBalancing {
+    /// Greatest distance between nodes with CPUs, if these are not all equally far ([`NodeFacts::farthest_on_mesh`]).
+    farthest: Option<u32>,
     facts: NodeFacts,
     limits: ScanLimits,
     step_ns: u64,
@@ -133,6 +135,7 @@ impl KernelBalancing {
             return Err(options.bad("scan-period-max-ms", what, "give at least that".to_owned()));
         }
         Ok(Self {
+            farthest: facts.farthest_on_mesh(),
             facts,
             limits,
             step_ns: options.whole("step-ms", 1, 60_000)? * 1_000_000,

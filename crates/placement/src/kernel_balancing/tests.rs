@@ -172,6 +172,27 @@ fn a_task_without_memory_of_its_own_node_follows_its_memory() {
 }
 
 #[test]
+fn a_task_prefers_a_node_with_cpus() {
+    let options = Options::parse("kernel-balancing", KernelBalancing::OPTIONS.to_vec(), "").expect("valid");
+    let mut facts = NodeFacts::new(&machine()).expect("has memory");
+    // Node 3 has memory alone, nearest to node 0; the other three are equally far from each other.
+    facts.cpus[3] = 0;
+    facts.distance = vec![vec![10, 21, 21, 14], vec![21, 10, 21, 24], vec![21, 21, 10, 24], vec![14, 24, 24, 10]];
+    let mut policy = KernelBalancing::new(&options, facts).expect("valid");
+    policy.decide(&step(100, 1000, Vec::new()));
+    let task = policy.tasks.get_mut(&0).expect("seen");
+    task.faults.count(NodeIndex(3), NodeIndex(0), true, 64);
+    policy.processes.get_mut(&1).expect("seen").passes = 1;
+    policy.place_task(0, SECOND_NS);
+    assert_eq!(policy.tasks[&0].preferred, Some(NodeIndex(0)), "nobody can run on node 3");
+    let mut actions = Vec::new();
+    policy.move_to_preferred(0, SECOND_NS, &mut actions);
+    assert!(actions.is_empty(), "it is there already: {actions:?}");
+    let faults = &policy.tasks[&0].faults;
+    assert_eq!(policy.score(faults, NodeIndex(0)), 0, "three nodes in direct reach of each other are no mesh");
+}
+
+#[test]
 fn scanning_adapts_by_slots_of_a_tenth() {
     let mut policy = policy("");
     policy.decide(&step(100, 1000, Vec::new()));
