@@ -253,7 +253,8 @@ impl KernelBalancing {
         }
         // The kernel notes who faulted only on pages of another node: `mpol_misplaced` returns before that for a page that the policy in force, "prefer
         // the node one runs on", finds in place (Linux 5.15 and later, and seen there: docs/kernel-balancing.md).
-        let last = if fault.home == fault.from {
+        // Nor on a node without memory, to which no page can move (`should_numa_migrate_memory`, Linux 6.9 and later).
+        let last = if fault.home == fault.from || !self.facts.has_memory(fault.from) {
             self.last_fault.get(&fault.page).copied()
         } else {
             self.last_fault.insert(fault.page, (fault.thread, fault.from))

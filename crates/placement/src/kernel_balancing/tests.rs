@@ -99,6 +99,18 @@ fn faults_on_pages_in_place_leave_no_trace() {
 }
 
 #[test]
+fn faults_from_nodes_without_memory_leave_no_trace() {
+    let options = Options::parse("kernel-balancing", KernelBalancing::OPTIONS.to_vec(), "").expect("valid");
+    let mut facts = NodeFacts::new(&machine()).expect("has memory");
+    facts.with_memory.retain(|&n| n != NodeIndex(0));
+    let mut policy = KernelBalancing::new(&options, facts).expect("valid");
+    policy.decide(&step(100, 1000, Vec::new()));
+    let faults = vec![hint_fault(page(1), 0, 0, 3, 150_000_000), hint_fault(page(1), 2, 2, 3, 160_000_000)];
+    let actions = policy.decide(&step(200, 1000, faults));
+    assert_eq!(migrations(&actions), [(page(1), 2)], "to the kernel this is the page's first fault");
+}
+
+#[test]
 fn a_task_runs_32_times_as_long_as_it_scanned() {
     let scans_until = |options: &str, end_ms: u64| {
         let mut policy = policy(options);
