@@ -318,8 +318,8 @@ impl KernelBalancing {
     /// Puts two tasks that share a page into one group, if the other's is at least as large (`task_numa_group`). Whether they are in one now or share memory;
     /// tasks of different processes do not join here, because observations do not tell which mappings are shared.
     fn join_group(&mut self, thread: u32, other: u32) -> bool {
-        let (Some(task), Some(peer)) = (self.tasks.get(&thread), self.tasks.get(&other)) else { return false };
-        let (process, peer_process, theirs) = (task.process, peer.process, peer.group);
+        let Some(task) = self.tasks.get(&thread) else { return false };
+        let process = task.process;
         let mine = task.group.unwrap_or_else(|| {
             let group = Group::of(task.faults.clone());
             self.groups.insert(thread, group);
@@ -328,6 +328,9 @@ impl KernelBalancing {
         if let Some(task) = self.tasks.get_mut(&thread) {
             task.group = Some(mine);
         }
+        // An ended thread has no group to join, and the page is not private for that: the kernel leaves its verdict "shared" (`no_join`).
+        let Some(peer) = self.tasks.get(&other) else { return true };
+        let (peer_process, theirs) = (peer.process, peer.group);
         let Some(theirs) = theirs.filter(|id| *id != mine) else { return process == peer_process };
         let size = |id: u32| self.groups.get(&id).map_or(0, |g| g.tasks);
         let is_smaller = (size(mine), mine) <= (size(theirs), theirs);

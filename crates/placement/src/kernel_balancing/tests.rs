@@ -145,6 +145,19 @@ fn tasks_that_share_a_page_come_into_one_group() {
 }
 
 #[test]
+fn a_page_that_an_ended_thread_used_last_is_shared() {
+    let mut policy = policy("");
+    policy.decide(&step(100, 1000, Vec::new()));
+    policy.decide(&step(200, 1000, vec![hint_fault(page(1), 1, 1, 0, 150_000_000)]));
+    let mut seen = step(300, 1000, vec![hint_fault(page(1), 2, 2, 1, 250_000_000)]);
+    seen.threads.retain(|thread| thread.thread != 1);
+    policy.decide(&seen);
+    policy.processes.get_mut(&1).expect("seen").passes = 1;
+    policy.place_task(2, SECOND_NS);
+    assert_eq!(policy.tasks[&2].faults.by_kind(), [1, 0], "shared, private");
+}
+
+#[test]
 fn failed_moves_are_charged_and_hide_where_memory_is() {
     let mut policy = policy("");
     let mut seen = step(100, 1000, Vec::new());
