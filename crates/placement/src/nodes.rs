@@ -54,6 +54,27 @@ impl NodeFacts {
         self.with_memory.binary_search(&node).is_ok()
     }
 
+    /// The node itself if it has CPUs, else the nearest that has, of several the first (`numa_nearest_node`). Itself where none has any.
+    pub fn nearest_with_cpus(&self, node: NodeIndex) -> NodeIndex {
+        if self.cpus[node] > 0 {
+            return node;
+        }
+        let with_cpus = NodeIndex::all(self.count()).filter(|&other| self.cpus[other] > 0);
+        with_cpus.min_by_key(|&other| self.distance[node][other]).unwrap_or(node)
+    }
+
+    /// Greatest distance between two nodes with CPUs; `None` if these are all equally far from each other. Nodes without CPUs do not count, as since
+    /// Linux 5.18 (`sched_init_numa`).
+    pub fn farthest_on_mesh(&self) -> Option<u32> {
+        let with_cpus: Vec<NodeIndex> = NodeIndex::all(self.count()).filter(|&node| self.cpus[node] > 0).collect();
+        let mut distances: Vec<u32> = Vec::new();
+        for &a in &with_cpus {
+            distances.extend(with_cpus.iter().filter(|b| **b != a).map(|&b| self.distance[a][b]));
+        }
+        let farthest = distances.iter().copied().max()?;
+        (farthest > 10 && distances.iter().any(|&distance| distance != farthest)).then_some(farthest)
+    }
+
     /// Peak bandwidth of all memory together in bytes per second, if that of every node is known.
     pub fn peak_bandwidth(&self) -> Option<f64> {
         self.with_memory.iter().map(|&n| self.bandwidth[n]).sum()

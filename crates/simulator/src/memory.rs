@@ -42,20 +42,23 @@ impl IdleMemory {
         &self.path_ns
     }
 
-    /// What passes each station: one line per access, and the background.
-    fn stations(&self, bytes_per_s: &[Vec<f64>]) -> Vec<StationLoad> {
+    /// What passes each station: a line to the accessing node per access, a written one back to its home, and the background. By accessing node (row) and
+    /// home (column), in bytes per second.
+    fn stations(&self, read: &[Vec<f64>], written: &[Vec<f64>]) -> Vec<StationLoad> {
         let nodes = self.machine.nodes();
         let mut links = vec![0.0; self.machine.links().len()];
         let mut stations = Vec::new();
         for (to, target) in nodes.iter().enumerate() {
             for (from, source) in nodes.iter().enumerate().filter(|&(from, _)| from != to) {
-                let routes = self.machine.routes(target.id, source.id);
-                for link in routes.iter().flatten() {
-                    links[usize::from(link.0)] += bytes_per_s[from][to] / routes.len() as f64;
+                for (a, b, bytes) in [(target, source, read[from][to]), (source, target, written[from][to])] {
+                    let routes = self.machine.routes(a.id, b.id);
+                    for link in routes.iter().flatten() {
+                        links[usize::from(link.0)] += bytes / routes.len() as f64;
+                    }
                 }
             }
             if target.has_memory() {
-                let served: f64 = bytes_per_s.iter().map(|row| row[to]).sum();
+                let served: f64 = read.iter().chain(written).map(|row| row[to]).sum();
                 let peak = target.memory_bandwidth_bytes_per_s.unwrap_or(f64::INFINITY);
                 stations.push(station(Some(target.id), None, served, peak));
             }
@@ -82,23 +85,25 @@ impl Memory for IdleMemory {
         let nodes = self.path_ns.len();
         let mut solution =
             Solution { path_ns: self.path_ns.clone(), marginal_ns: self.path_ns.clone(), ..Solution::default() };
-        let mut bytes_per_s = vec![vec![0.0; nodes]; nodes];
+        let mut read = vec![vec![0.0; nodes]; nodes];
+        let mut written = read.clone();
         for class in &load.classes {
             let share = |to: usize| class.reads[to] + class.writes[to];
             let used = (0..nodes).filter(|&to| share(to) > 0.0);
             let latency: f64 = used.map(|to| share(to) * self.path_ns[class.from][to]).sum();
             let per_s = class.threads * 1e9 / (class.think_ns + latency / class.outstanding);
-            for (to, bytes) in bytes_per_s[class.from].iter_mut().enumerate() {
-                *bytes += per_s * LINE_BYTES * (class.reads[to] + 2.0 * class.writes[to]);
+            for to in 0..nodes {
+                read[class.from][to] += per_s * LINE_BYTES * share(to);
+                written[class.from][to] += per_s * LINE_BYTES * class.writes[to];
             }
             solution.throughput_per_s.push(per_s);
             solution.latency_ns.push(latency);
         }
         for moved in &load.background {
-            bytes_per_s[moved.target][moved.source] += moved.bytes_per_s;
-            bytes_per_s[moved.target][moved.target] += moved.bytes_per_s;
+            read[moved.target][moved.source] += moved.bytes_per_s;
+            written[moved.target][moved.target] += moved.bytes_per_s;
         }
-        solution.stations = self.stations(&bytes_per_s);
+        solution.stations = self.stations(&read, &written);
         Ok(solution)
     }
 }
@@ -123,5 +128,39 @@ impl QueueingMemory {
 impl Memory for QueueingMemory {
     fn solve(&mut self, load: &Load) -> Result<Solution, SimulatorError> {
         Ok(self.solver.solve(&self.system, load)?.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use numapilot_machine::LinkId;
+    use numapilot_traffic::Class;
+
+    use super::*;
+
+    #[test]
+    fn a_line_that_is_written_back_crosses_the_links_to_its_home() {
+        let machine = Machine::load("opteron-8385").expect("a built-in model");
+        // Bytes per second from node 0 to node 1, and from node 1 to node 0, for accesses of node 0 to node 1.
+        let passed = |reads: f64, writes: f64| {
+            let (mut of_reads, mut of_writes) = (vec![0.0; 4], vec![0.0; 4]);
+            (of_reads[1], of_writes[1]) = (reads, writes);
+            let class =
+                Class { from: 0, threads: 1.0, outstanding: 1.0, think_ns: 0.0, reads: of_reads, writes: of_writes };
+            let load = Load { classes: vec![class], background: Vec::new() };
+            let solution = IdleMemory::new(&machine).solve(&load).expect("solved");
+            [(0, 1), (1, 0)].map(|(from, to)| {
+                let nodes = machine.nodes();
+                let links: Vec<LinkId> =
+                    machine.routes(nodes[from].id, nodes[to].id).iter().flatten().copied().collect();
+                let on_way =
+                    solution.stations.iter().filter(|station| station.link.is_some_and(|link| links.contains(&link)));
+                on_way.map(|station| station.bytes_per_s).sum::<f64>()
+            })
+        };
+        let [there, back] = passed(1.0, 0.0);
+        assert!(there == 0.0 && back > 0.0, "{there} and {back}");
+        let [there, back] = passed(0.0, 1.0);
+        assert!(there > 0.0 && there == back, "{there} and {back}");
     }
 }

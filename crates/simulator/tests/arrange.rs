@@ -4,7 +4,7 @@ use numapilot_host::PageNumber;
 use numapilot_machine::{Machine, NodeId};
 use numapilot_placement::policy_by_name;
 use numapilot_simulator::arrange::{Arrangement, PageRange, arrange, optimal};
-use numapilot_simulator::program::Program;
+use numapilot_simulator::program::{FirstTouch, Program};
 use numapilot_simulator::{Layout, Options, Report, Simulation, synthetic};
 
 /// Sixteen threads share one region that one of them touches first; a second region belongs to its users.
@@ -129,6 +129,18 @@ fn the_optimum_is_no_worse_than_first_touch_interleaving_or_its_own_bound() {
         found.bound_s
     );
     assert!(found.predicted_s >= found.bound_s);
+}
+
+#[test]
+fn first_touch_frees_the_named_pages_alone_of_the_programs_request() {
+    let mut program = program();
+    let node = Some(NodeId(2));
+    program.first_touches = vec![FirstTouch { region: 0, first: 0, pages: 100, thread: 3, bound: node }];
+    let named: [PageRange; 1] = [(0, program.regions[0].first_page + 40, 20)];
+    arrange(&mut program, &machine(), Layout::Recorded, &named, &Arrangement::FirstTouch).expect("arranged");
+    let touches: Vec<_> =
+        program.first_touches.iter().map(|touch| (touch.first, touch.pages, touch.thread, touch.bound)).collect();
+    assert_eq!(touches, [(0, 40, 3, node), (40, 20, 3, None), (60, 40, 3, node)]);
 }
 
 #[test]

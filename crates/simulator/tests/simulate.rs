@@ -8,7 +8,7 @@ use numapilot_machine::{Machine, NodeId, NodeIndex};
 use numapilot_placement::{
     Action, Allocation, Observation, Outcome, PageKey, PageSize, Policy, PolicyRequirements, policy_by_name,
 };
-use numapilot_simulator::program::{Origin, Program};
+use numapilot_simulator::program::{FirstTouch, Origin, Program};
 use numapilot_simulator::recorded::{self, Recorded, RecordedOptions, Repeat};
 use numapilot_simulator::{MemoryModel, Options, Report, Simulation, SimulatorError, synthetic};
 use proptest::prelude::*;
@@ -288,6 +288,17 @@ proptest! {
         chaos.outcomes.iter().for_each(|outcome| *by_reason.entry(outcome.result.is_ok()).or_default() += 1);
         prop_assert_eq!(by_reason.values().sum::<usize>(), chaos.outcomes.len());
     }
+}
+
+/// The kernel's scan passes over memory that has a policy of its own.
+#[test]
+fn pages_that_the_program_bound_are_not_unmapped_for_hints() {
+    let mut program = shared("first");
+    program.first_touches = vec![FirstTouch { region: 0, first: 0, pages: 100, thread: 0, bound: Some(NodeId(2)) }];
+    let all = Action::Unmap { process: 0, first: PageNumber(1 << 20), pages: 1024 };
+    let mut chaos = Chaos { orders: vec![vec![all]], asked: Vec::new(), outcomes: Vec::new(), last_ns: 0 };
+    let report = run(&program, &mut chaos, Options::default());
+    assert_eq!((report.moves.scans, report.moves.unmapped_pages), (1, 1024 - 100));
 }
 
 /// Copies on every node make reads local; a write takes them away again.

@@ -49,10 +49,14 @@ impl WeightedInterleave {
                 )),
             };
         }
-        let bandwidths: Option<Vec<f64>> = nodes.iter().map(|&n| facts.bandwidth[n]).collect();
-        let bandwidth_unknown = bandwidths.is_none();
-        let weights = bandwidths.map_or_else(|| vec![1; nodes.len()], |b| weights_from(&b));
-        Ok(Self { weights: nodes.into_iter().zip(weights).collect(), bandwidth_unknown })
+        let bandwidth_unknown = nodes.iter().any(|&n| facts.bandwidth[n].is_none());
+        if bandwidth_unknown {
+            return Ok(Self { weights: nodes.into_iter().map(|n| (n, 1)).collect(), bandwidth_unknown });
+        }
+        // The kernel has one table of weights, of all nodes with memory, whatever nodes a policy names.
+        let all: Vec<f64> = facts.with_memory.iter().map(|&n| facts.bandwidth[n].unwrap_or(0.0)).collect();
+        let all = facts.with_memory.iter().copied().zip(weights_from(&all));
+        Ok(Self { weights: all.filter(|(n, _)| nodes.contains(n)).collect(), bandwidth_unknown })
     }
 }
 
@@ -100,6 +104,20 @@ impl Policy for WeightedInterleave {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn weights_of_some_nodes_are_those_that_they_have_among_all() {
+        let options = |text: &str| Options::parse("weighted-interleave", WeightedInterleave::OPTIONS.to_vec(), text);
+        let mut facts = NodeFacts::new(&crate::fixtures::machine()).expect("has memory");
+        facts.bandwidth = [300e9, 100e9, 50e9, 50e9].map(Some).to_vec();
+        let explained = |text: &str, facts: &NodeFacts| {
+            WeightedInterleave::new(&options(text).expect("valid"), facts).expect("valid").explain()
+        };
+        assert_eq!(explained("", &facts), "weights 19/6/3/3");
+        assert_eq!(explained("nodes=0-1", &facts), "weights 19/6", "not 3/1, as if there were no others");
+        facts.bandwidth[3] = None;
+        assert_eq!(explained("nodes=0-1", &facts), "weights 21/7", "... but those of unknown bandwidth");
+    }
 
     #[test]
     fn weights_are_those_of_the_kernel() {

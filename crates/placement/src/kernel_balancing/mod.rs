@@ -38,6 +38,8 @@ const TWO_TICKS_NS: u64 = 8_000_000;
 
 /// Policy `kernel-balancing`: a model of Linux's automatic NUMA balancing.
 pub(crate) struct KernelBalancing {
+    /// Greatest distance between nodes with CPUs, if these are not all equally far ([`NodeFacts::farthest_on_mesh`]).
+    farthest: Option<u32>,
     facts: NodeFacts,
     limits: ScanLimits,
     step_ns: u64,
@@ -133,6 +135,7 @@ impl KernelBalancing {
             return Err(options.bad("scan-period-max-ms", what, "give at least that".to_owned()));
         }
         Ok(Self {
+            farthest: facts.farthest_on_mesh(),
             facts,
             limits,
             step_ns: options.whole("step-ms", 1, 60_000)? * 1_000_000,
@@ -250,7 +253,8 @@ impl KernelBalancing {
         }
         // The kernel notes who faulted only on pages of another node: `mpol_misplaced` returns before that for a page that the policy in force, "prefer
         // the node one runs on", finds in place (Linux 5.15 and later, and seen there: docs/kernel-balancing.md).
-        let last = if fault.home == fault.from {
+        // Nor on a node without memory, to which no page can move (`should_numa_migrate_memory`, Linux 6.9 and later).
+        let last = if fault.home == fault.from || !self.facts.has_memory(fault.from) {
             self.last_fault.get(&fault.page).copied()
         } else {
             self.last_fault.insert(fault.page, (fault.thread, fault.from))
@@ -314,8 +318,8 @@ impl KernelBalancing {
     /// Puts two tasks that share a page into one group, if the other's is at least as large (`task_numa_group`). Whether they are in one now or share memory;
     /// tasks of different processes do not join here, because observations do not tell which mappings are shared.
     fn join_group(&mut self, thread: u32, other: u32) -> bool {
-        let (Some(task), Some(peer)) = (self.tasks.get(&thread), self.tasks.get(&other)) else { return false };
-        let (process, peer_process, theirs) = (task.process, peer.process, peer.group);
+        let Some(task) = self.tasks.get(&thread) else { return false };
+        let process = task.process;
         let mine = task.group.unwrap_or_else(|| {
             let group = Group::of(task.faults.clone());
             self.groups.insert(thread, group);
@@ -324,6 +328,9 @@ impl KernelBalancing {
         if let Some(task) = self.tasks.get_mut(&thread) {
             task.group = Some(mine);
         }
+        // An ended thread has no group to join, and the page is not private for that: the kernel leaves its verdict "shared" (`no_join`).
+        let Some(peer) = self.tasks.get(&other) else { return true };
+        let (peer_process, theirs) = (peer.process, peer.group);
         let Some(theirs) = theirs.filter(|id| *id != mine) else { return process == peer_process };
         let size = |id: u32| self.groups.get(&id).map_or(0, |g| g.tasks);
         let is_smaller = (size(mine), mine) <= (size(theirs), theirs);

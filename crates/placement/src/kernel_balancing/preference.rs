@@ -38,32 +38,39 @@ impl KernelBalancing {
         self.adapt_period(thread, kinds, now_ns);
     }
 
-    /// The node with most faults; for a group on a mesh, faults on near nodes count in part (`preferred_group_nid`). `None` without faults.
+    /// The node with most faults, or the nearest to it that has CPUs; for a group on a mesh, faults on near nodes count in part (`preferred_group_nid`). `None`
+    /// without faults.
     fn preferred_node(&self, table: &FaultTable, is_group: bool) -> Option<NodeIndex> {
-        let score = |node: NodeIndex| if is_group { self.score(table, node) } else { table.memory(node) };
-        let mut best: Option<(NodeIndex, i64)> = None;
-        for node in NodeIndex::all(self.facts.count()) {
-            let score = score(node);
-            if score > best.map_or(0, |(_, s)| s) {
-                best = Some((node, score));
-            }
+        let nodes = || NodeIndex::all(self.facts.count());
+        let near = self.facts.nearest_with_cpus(first_of_most(nodes(), |node| table.memory(node))?);
+        if !is_group || self.farthest.is_none() {
+            return Some(near);
         }
-        best.map(|(node, _)| node)
+        let with_cpus = nodes().filter(|&node| self.facts.cpus[node] > 0);
+        first_of_most(with_cpus, |node| self.score(table, node)).or(Some(near))
     }
 
     /// Faults on a node's memory, and on a machine whose nodes are not all equally far also those of nearer nodes, the less the farther (`score_nearby_nodes`).
     pub(super) fn score(&self, table: &FaultTable, node: NodeIndex) -> i64 {
-        let farthest = self.facts.distance.iter().flatten().copied().max().unwrap_or(10);
-        let is_direct = (0..self.facts.count())
-            .all(|a| (0..self.facts.count()).all(|b| a == b || self.facts.distance[a][b] == farthest));
         let mut score = table.memory(node);
-        if is_direct || farthest <= 10 {
-            return score;
-        }
+        let Some(farthest) = self.farthest else { return score };
         for near in NodeIndex::all(self.facts.count()).filter(|&n| n != node) {
-            let distance = self.facts.distance[node][near];
-            score += table.memory(near) * i64::from(farthest - distance) / i64::from(farthest - 10);
+            // A node without CPUs may be farther than any that has some: like the farthest, it counts nothing.
+            let nearness = farthest.saturating_sub(self.facts.distance[node][near]);
+            score += table.memory(near) * i64::from(nearness) / i64::from(farthest - 10);
         }
         score
     }
+}
+
+/// The first of the nodes with the highest score above 0.
+fn first_of_most(nodes: impl Iterator<Item = NodeIndex>, score: impl Fn(NodeIndex) -> i64) -> Option<NodeIndex> {
+    let mut best: Option<(NodeIndex, i64)> = None;
+    for node in nodes {
+        let score = score(node);
+        if score > best.map_or(0, |(_, s)| s) {
+            best = Some((node, score));
+        }
+    }
+    best.map(|(node, _)| node)
 }

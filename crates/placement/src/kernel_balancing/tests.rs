@@ -99,6 +99,18 @@ fn faults_on_pages_in_place_leave_no_trace() {
 }
 
 #[test]
+fn faults_from_nodes_without_memory_leave_no_trace() {
+    let options = Options::parse("kernel-balancing", KernelBalancing::OPTIONS.to_vec(), "").expect("valid");
+    let mut facts = NodeFacts::new(&machine()).expect("has memory");
+    facts.with_memory.retain(|&n| n != NodeIndex(0));
+    let mut policy = KernelBalancing::new(&options, facts).expect("valid");
+    policy.decide(&step(100, 1000, Vec::new()));
+    let faults = vec![hint_fault(page(1), 0, 0, 3, 150_000_000), hint_fault(page(1), 2, 2, 3, 160_000_000)];
+    let actions = policy.decide(&step(200, 1000, faults));
+    assert_eq!(migrations(&actions), [(page(1), 2)], "to the kernel this is the page's first fault");
+}
+
+#[test]
 fn a_task_runs_32_times_as_long_as_it_scanned() {
     let scans_until = |options: &str, end_ms: u64| {
         let mut policy = policy(options);
@@ -130,6 +142,19 @@ fn tasks_that_share_a_page_come_into_one_group() {
     let groups: BTreeSet<_> = policy.tasks.values().map(|t| t.group).collect();
     assert_eq!(groups.len(), 1, "{groups:?}");
     assert_eq!(policy.groups.values().map(|g| g.tasks).collect::<Vec<_>>(), [4]);
+}
+
+#[test]
+fn a_page_that_an_ended_thread_used_last_is_shared() {
+    let mut policy = policy("");
+    policy.decide(&step(100, 1000, Vec::new()));
+    policy.decide(&step(200, 1000, vec![hint_fault(page(1), 1, 1, 0, 150_000_000)]));
+    let mut seen = step(300, 1000, vec![hint_fault(page(1), 2, 2, 1, 250_000_000)]);
+    seen.threads.retain(|thread| thread.thread != 1);
+    policy.decide(&seen);
+    policy.processes.get_mut(&1).expect("seen").passes = 1;
+    policy.place_task(2, SECOND_NS);
+    assert_eq!(policy.tasks[&2].faults.by_kind(), [1, 0], "shared, private");
 }
 
 #[test]
@@ -169,6 +194,27 @@ fn a_task_without_memory_of_its_own_node_follows_its_memory() {
         moved.extend(actions.into_iter().filter(|a| matches!(a, Action::MoveThread { .. })));
     }
     assert_eq!(moved.first(), Some(&Action::MoveThread { thread: 0, to: NodeIndex(3) }));
+}
+
+#[test]
+fn a_task_prefers_a_node_with_cpus() {
+    let options = Options::parse("kernel-balancing", KernelBalancing::OPTIONS.to_vec(), "").expect("valid");
+    let mut facts = NodeFacts::new(&machine()).expect("has memory");
+    // Node 3 has memory alone, nearest to node 0; the other three are equally far from each other.
+    facts.cpus[3] = 0;
+    facts.distance = vec![vec![10, 21, 21, 14], vec![21, 10, 21, 24], vec![21, 21, 10, 24], vec![14, 24, 24, 10]];
+    let mut policy = KernelBalancing::new(&options, facts).expect("valid");
+    policy.decide(&step(100, 1000, Vec::new()));
+    let task = policy.tasks.get_mut(&0).expect("seen");
+    task.faults.count(NodeIndex(3), NodeIndex(0), true, 64);
+    policy.processes.get_mut(&1).expect("seen").passes = 1;
+    policy.place_task(0, SECOND_NS);
+    assert_eq!(policy.tasks[&0].preferred, Some(NodeIndex(0)), "nobody can run on node 3");
+    let mut actions = Vec::new();
+    policy.move_to_preferred(0, SECOND_NS, &mut actions);
+    assert!(actions.is_empty(), "it is there already: {actions:?}");
+    let faults = &policy.tasks[&0].faults;
+    assert_eq!(policy.score(faults, NodeIndex(0)), 0, "three nodes in direct reach of each other are no mesh");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use numapilot_insight::whatif::{Answer, Outlook, Traffic};
 use numapilot_insight::{Calibration, Estimate, LatencyBound, MeasuredLatency, Uncertainty, UncertaintySource};
-use numapilot_simulator::{Report, whatif as elsewhere};
+use numapilot_simulator::{Report, program::Origin, whatif as elsewhere};
 use numapilot_text::style::Look;
 use numapilot_text::style::{clean, columns, wrap};
 use numapilot_text::table::{Align, Table};
@@ -88,7 +88,8 @@ impl Prediction {
     /// From a simulation on another machine, with the interval of the jackknife.
     #[must_use]
     pub fn simulated(overrides: &[elsewhere::PageOverride], answer: &elsewhere::Answer) -> Prediction {
-        let notes = answer.then.notes.iter().filter(|note| !note.is_empty()).cloned();
+        let assumed: &[String] =
+            if let Origin::Recorded { assumptions, .. } = &answer.then.origin { assumptions } else { &[] };
         Prediction {
             program: answer.now.program.clone(),
             machine: answer.now.machine.clone(),
@@ -100,7 +101,7 @@ impl Prediction {
             uncertainty: None,
             measured: Vec::new(),
             more_bytes: answer.more_bytes,
-            notes: std::iter::once(SIMULATED.to_owned()).chain(notes).collect(),
+            notes: simulated_notes(&answer.now.notes, &answer.then.notes, assumed),
         }
     }
 
@@ -118,6 +119,13 @@ impl Prediction {
         }
         value
     }
+}
+
+/// The notes of both runs, each once, for a gain is as uncertain as either of its times; and what was assumed of the recording.
+fn simulated_notes(now: &[String], then: &[String], assumed: &[String]) -> Vec<String> {
+    let of_now = now.iter().filter(|note| !then.contains(note)).map(|note| format!("Without the change: {note}"));
+    let all = then.iter().cloned().chain(of_now).chain(assumed.iter().cloned());
+    std::iter::once(SIMULATED.to_owned()).chain(all).collect()
 }
 
 fn outlook(run: &Report) -> Outlook {
@@ -401,6 +409,15 @@ mod tests {
         };
         assert_eq!(rows(&found(Some(Estimate::exact(0.25)))), ["processor time 25.0 ms 20.0 ms"]);
         assert!(rows(&found(None)).is_empty(), "the run time says it");
+    }
+
+    #[test]
+    fn notes_are_of_both_runs_and_of_the_recording() {
+        let [late, odd, old] =
+            ["It did not converge.", "Two waits ended early.", "The trace is old."].map(String::from);
+        let notes =
+            simulated_notes(&[late.clone(), odd.clone()], std::slice::from_ref(&odd), std::slice::from_ref(&old));
+        assert_eq!(notes, [SIMULATED.to_owned(), odd, format!("Without the change: {late}"), old]);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use numapilot_machine::{Machine, NodeId};
 
 use crate::error::SimulatorError;
 use crate::options::Layout;
-use crate::program::{OrderedHomes, Program};
+use crate::program::{FirstTouch, OrderedHomes, Program};
 
 pub use optimum::{OptimalPlacement, optimal};
 pub use range::PageRange;
@@ -75,14 +75,7 @@ pub fn arrange(
             0
         }
         Arrangement::FirstTouch => {
-            for touch in &mut program.first_touches {
-                let touched = |part: &&Part| {
-                    part.0 == touch.region && part.1 < touch.first + touch.pages && touch.first < part.1 + part.2
-                };
-                if parts.iter().any(|part| touched(&part)) {
-                    touch.bound = None;
-                }
-            }
+            program.first_touches = unbound(std::mem::take(&mut program.first_touches), &parts);
             0
         }
         Arrangement::Interleave | Arrangement::On(_) | Arrangement::Users => {
@@ -103,6 +96,30 @@ pub fn arrange(
         }
     };
     Ok(Arranged { pages, more_bytes })
+}
+
+/// First touches without the nodes that the program asks for, on the pages of `parts` alone: a touch may be of more pages than these, and is cut then.
+fn unbound(touches: Vec<FirstTouch>, parts: &[Part]) -> Vec<FirstTouch> {
+    let mut cut = Vec::with_capacity(touches.len());
+    for touch in touches {
+        let end = touch.first + touch.pages;
+        let mut next = touch.first;
+        for &(_, first, pages) in parts.iter().filter(|part| part.0 == touch.region && touch.bound.is_some()) {
+            let (from, to) = (first.max(next), (first + pages).min(end));
+            if from >= to {
+                continue;
+            }
+            if next < from {
+                cut.push(FirstTouch { first: next, pages: from - next, ..touch });
+            }
+            cut.push(FirstTouch { first: from, pages: to - from, bound: None, ..touch });
+            next = to;
+        }
+        if next < end {
+            cut.push(FirstTouch { first: next, pages: end - next, ..touch });
+        }
+    }
+    cut
 }
 
 /// The parts of regions that ranges of a process's pages reach into, each page once, ascending.

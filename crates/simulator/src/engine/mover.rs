@@ -209,7 +209,9 @@ fn move_thread(thread: usize, to: NodeIndex, context: &mut MoveContext<'_>) -> R
 /// The scan runs in a working thread of the process, each in turn.
 fn unmap(process: u32, first: PageNumber, pages: u64, context: &mut MoveContext<'_>) -> Result<f64, Refusal> {
     let now_ns = context.runners.now_ns as u64;
-    let count = context.pages.unmap(process, first, pages, now_ns);
+    // The kernel's scan passes over memory with a policy of the program's own (`vma_policy_mof`).
+    let (table, placer) = (&mut *context.pages, &*context.placer);
+    let count = table.unmap(process, first, pages, now_ns, &|region, page| placer.is_bound(region, page));
     if count == 0 {
         return Err(Refusal::Gone);
     }

@@ -137,6 +137,12 @@ impl Placer {
         Ok(())
     }
 
+    /// Whether the program itself asked for the page's node when it was touched first.
+    pub(crate) fn is_bound(&self, region: usize, page: u64) -> bool {
+        let known = self.known_at[region].get(page as usize).and_then(|&at| self.known.get(at as usize));
+        known.is_some_and(|&(_, bound)| bound.is_some())
+    }
+
     fn wanted(&self, program: &Program, unit: Unit, touch: &Touch<'_>) -> NodeIndex {
         let region = &program.regions[unit.region];
         let known = self.known_at[unit.region].get(unit.first as usize).and_then(|&at| self.known.get(at as usize));

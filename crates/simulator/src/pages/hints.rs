@@ -6,7 +6,15 @@ use super::{PageTable, Unit};
 
 impl PageTable {
     /// Unmaps every page with a home in a range of a process, and says how many small pages that were; those unmapped already count and keep their time.
-    pub(crate) fn unmap(&mut self, process: u32, first: PageNumber, pages: u64, now_ns: u64) -> u64 {
+    /// `is_spared` (of region and page): stays mapped.
+    pub(crate) fn unmap(
+        &mut self,
+        process: u32,
+        first: PageNumber,
+        pages: u64,
+        now_ns: u64,
+        is_spared: &dyn Fn(usize, u64) -> bool,
+    ) -> u64 {
         let end = PageNumber(first.0.saturating_add(pages));
         let mut count = 0;
         let Some(regions) = self.by_process.get(process as usize) else {
@@ -19,7 +27,7 @@ impl PageTable {
             while from < to && page < to - region_first {
                 let unit = self.unit(region, page);
                 page = unit.first + unit.pages;
-                if self.home(region, unit.first).is_some() {
+                if self.home(region, unit.first).is_some() && !is_spared(region, unit.first) {
                     self.regions[region].unmapped.entry(unit.first).or_insert(now_ns);
                     count += unit.pages;
                 }

@@ -149,7 +149,7 @@ proptest! {
                     pages.split(pages.unit(1, page));
                 }
                 Order::Unmap(first, count) => {
-                    pages.unmap(0, PageNumber(first), count, 7);
+                    pages.unmap(0, PageNumber(first), count, 7, &|_, _| false);
                 }
             }
             check(&pages, &program, &machine);
