@@ -121,9 +121,11 @@ fn a_limit_that_cannot_be_judged_does_not_hide_the_comparison() {
 fn impossible_simulations_are_refused_in_a_line() {
     let folder = scratch();
     let trace = make(folder.path());
-    for (option, value, words, code) in
-        [("--policy", ",", "name a policy", 1), ("--for", "0", "above 0", 2), ("--for", "nan", "finite", 2)]
-    {
+    for (option, value, words, code) in [
+        ("--policy", ",", "name a policy", 1),
+        ("--for", "0", "above 0", 2),
+        ("--for", "nan", "`nan` is not a number", 2),
+    ] {
         let ran = run(&["simulate", trace.to_str().expect("UTF-8"), "--quiet", option, value]);
         let is_told = ran.code == code && ran.stderr.contains(words) && (code == 2 || ran.stderr.lines().count() == 1);
         assert!(is_told, "{option} {value}: {}\n{}", ran.code, ran.stderr);

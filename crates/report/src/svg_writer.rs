@@ -207,7 +207,7 @@ mod tests {
         // Whole, though within a part, rather than at the dot and cut.
         assert_eq!(two_lines("one · two three four", 12), ["one · two", "three four"]);
         assert_eq!(two_lines("one two three", 9), ["one two", "three"]);
-        assert_eq!(two_lines("one two three four", 8), ["one two", "thr…our"]);
+        assert_eq!(two_lines("one two three four", 8), ["one two", "thre…our"]);
         assert_eq!(two_lines("日本語 日本語", 8), ["日本語", "日本語"]);
         assert_eq!(two_lines("one · three", 6), ["one", "three"]);
         // No word has room.

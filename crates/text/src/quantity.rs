@@ -114,7 +114,8 @@ pub fn part(text: &str) -> Result<f64, String> {
 
 fn split(text: &str) -> Result<(f64, &str), String> {
     let (number, unit) = parts(text);
-    Ok((number.parse().map_err(|_| format!("`{number}` is not a number"))?, unit))
+    let shown = if number.is_empty() { text } else { number };
+    Ok((number.parse().map_err(|_| format!("`{shown}` is not a number"))?, unit))
 }
 
 /// The number, and the unit that follows it.

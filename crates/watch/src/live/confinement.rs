@@ -32,7 +32,9 @@ pub fn words(root: &Root, machine: &Machine) -> Option<String> {
 pub fn made_up_cpu_times(root: &Root) -> Option<String> {
     let mounts = root.text("proc/self/mountinfo")?;
     // The last mount at a place is the one that is seen.
-    let of_stat = mounts.lines().rev().find(|line| line.split_ascii_whitespace().nth(4) == Some("/proc/stat"))?;
+    let of_stat = mounts.lines().rev().find(|line| {
+        line.split_ascii_whitespace().nth(4).and_then(|place| place.strip_prefix('/')) == Some("proc/stat")
+    })?;
     let (_, file_system) = of_stat.split_once(" - ")?;
     file_system.starts_with("fuse.lxcfs ").then(|| {
         "How busy the CPUs of nodes are is not known: in this container /proc/stat is made up (by lxcfs), with CPUs that are numbered anew.".to_owned()
