@@ -266,14 +266,19 @@ mod tests {
     use super::*;
     use crate::execution::progress::tests::Until;
 
-    #[test]
-    fn every_order_has_an_outcome() {
+    /// An executor, this process as its one target, and that one's number.
+    fn of_this_process() -> (MigrationExecutor, Targets, u32) {
         let machine = Machine::live().unwrap();
         let mut targets = Targets::default();
         targets.add(Pid::own()).unwrap();
         targets.look(&machine);
         let number = targets.all[&Pid::own()].number();
-        let mut migration_executor = MigrationExecutor::new(&machine, MoveOptions::default());
+        (MigrationExecutor::new(&machine, MoveOptions::default()), targets, number)
+    }
+
+    #[test]
+    fn every_order_has_an_outcome() {
+        let (mut migration_executor, mut targets, number) = of_this_process();
         let page = |process| PageKey { process, page: PageNumber(16), size: PageSize::Small };
         let orders = vec![
             Action::Migrate { page: page(number), to: NodeIndex(0) },
@@ -302,12 +307,7 @@ mod tests {
 
     #[test]
     fn an_end_of_the_work_is_heeded_and_accounted_for() {
-        let machine = Machine::live().unwrap();
-        let mut targets = Targets::default();
-        targets.add(Pid::own()).unwrap();
-        targets.look(&machine);
-        let number = targets.all[&Pid::own()].number();
-        let mut migration_executor = MigrationExecutor::new(&machine, MoveOptions::default());
+        let (mut migration_executor, mut targets, number) = of_this_process();
         let order =
             |page| Action::Migrate { page: PageKey { process: number, page, size: PageSize::Small }, to: NodeIndex(0) };
         let mut progress = Until::default();
