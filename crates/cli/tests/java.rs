@@ -122,10 +122,14 @@ fn estimated<'a>(heap: &'a Value, mark: &str, class: &str) -> &'a Value {
     found.unwrap_or_else(|| panic!("no {class} at {place} in {heap}"))
 }
 
-/// Make sure that estimates from samples hold what the program allocates, whatever was moved: 20 times 3,000 blocks of 10,000 bytes and their headers.
+/// Blocks of 10,000 bytes and their headers that a recorded program allocates: enough samples to tell 1 % from 5 %.
+const BLOCKS: f64 = 60_000.0;
+/// Walks and blocks before each, as the program's arguments. One walk: the one thread that it begins would repeat random numbers.
+const AT_ONCE: [&str; 2] = ["1", "60000"];
+
+/// Make sure that estimates from samples hold what the program allocates, whatever was moved.
 #[test]
 fn the_heap_shows_estimates_by_class_and_line() {
-    const BLOCKS: f64 = 20.0 * 3000.0;
     const BLOCK_BYTES: f64 = (10_000 + HEADER_BYTES) as f64;
     // 24 times the distance of samples: one that is missed once in 10^10 runs.
     const ARRAY_LENGTH: u64 = 200_000;
@@ -138,7 +142,7 @@ fn the_heap_shows_estimates_by_class_and_line() {
     let length = ARRAY_LENGTH.to_string();
     // Buffers as large as a hundred blocks: HotSpot counts their unused ends as allocated.
     let buffers = ["-XX:+UseSerialGC", "-XX:TLABSize=1m", "-XX:-ResizeTLAB", "-Xmn16m"];
-    recorded(folder.path(), &path, &options, &buffers, &[&length, "20", "3000"]).succeeded();
+    recorded(folder.path(), &path, &options, &buffers, &[&length, AT_ONCE[0], AT_ONCE[1]]).succeeded();
     let report = report_json(&path, &["-n", "1000"]);
     let heap = &report["sampled_heap"];
     assert_eq!(heap["interval_bytes"], serde_json::json!([65_536, 65_536]), "{heap}");
@@ -173,14 +177,14 @@ fn the_heap_shows_estimates_by_class_and_line() {
 /// Make sure that the interval holds the truth also where the ends of the virtual machine's buffers count. Interpreted code makes most of these.
 #[test]
 fn intervals_of_the_heap_hold_the_ends_of_buffers() {
-    const BLOCKS: f64 = 20.0 * 3000.0;
     let folder = scratch();
     if !compiled(folder.path()) {
         return;
     }
     let path = folder.path().join("track.numatrace");
     let java = ["-XX:+UseSerialGC", "-Xint"];
-    recorded(folder.path(), &path, &["--engine", "track", "--java=64K"], &java, &["1000", "20", "3000"]).succeeded();
+    recorded(folder.path(), &path, &["--engine", "track", "--java=64K"], &java, &["1000", AT_ONCE[0], AT_ONCE[1]])
+        .succeeded();
     let report = report_json(&path, &["-n", "1000"]);
     let garbage = estimated(&report["sampled_heap"], "garbage", "byte[]");
     let figure = |part: &str| garbage["allocations"][part].as_f64().expect("a number");
@@ -188,6 +192,32 @@ fn intervals_of_the_heap_hold_the_ends_of_buffers() {
     let more = 3.0 * 0.011 * figure("value");
     assert!(figure("low") - more < BLOCKS && BLOCKS < figure("high") + more, "{garbage}");
     assert!(figure("low") < figure("value") * 0.92, "{garbage}");
+}
+
+/// Make sure that intervals are wider where threads begin one after another, because each starts HotSpot's random numbers anew, with its address as the seed.
+#[test]
+fn intervals_of_the_heap_hold_repeated_draws() {
+    let folder = scratch();
+    if !compiled(folder.path()) {
+        return;
+    }
+    let path = folder.path().join("track.numatrace");
+    recorded(
+        folder.path(),
+        &path,
+        &["--engine", "track", "--java=64K"],
+        &["-XX:+UseSerialGC"],
+        &["1000", "20", "3000"],
+    )
+    .succeeded();
+    let report = report_json(&path, &["-n", "1000"]);
+    let garbage = estimated(&report["sampled_heap"], "garbage", "byte[]");
+    let figure = |part: &str| garbage["allocations"][part].as_f64().expect("a number");
+    // 1.1 % for one standard error of independent draws; what 20 rounds with the same draws tell is no more than what one does: 4.9 %.
+    let (value, above) = (figure("value"), figure("high") - figure("value"));
+    assert!(above > value * 0.04 && above < value * 0.15, "{garbage}");
+    // The interval has two standard errors on each side; the draw gets five.
+    assert!(figure("low") - 1.5 * above < BLOCKS && BLOCKS < figure("high") + 1.5 * above, "{garbage}");
 }
 
 /// Make sure that a thread has the whole name that the program gave it, though the kernel keeps 15 bytes of it.

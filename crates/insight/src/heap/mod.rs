@@ -4,6 +4,7 @@
 //! `malloc`, `new` and their kin returned; mappings, statics and stacks are none. Objects of Java are sampled, and their figures estimated (`sampled`).
 //! Definitions: `docs/metrics.md`, "The heap".
 
+mod draws;
 mod sampled;
 mod usage;
 
