@@ -2,14 +2,12 @@
 //! also under the address sanitizer and valgrind.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
-use crate::common::{must, prefix, scratch};
+use numapilot_scratch::root;
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
+use crate::common::{must, prefix, scratch};
 
 /// Names of the scripts: those of the table that defines them for every language.
 fn names() -> Vec<String> {

@@ -13,6 +13,8 @@ use std::path::Path;
 use std::path::PathBuf;
 use std::process::Command;
 
+use numapilot_scratch::root;
+
 /// Lines of code and prose may be this long; the C headers that draw record layouts need this width.
 const MAX_COLUMNS: usize = 160;
 /// Longer files hold more than one idea.
@@ -20,10 +22,6 @@ const MAX_LINES: usize = 800;
 /// Banned words, in two halves, so that this file does not contain them.
 const BANNED: &[(&str, &str)] =
     &[("dbg", "!("), ("todo", "!("), ("unimplemented", "!("), ("FIX", "ME"), ("XX", "X "), ("#[ign", "ore")];
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("repository root")
-}
 
 /// Every file that git tracks or would track, relative to the root. Panics outside a git checkout.
 fn files() -> Vec<PathBuf> {

@@ -7,7 +7,7 @@ use std::hint::black_box;
 
 use foldhash::{HashMap, HashMapExt};
 use numapilot_host::VirtAddr;
-use numapilot_machine::{CpuId, NodeId};
+use numapilot_machine::{CpuId, NodeId, Packed};
 use numapilot_trace::ids::{ObjectId, StackId, ThreadIndex, TimeNs};
 use numapilot_trace::record::Level;
 use numapilot_trace::tables::{AccessColumns, Table};
@@ -17,7 +17,6 @@ use crate::model::LocationId;
 
 /// Size of a cache line.
 const LINE_BYTES: u64 = 64;
-const NO_NODE: u16 = u16::MAX;
 const NO_CPU: u32 = u32::MAX;
 const NO_OBJECT: u32 = u32::MAX;
 const NO_LATENCY: u32 = u32::MAX;
@@ -122,8 +121,8 @@ struct Row {
     cluster: f32,
     latency: u32,
     cpu: u32,
-    node: u16,
-    home: u16,
+    node: Packed<NodeId, u16>,
+    home: Packed<NodeId, u16>,
     flags: u8,
 }
 
@@ -164,8 +163,8 @@ impl Accesses {
             cluster: if access.cluster > f64::from(access.weight) { access.cluster as f32 } else { 0.0 },
             latency: access.latency_cycles.unwrap_or(NO_LATENCY),
             cpu: access.cpu.map_or(NO_CPU, |c| c.0),
-            node: access.node.map_or(NO_NODE, |n| n.0),
-            home: access.home.map_or(NO_NODE, |n| n.0),
+            node: access.node.into(),
+            home: access.home.into(),
             flags: flags(access.is_write, access.is_atomic, access.is_range, access.level),
         });
     }
@@ -183,8 +182,8 @@ impl Accesses {
             cluster: 0.0,
             latency: columns.latency_cycles[row].unwrap_or(NO_LATENCY),
             cpu: columns.cpu[row].unwrap_or(NO_CPU),
-            node: columns.node[row].unwrap_or(NO_NODE),
-            home: columns.home[row].unwrap_or(NO_NODE),
+            node: columns.node[row].map(NodeId).into(),
+            home: columns.home[row].map(NodeId).into(),
             flags: flags(
                 columns.is_write[row],
                 columns.is_atomic[row],
@@ -311,8 +310,8 @@ impl Row {
             location: LocationId(self.location),
             stack: StackId(self.stack),
             cpu: some_unless(self.cpu, NO_CPU).map(CpuId),
-            node: some_unless(self.node, NO_NODE).map(NodeId),
-            home: some_unless(self.home, NO_NODE).map(NodeId),
+            node: self.node.id(),
+            home: self.home.id(),
             is_write: self.flags & FLAG_WRITE != 0,
             is_atomic: self.flags & FLAG_ATOMIC != 0,
             is_range: self.flags & FLAG_RANGE != 0,

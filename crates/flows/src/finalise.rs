@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::ScopedJoinHandle;
 
 use foldhash::{HashMap, HashMapExt};
-use numapilot_host::workers;
+use numapilot_host::{VirtAddr, workers};
 use numapilot_symbols::{GeneratedCode, GeneratedFunction, GeneratedLine, Unresolved};
 use numapilot_trace::chunk::{self, Damage, Problem, RawTrace, SessionEnd, SessionStart};
 use numapilot_trace::engine::Engine;
@@ -231,11 +231,11 @@ fn generated(found: &[chunk::GeneratedCode]) -> Generated {
     for code in found {
         let files: Vec<Arc<str>> = code.files.iter().map(|file| file.as_str().into()).collect();
         let line = |&(address, file, line): &(u64, u32, u32)| {
-            Some(GeneratedLine { address, file: files.get(file as usize)?.clone(), line })
+            Some(GeneratedLine { address: VirtAddr(address), file: files.get(file as usize)?.clone(), line })
         };
         let of_process = functions.entry(code.pid).or_default();
         of_process.extend(code.functions.iter().map(|function| GeneratedFunction {
-            address: function.address,
+            address: VirtAddr(function.address),
             bytes: function.bytes,
             name: function.name.clone(),
             file: None,

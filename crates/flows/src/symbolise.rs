@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use numapilot_host::workers;
+use numapilot_host::{VirtAddr, workers};
 use numapilot_symbols::{
     Declaration, Declarations, ElfSymbolizer, ModuleLayout, Resolved, SiteFrame, SiteName, SiteNamer, Symbolizer,
     Unresolved,
@@ -151,9 +151,10 @@ fn resolve_share(joined: &Joined, share: &[(u32, Vec<u32>)]) -> Vec<(u32, Resolv
             None => [Location::PYTHON, Location::JAVA].contains(&&**path).then_some(&joined.interpreted),
         };
         let resolved = match generated {
-            Some(code) => {
-                offsets.iter().map(|&at| code.find(at).map(|frame| vec![frame]).ok_or(Unresolved::NoSymbol)).collect()
-            }
+            Some(code) => offsets
+                .iter()
+                .map(|&at| code.find(VirtAddr(at)).map(|frame| vec![frame]).ok_or(Unresolved::NoSymbol))
+                .collect(),
             None => symbolizer.resolve(path, build_id, &offsets),
         };
         results.extend(indices.iter().copied().zip(resolved));

@@ -57,11 +57,11 @@ fn read(pid: Pid, name: &str, of: impl Fn(&[u8]) -> Vec<Range>) -> Result<Vec<Ra
 }
 
 fn range(line: &maps::MapLine<'_>, used: Option<&maps::MapUse>) -> Option<Range> {
-    let is_kernels = line.path.starts_with(b"[v") || line.start >= 1 << 63;
+    let is_kernels = line.path.starts_with(b"[v") || line.start.0 >= 1 << 63;
     let bytes = |of: fn(&maps::MapUse) -> u64| used.map_or(0, |used| of(used) << 10);
     (!is_kernels && line.start < line.end).then(|| Range {
-        start: VirtAddr(line.start),
-        end: VirtAddr(line.end),
+        start: line.start,
+        end: line.end,
         resident_bytes: bytes(|used| used.resident_kib),
         huge_bytes: bytes(|used| used.huge_kib),
         hugetlb_bytes: bytes(|used| used.hugetlb_kib),

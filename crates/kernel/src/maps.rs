@@ -6,6 +6,7 @@ use std::io::Write;
 use std::path::Path;
 
 use numapilot_host::Pid;
+use numapilot_host::VirtAddr;
 use numapilot_host::read_patiently;
 use numapilot_machine::NodeId;
 
@@ -16,9 +17,9 @@ use crate::task::stand_in;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MapLine<'a> {
     /// First address.
-    pub start: u64,
+    pub start: VirtAddr,
     /// First address after the mapping.
-    pub end: u64,
+    pub end: VirtAddr,
     /// `rwxp`, or with `-` and `s`.
     pub permissions: [u8; 4],
     /// Offset in the file in bytes.
@@ -32,6 +33,18 @@ pub struct MapLine<'a> {
 }
 
 impl MapLine<'_> {
+    /// Length of the mapping.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.end.0.saturating_sub(self.start.0)
+    }
+
+    /// Whether an address is within the mapping.
+    #[must_use]
+    pub fn contains(&self, address: VirtAddr) -> bool {
+        (self.start..self.end).contains(&address)
+    }
+
     /// Whether the mapping is executable.
     #[must_use]
     pub fn is_executable(&self) -> bool {
@@ -123,8 +136,8 @@ fn map_line(line: &[u8]) -> Option<MapLine<'_>> {
     let colon = device.iter().position(|&byte| byte == b':')?;
     let narrow = |value: u64| u32::try_from(value).ok();
     Some(MapLine {
-        start: hex(&range[..dash])?,
-        end: hex(&range[dash + 1..])?,
+        start: VirtAddr(hex(&range[..dash])?),
+        end: VirtAddr(hex(&range[dash + 1..])?),
         permissions: permissions.try_into().ok()?,
         offset: hex(offset)?,
         device: (narrow(hex(&device[..colon])?)?, narrow(hex(&device[colon + 1..])?)?),
@@ -137,7 +150,7 @@ fn map_line(line: &[u8]) -> Option<MapLine<'_>> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MapUse {
     /// First address.
-    pub start: u64,
+    pub start: VirtAddr,
     /// Resident memory (`Rss`).
     pub resident_kib: u64,
     /// Resident memory, each page divided by the number of processes that map it (`Pss`); 0 where the kernel does not say.
@@ -183,7 +196,7 @@ pub fn uses(text: &[u8]) -> impl Iterator<Item = (MapLine<'_>, MapUse)> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NumaLine<'a> {
     /// First address.
-    pub start: u64,
+    pub start: VirtAddr,
     /// Policy, as the kernel writes it: `default`, `bind:0-1`, `interleave:0,2`, ...
     pub policy: &'a [u8],
     /// File behind it, with the kernel's escapes; empty: none.
@@ -208,7 +221,7 @@ pub fn numa_maps<'a>(text: &'a [u8], mut visit: impl FnMut(NumaLine<'a>, &[(Node
     let mut pages = Vec::new();
     for line in lines(text) {
         let mut words = line.split(|&byte| byte == b' ').filter(|word| !word.is_empty());
-        let (Some(start), Some(policy)) = (words.next().and_then(hex), words.next()) else { continue };
+        let (Some(start), Some(policy)) = (words.next().and_then(hex).map(VirtAddr), words.next()) else { continue };
         let mut found = NumaLine { start, policy, ..NumaLine::default() };
         pages.clear();
         for word in words {
@@ -265,7 +278,9 @@ AnonHugePages:      2048 kB
         let found: Vec<_> = uses(SMAPS).collect();
         assert_eq!(found.len(), 2);
         let (heap, heap_use) = found[0];
-        assert_eq!((heap.start, heap.end, heap.path), (0x55d0_c0a0_0000, 0x55d0_c0a2_1000, &b"[heap]"[..]));
+        let (start, end) = (VirtAddr(0x55d0_c0a0_0000), VirtAddr(0x55d0_c0a2_1000));
+        assert_eq!((heap.start, heap.end, heap.bytes(), heap.path), (start, end, 0x2_1000, &b"[heap]"[..]));
+        assert!(heap.contains(start) && heap.contains(VirtAddr(end.0 - 1)) && !heap.contains(end));
         assert_eq!((heap.protection(), heap.is_executable(), heap.is_shared()), (3, false, false));
         let want = MapUse {
             start: heap.start,
@@ -306,7 +321,7 @@ AnonHugePages:      2048 kB
         read(Pid::own(), "maps", &mut buffer).unwrap();
         assert!(maps(&buffer).any(|line| line.path == b"[stack]"));
         let code = this_process_has_a_stack_and_code as *const () as u64;
-        let line = maps(&buffer).find(|line| (line.start..line.end).contains(&code)).unwrap();
+        let line = maps(&buffer).find(|line| line.contains(VirtAddr(code))).unwrap();
         assert!(line.is_executable() && line.inode != 0);
         assert!(matches!(read(Pid(u32::MAX), "maps", &mut buffer), Err(KernelError::Gone { .. })));
     }
@@ -343,7 +358,7 @@ AnonHugePages:      2048 kB
         let (pid, mut text) = (Pid::own(), Vec::new());
         let mut used = || {
             read(pid, "smaps", &mut text).unwrap();
-            uses(&text).find(|(line, _)| line.start == memory.as_ptr() as u64).unwrap().1.referenced_kib
+            uses(&text).find(|(line, _)| line.start.0 == memory.as_ptr() as u64).unwrap().1.referenced_kib
         };
         clear_referenced(pid).unwrap();
         let before = used();

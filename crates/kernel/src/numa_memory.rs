@@ -42,7 +42,7 @@ impl NumaMemory {
     /// From the texts of `numa_maps`, which has where mappings begin, and of `maps`, which has where they end.
     #[must_use]
     pub fn of_texts(numa_maps: &[u8], mappings: &[u8]) -> NumaMemory {
-        let ends: BTreeMap<u64, u64> = maps::maps(mappings).map(|line| (line.start, line.end)).collect();
+        let ends: BTreeMap<VirtAddr, VirtAddr> = maps::maps(mappings).map(|line| (line.start, line.end)).collect();
         let mut found = NumaMemory::default();
         maps::numa_maps(numa_maps, |line, pages| {
             let size = if line.page_kib > 0 { line.page_kib << 10 } else { page_bytes() };
@@ -51,14 +51,14 @@ impl NumaMemory {
                 *found.parts.entry(*node).or_default() += count * size / line.most_mappings.max(1);
             }
             // A mapping that is gone by now needs no end.
-            let end = VirtAddr(ends.get(&line.start).copied().unwrap_or(line.start));
+            let end = ends.get(&line.start).copied().unwrap_or(line.start);
             if let Some(policy) = chosen(line.policy) {
                 *found.chosen_bytes.entry(policy).or_default() +=
                     pages.iter().map(|(_, count)| count * size).sum::<u64>();
-                append(&mut found.chosen, VirtAddr(line.start), end);
+                append(&mut found.chosen, line.start, end);
             }
             if line.is_huge {
-                append(&mut found.hugetlb, VirtAddr(line.start), end);
+                append(&mut found.hugetlb, line.start, end);
             }
         });
         found

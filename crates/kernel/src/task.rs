@@ -392,7 +392,7 @@ mod tests {
         let tid = stand_in(Path::new("/"), pid);
         let mut maps = Vec::new();
         let read = crate::maps::read(pid, "maps", &mut maps);
-        let stack = crate::maps::maps(&maps).find(|line| line.path == b"[stack]").map(|line| line.end - 4096);
+        let stack = crate::maps::maps(&maps).find(|line| line.path == b"[stack]").map(|line| line.end.0 - 4096);
         let mut states = Vec::new();
         let asked = crate::memory::PageQuery::new().states(pid, &[stack.unwrap_or(0)], &mut states);
         let mut members = numapilot_host::Members::new(numapilot_host::Group::Processes(vec![pid]));

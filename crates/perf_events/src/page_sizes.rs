@@ -11,6 +11,7 @@ use std::path::PathBuf;
 
 use numapilot_host::PageNumber;
 use numapilot_host::Pid;
+use numapilot_host::VirtAddr;
 use numapilot_kernel::KernelError;
 use numapilot_kernel::actuator::{huge_bytes, page_bytes};
 use numapilot_kernel::maps;
@@ -100,8 +101,8 @@ fn sizes_in(folder: &Path) -> Vec<(u64, PathBuf)> {
 
 /// First address, end and page size in bytes of the mapping at an address, in the text of `smaps`; `None`: no mapping is there, or the kernel does not say.
 fn size_of_mapping(text: &[u8], address: u64) -> Option<(u64, u64, u64)> {
-    let (line, used) = maps::uses(text).find(|(line, _)| (line.start..line.end).contains(&address))?;
-    (used.page_kib > 0).then(|| (line.start, line.end, used.page_kib.saturating_mul(1024)))
+    let (line, used) = maps::uses(text).find(|(line, _)| line.contains(VirtAddr(address)))?;
+    (used.page_kib > 0).then(|| (line.start.0, line.end.0, used.page_kib.saturating_mul(1024)))
 }
 
 /// The pages whose sizes are to be looked up, by process.

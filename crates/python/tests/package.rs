@@ -1,41 +1,17 @@
 //! The package as Python sees it: the library that cargo has just made, beside the package's Python files, under pytest (`tests/python`), on made-up traces of
 //! every kind and on recordings; and what the generic scripts in C say of the same traces, for Python's to be compared with.
 
-use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use numapilot_fixtures::{Kind, Size, write};
-
-fn must(command: &mut Command) -> Vec<u8> {
-    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error} (`tools/setup test`)"));
-    let errors = String::from_utf8_lossy(&output.stderr);
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{command:?}: {}\n{said}\n{errors}", output.status);
-    output.stdout
-}
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the repository")
-}
-
-/// What cargo has made of these sources, beside this test; the newest of that name.
-fn made(prefix: &str, suffix: &str) -> PathBuf {
-    let test = env::current_exe().expect("this test's path");
-    let entries = test.ancestors().skip(1).take(2).flat_map(|folder| fs::read_dir(folder).expect("read").flatten());
-    let found = entries.map(|entry| entry.path()).filter(|path| {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        name.starts_with(prefix) && name.ends_with(suffix)
-    });
-    let newest = found.max_by_key(|path| path.metadata().and_then(|data| data.modified()).expect("a time"));
-    newest.unwrap_or_else(|| panic!("cargo makes {prefix}*{suffix} before it runs this"))
-}
+use numapilot_scratch::{made, must, root};
 
 /// The virtual environment of `tools/setup test`, with everything that the package is tested with.
 fn python() -> PathBuf {
     let said = must(&mut Command::new(root().join("tools/python")));
-    PathBuf::from(String::from_utf8(said).expect("a path").trim_end())
+    PathBuf::from(said.trim_end())
 }
 
 /// The package: Python's files, and the library under the name that they import.
@@ -107,6 +83,5 @@ fn the_package_and_the_generic_scripts() {
     pytest.args(["-m", "pytest", "-q", "-p", "no:cacheprovider"]).arg(root().join("crates/python/tests/python"));
     pytest.env("PYTHONPATH", &site).env("PYTHONDONTWRITEBYTECODE", "1");
     pytest.env("NUMAPILOT_TEST_TRACES", scratch.path().join("traces")).env("NUMAPILOT_TEST_C_TABLES", &tables);
-    let said = must(&mut pytest);
-    eprintln!("{}", String::from_utf8_lossy(&said));
+    eprintln!("{}", must(&mut pytest));
 }

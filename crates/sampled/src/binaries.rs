@@ -314,7 +314,7 @@ mod tests {
         for line in numapilot_kernel::maps::maps(&text).filter(|line| line.is_executable()) {
             if line.path == path.as_os_str().as_encoded_bytes() {
                 let name = path.to_str().unwrap();
-                let placed = binaries.place(name, &[], line.start, line.end - line.start, line.offset);
+                let placed = binaries.place(name, &[], line.start.0, line.bytes(), line.offset);
                 assert_eq!((placed.bias, placed.is_by_file), (headers - HEADERS, true), "{line:?}");
                 count += 1;
             }

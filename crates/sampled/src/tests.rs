@@ -392,7 +392,7 @@ fn own_code() -> (PathBuf, u64, u64) {
         line.is_executable() && line.path == path.as_os_str().as_encoded_bytes()
     };
     let line = numapilot_kernel::maps::maps(&text).find(is_own).unwrap();
-    (path.clone(), line.end - line.start, line.offset)
+    (path.clone(), line.bytes(), line.offset)
 }
 
 fn code<'a>(path: &'a Path, addr: u64, (len, file_offset): (u64, u64)) -> Mapping<'a> {

@@ -1,13 +1,17 @@
-//! A folder that all tests of one test program share, removed when the program ends.
+//! What tests of several crates share: a folder for all tests of one test program, removed when the program ends, and the commands that they run.
 //!
 //! Tests that compile programs build each once, and every test runs it: the folder must outlive them all, so it hangs on a static, and Rust drops no
 //! static. What a killed program leaves, `tools/test` removes with the folder for temporary files that it gives to the whole run.
+
+mod commands;
 
 use std::path::Path;
 use std::process;
 use std::sync::OnceLock;
 
 use tempfile::TempDir;
+
+pub use commands::{made, must, root, run};
 
 /// The folder, and the process that made it: a child that a test forks ends by `exit`, too, and must leave it alone.
 static FOLDER: OnceLock<(TempDir, u32)> = OnceLock::new();

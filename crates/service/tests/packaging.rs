@@ -4,14 +4,13 @@ use std::collections::BTreeSet;
 use std::io::Read;
 use std::io::Write;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
-use std::path::PathBuf;
 
 use numapilot_balancer::event::EvidenceSource;
 use numapilot_balancer::event::Loss;
 use numapilot_balancer::status::NodeStatus;
 use numapilot_balancer::status::Rates;
 use numapilot_balancer::status::Status;
+use numapilot_scratch::root;
 use numapilot_service::Address;
 use numapilot_service::config::Config;
 use numapilot_service::config::MetricsSettings;
@@ -19,10 +18,6 @@ use numapilot_service::config::Who;
 use numapilot_service::daemon::Daemon;
 use numapilot_service::daemon::DaemonSettings;
 use numapilot_service::journal::JournalSettings;
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
 
 fn text(path: &str) -> String {
     std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))

@@ -279,8 +279,8 @@ fn code(pid: Pid, path: &Path, content: GeneratedFile) -> GeneratedCode {
     };
     let mut functions = Vec::with_capacity(content.functions.len());
     for function in content.functions {
-        let lines = function.lines.iter().map(|line| (line.address, number(&line.file), line.line)).collect();
-        let (address, bytes, name) = (function.address, function.bytes, function.name);
+        let lines = function.lines.iter().map(|line| (line.address.0, number(&line.file), line.line)).collect();
+        let (address, bytes, name) = (function.address.0, function.bytes, function.name);
         functions.push(GeneratedFunction { address, bytes, name, lines });
     }
     GeneratedCode { pid, source: path.to_string_lossy().into_owned(), files, functions }

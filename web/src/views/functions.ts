@@ -3,13 +3,13 @@
 import { defined } from "../definitions";
 import { h } from "../dom";
 import { isOfNothing, shareOf, total, type Tally } from "../estimate";
-import { count, interval, percent, share } from "../format";
+import { count, percent, share } from "../format";
 import type { Estimate } from "../payload";
 import { CODE, Sums, type Selection } from "../selection";
 import { Table } from "../table";
 import type { Context, View } from "../view";
 import { said } from "../words";
-import { shareCell } from "./objects";
+import { estimateCell, remoteColumn, shareCell } from "./columns";
 
 interface Line {
     fn: number;
@@ -55,7 +55,7 @@ export function functions(context: Context): View {
                 title: "Own",
                 term: "Functions",
                 value: (line) => line.own[0],
-                cell: (line) => shareCell(isOfNothing(line.own) ? NaN : line.own[0]),
+                cell: (line) => estimateCell(line.own),
                 hint: (line) => `${share(line.own)}; ${count(Math.round(line.accesses))} ${said.many}, ${line.samples} samples`,
             },
             {
@@ -67,20 +67,13 @@ export function functions(context: Context): View {
                 hint: (line) => (model.head.grain.folded.stacks > 0 ? `at least ${percent(line.under)}` : percent(line.under)),
                 isWide: true,
             },
-            {
-                name: "remote",
-                title: "Remote",
-                term: "Remote",
-                value: (line) => (isOfNothing(line.remote) ? -1 : line.remote[0]),
-                cell: (line) => shareCell(isOfNothing(line.remote) ? NaN : line.remote[0], "--remote-bar"),
-                hint: (line) => (isOfNothing(line.remote) ? "no home node is known" : `${share(line.remote)}; ${interval(line.remote)}`),
-            },
+            remoteColumn(),
             {
                 name: "writes",
                 title: "Writes",
                 term: "writes",
                 value: (line) => line.writes[0],
-                cell: (line) => shareCell(isOfNothing(line.writes) ? NaN : line.writes[0]),
+                cell: (line) => estimateCell(line.writes),
                 hint: (line) => (isOfNothing(line.writes) ? "" : percent(line.writes[0])),
             },
         ],

@@ -6,7 +6,7 @@ import { bytes, count, percent, plural, timeNs } from "../format";
 import type { Heap, HeapSite, HeapUse } from "../payload";
 import { Table } from "../table";
 import type { Context, View } from "../view";
-import { shareCell } from "./objects";
+import { shareCell, siteColumn } from "./columns";
 
 /** The view, or null where no heap block was recorded. */
 export function heap({ model, store }: Context): View | null {
@@ -23,14 +23,7 @@ export function heap({ model, store }: Context): View | null {
         text: (row) => `${row.name} ${row.place} ${row.function}`,
         key: (row) => String(row.site),
         columns: [
-            {
-                name: "name",
-                title: "Allocation site",
-                isText: true,
-                value: (row) => row.name.toLowerCase(),
-                cell: (row) => [h("span", { class: "name" }, row.name), h("span", { class: "place" }, row.place)],
-                hint: (row) => row.function,
-            },
+            siteColumn("Allocation site"),
             {
                 name: "peak",
                 title: "At the peak",

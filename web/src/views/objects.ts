@@ -4,44 +4,19 @@ import { ifKnown, lineOf, lines, NOWHERE, ofPlace, type ObjectLine } from "../de
 import { defined } from "../definitions";
 import { h, replace, type Child } from "../dom";
 import { isOfNothing } from "../estimate";
-import { bare, bytes, count, interval, marginPercent, percent, plural } from "../format";
+import { bytes, count, interval, marginPercent, percent, plural } from "../format";
 import { PATTERNS } from "../model";
 import * as palette from "../palette";
 import { OBJECT, type Selection } from "../selection";
 import { Table, type Column } from "../table";
 import type { Context, View } from "../view";
 import { said } from "../words";
+import { nodesColumn, shareCell } from "./columns";
 import { splitChoice } from "./timeline";
-
-/** A bar split by node, with the same in words for those who do not see it. */
-export function nodeBar({ model }: Context, shares: ArrayLike<number>): HTMLElement {
-    const parts = Array.from(shares, (share, position) => ({ share, position })).filter((part) => part.share > 0);
-    const words = parts
-        .sort((a, b) => b.share - a.share)
-        .slice(0, 8)
-        .map((part) => `${model.nodeName(part.position)} ${percent(part.share)}`)
-        .join(", ");
-    if (parts.length === 0) return h("span", { class: "faint" }, "–");
-    const inOrder = [...parts].sort((a, b) => a.position - b.position);
-    return h(
-        "span",
-        { class: "node-bar", role: "img", "aria-label": words, title: words },
-        ...inOrder.map((part) => h("i", { style: { width: `${(part.share * 100).toFixed(2)}%`, background: palette.node(part.position) } })),
-    );
-}
 
 /** How many threads reach it: at least so many, where some are folded. */
 export function threadsOf(line: ObjectLine): string {
     return Number.isNaN(line.threads) ? "–" : `${line.hasMoreThreads ? "≥ " : ""}${line.threads}`;
-}
-
-/** A share as a number over a faint bar. */
-export function shareCell(share: number, colour = "--bar"): Child[] {
-    if (Number.isNaN(share)) return [h("span", { class: "faint" }, "–")];
-    return [
-        h("i", { class: "bar", style: { width: `${(Math.min(share, 1) * 100).toFixed(1)}%`, background: `var(${colour})` } }),
-        h("span", { class: "over" }, bare(share)),
-    ];
 }
 
 export function objects(context: Context): View & { focusSearch: () => void } {
@@ -339,22 +314,8 @@ function columns(context: Context): Column<ObjectLine>[] {
         },
         share("pin", "Pin", "avoidable_by_pinning", (row) => row.pin, true),
         share("elsewhere", "Elsewhere", "avoidable_by_allocating_elsewhere", (row) => row.elsewhere, true),
-        {
-            name: "from",
-            title: "From",
-            term: "from_node",
-            value: (row) => Math.max(0, ...Array.from(row.from())),
-            cell: (row) => nodeBar(context, row.from()),
-            isWide: true,
-        },
-        {
-            name: "on",
-            title: "On",
-            term: "on_node",
-            value: (row) => Math.max(0, ...Array.from(row.on())),
-            cell: (row) => nodeBar(context, row.on()),
-            isWide: true,
-        },
+        nodesColumn(context, "from", "From", "from_node", (row) => row.from()),
+        nodesColumn(context, "on", "On", "on_node", (row) => row.on()),
         share("own", "Own", "by_allocator", (row) => row.own, true),
         share("first", "First", "before_others", (row) => row.first, true),
         share("writes", "Writes", "writes", (row) => row.writes, true),

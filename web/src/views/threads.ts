@@ -2,8 +2,8 @@
 
 import { defined } from "../definitions";
 import { h, prepare, replace } from "../dom";
-import { isOfNothing, shareOf, total } from "../estimate";
-import { count, elide, interval, percent, share, timeNs } from "../format";
+import { shareOf, total } from "../estimate";
+import { count, elide, percent, share, timeNs } from "../format";
 import { OTHER_OBJECTS, REMOTE, UNKNOWN, WRITE, type Model } from "../model";
 import * as palette from "../palette";
 import type { Estimate, ThreadRow } from "../payload";
@@ -11,7 +11,7 @@ import { THREAD, type Selection } from "../selection";
 import { Table, type Column } from "../table";
 import type { Context, View } from "../view";
 import { said } from "../words";
-import { nodeBar, shareCell } from "./objects";
+import { estimateCell, nodesColumn, remoteColumn } from "./columns";
 
 /** Events of the flow that are listed. */
 const EVENTS = 100;
@@ -79,35 +79,21 @@ export function threads(context: Context): View {
                 title: "Share",
                 term: "Threads",
                 value: (line) => line.share[0],
-                cell: (line) => shareCell(isOfNothing(line.share) ? NaN : line.share[0]),
+                cell: (line) => estimateCell(line.share),
                 hint: (line) =>
                     `${share(line.share)}; ${count(Math.round(line.accesses))} ${said.many}, ` +
                     `${line.samples} ${line.samples === 1 ? "sample" : "samples"}`,
             },
-            {
-                name: "remote",
-                title: "Remote",
-                term: "Remote",
-                value: (line) => (isOfNothing(line.remote) ? -1 : line.remote[0]),
-                cell: (line) => shareCell(isOfNothing(line.remote) ? NaN : line.remote[0], "--remote-bar"),
-                hint: (line) => (isOfNothing(line.remote) ? "no home node is known" : `${share(line.remote)}; ${interval(line.remote)}`),
-            },
+            remoteColumn(),
             {
                 name: "writes",
                 title: "Writes",
                 term: "writes",
                 value: (line) => line.writes[0],
-                cell: (line) => shareCell(isOfNothing(line.writes) ? NaN : line.writes[0]),
+                cell: (line) => estimateCell(line.writes),
                 isWide: true,
             },
-            {
-                name: "on",
-                title: "Served by",
-                term: "Served",
-                value: (line) => Math.max(0, ...Array.from(line.on())),
-                cell: (line) => nodeBar(context, line.on()),
-                isWide: true,
-            },
+            nodesColumn(context, "on", "Served by", "Served", (line) => line.on()),
             ...(hasWaits ? [waiting] : []),
             {
                 name: "time",

@@ -4,7 +4,7 @@
 //! fifth replaces the least used one. Beside the pages the table holds the flow: evidence by accessing node and home node, aged likewise.
 
 use numapilot_host::PageNumber;
-use numapilot_machine::NodeIndex;
+use numapilot_machine::{NodeIndex, Packed};
 
 /// Maximum number of bytes per page, once there are some thousand pages.
 pub const BYTES_PER_PAGE: usize = 32;
@@ -26,7 +26,9 @@ const STAYED_TICKS: u32 = 20;
 const STAYED_DOUBLINGS: u8 = 6;
 const FIRST_CAPACITY: usize = 1024;
 const EMPTY: u64 = u64::MAX;
-const NOWHERE: u8 = u8::MAX;
+
+/// A node of an entry.
+type EntryNode = Packed<NodeIndex, u8>;
 
 /// A page of one program image of a process: exec and exit begin a new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -61,16 +63,15 @@ impl PageId {
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     key: u64,
-    /// Positions of nodes, in a byte each.
-    nodes: [u8; USERS],
+    nodes: [EntryNode; USERS],
     counts: [u8; USERS],
     /// Tick up to which the counts are aged.
     aged: u16,
     /// Tick of the last move, or of the last attempt that failed.
     moved: u16,
-    home: u8,
+    home: EntryNode,
     /// Home node before the last move.
-    before: u8,
+    before: EntryNode,
     /// Number of moves back, whoever made them, within [`BOUNCE_TICKS`]; the top bit is set once the page has moved.
     bounces: u8,
     /// Number of attempts to move it that failed, since the last move.
@@ -83,12 +84,12 @@ const _: () = assert!(size_of::<Entry>() == 24);
 impl Entry {
     const NONE: Entry = Entry {
         key: EMPTY,
-        nodes: [NOWHERE; USERS],
+        nodes: [EntryNode::NONE; USERS],
         counts: [0; USERS],
         aged: 0,
         moved: 0,
-        home: NOWHERE,
-        before: NOWHERE,
+        home: EntryNode::NONE,
+        before: EntryNode::NONE,
         bounces: 0,
         stayed: 0,
     };
@@ -108,7 +109,7 @@ impl Entry {
     }
 
     /// Counts a use from `node`; a new node replaces the least used one.
-    fn add(&mut self, node: u8) {
+    fn add(&mut self, node: EntryNode) {
         let at = (0..USERS).find(|&at| self.nodes[at] == node && self.counts[at] > 0);
         let at = at.or_else(|| (0..USERS).find(|&at| self.counts[at] == 0));
         let at = at.unwrap_or_else(|| (0..USERS).min_by_key(|&at| self.counts[at]).unwrap_or(0));
@@ -239,23 +240,21 @@ impl PageTable {
         };
         let entry = &mut self.entries[at];
         entry.age(tick);
-        entry.add(from.0 as u8);
-        entry.home = home.0 as u8;
+        entry.add(from.into());
+        entry.home = home.into();
         true
     }
 
     /// Sets the home node of a page and moves its share of the flow there. Does nothing if the page is not in the table.
     pub fn is_at(&mut self, id: PageId, home: NodeIndex) {
-        let home = home.0 as u8;
         let Some(at) = self.find(id) else { return };
-        let before = std::mem::replace(&mut self.entries[at].home, home);
-        if before == home || before == NOWHERE {
-            return;
-        }
+        let before = std::mem::replace(&mut self.entries[at].home, home.into());
+        let Some(before) = before.index().filter(|before| *before != home) else { return };
         let entry = self.entries[at];
         for (node, count) in entry.nodes.into_iter().zip(entry.counts) {
-            let row = usize::from(node) * self.nodes;
-            let (was, is) = (row + usize::from(before), row + usize::from(home));
+            let Some(node) = node.index() else { continue };
+            let row = node.0 * self.nodes;
+            let (was, is) = (row + before.0, row + home.0);
             if count > 0 && was.max(is) < self.flow.len() {
                 let moving = f64::from(count).min(self.flow[was]);
                 self.flow[was] -= moving;
@@ -267,7 +266,7 @@ impl PageTable {
     /// Registers a move of a page from one node to another by this program.
     pub fn moved(&mut self, id: PageId, from: NodeIndex, to: NodeIndex) {
         self.is_at(id, to);
-        let [from, to] = [from, to].map(|node| node.0 as u8);
+        let [from, to] = [from, to].map(EntryNode::from);
         let tick = self.tick;
         let Some(at) = self.slot_for(id) else { return };
         let entry = &mut self.entries[at];
@@ -308,12 +307,10 @@ impl PageTable {
     pub fn known(&self, id: PageId) -> Option<Known> {
         let mut entry = self.entries[self.find(id)?];
         entry.age(self.tick);
-        let index = |node: u8| NodeIndex(usize::from(node));
-        let users = entry.nodes.into_iter().map(index).zip(entry.counts).filter(|(_, count)| *count > 0);
-        let mut users: Vec<(NodeIndex, u8)> = users.collect();
+        let users = entry.nodes.into_iter().zip(entry.counts).filter(|(_, count)| *count > 0);
+        let mut users: Vec<(NodeIndex, u8)> = users.filter_map(|(node, count)| Some((node.index()?, count))).collect();
         users.sort_by_key(|(node, count)| (std::cmp::Reverse(*count), *node));
-        let home = (entry.home != NOWHERE).then_some(index(entry.home));
-        Some(Known { users, home, bounces: entry.bounces & !MOVED })
+        Some(Known { users, home: entry.home.index(), bounces: entry.bounces & !MOVED })
     }
 
     /// Drops pages without recent uses, and those for which `keep` is false (a process that has ended). Must be called at least every 10,000 ticks.

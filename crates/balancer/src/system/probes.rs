@@ -215,7 +215,7 @@ mod tests {
         numapilot_kernel::maps::read(Pid::own(), "numa_maps", &mut text).unwrap();
         numapilot_kernel::maps::numa_maps(&text, |line, _| {
             // Neighbours under the same policy are one mapping.
-            if line.start <= start {
+            if line.start.0 <= start {
                 policy = line.policy.to_vec();
             }
         });

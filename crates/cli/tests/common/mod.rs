@@ -16,16 +16,12 @@ use std::thread;
 use std::time::Duration;
 use std::time::Instant;
 
+pub use numapilot_scratch::root;
 use serde_json::Value;
 use tempfile::TempDir;
 
 /// The binary under test.
 pub const BINARY: &str = env!("CARGO_BIN_EXE_numapilot");
-
-/// The root folder of the repository.
-pub fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("repository root")
-}
 
 /// A temporary folder, removed when this is dropped.
 pub fn scratch() -> TempDir {

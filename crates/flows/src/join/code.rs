@@ -107,7 +107,7 @@ impl<L: Layouts> Joiner<L> {
         let mut at = Some(process);
         for _ in 0..FORKS_MAX {
             let process = self.out.processes.get(at?.0 as usize)?;
-            if self.out.generated.get(&process.pid).is_some_and(|code| code.covers(ip)) {
+            if self.out.generated.get(&process.pid).is_some_and(|code| code.covers(VirtAddr(ip))) {
                 return Some(process.pid);
             }
             at = process.parent.filter(|parent| !process.by_exec && *parent != process.index);

@@ -1,25 +1,26 @@
 //! Home node of each page of one address space, from placement records and first touches.
 
 use foldhash::HashMap;
-use numapilot_machine::NodeId;
+use numapilot_machine::{NodeId, Packed};
 use numapilot_trace::wire::layout::PAGE_SHIFT;
 
 const CHUNK_PAGES: u64 = 512;
-/// Nothing is known of the page yet.
-const UNKNOWN: u16 = u16::MAX;
-/// The page's home is known to be unknown: whoever touched it first was not recorded.
-const UNKNOWABLE: u16 = u16::MAX - 1;
+/// In place of a node: the page's home is known to be unknown, because whoever touched it first was not recorded.
+const UNKNOWABLE: NodeId = NodeId(u16::MAX - 1);
+
+/// The home of a page; none: nothing is known of it yet.
+type Home = Packed<NodeId, u16>;
 
 /// Homes of 512 pages (2 MiB). Most large memory has one home throughout, and a record may be of a terabyte.
 #[derive(Clone, Debug)]
 enum Chunk {
-    Same(u16),
-    Each(Box<[u16; CHUNK_PAGES as usize]>),
+    Same(Home),
+    Each(Box<[Home; CHUNK_PAGES as usize]>),
 }
 
 impl Chunk {
     #[inline]
-    fn get(&self, page: u64) -> u16 {
+    fn get(&self, page: u64) -> Home {
         match self {
             Chunk::Same(node) => *node,
             Chunk::Each(nodes) => nodes[(page % CHUNK_PAGES) as usize],
@@ -27,7 +28,7 @@ impl Chunk {
     }
 
     /// Sets the homes of the pages from `first` to before `end`, counted from the chunk's first.
-    fn fill(&mut self, (first, end): (u64, u64), node: u16) {
+    fn fill(&mut self, (first, end): (u64, u64), node: Home) {
         if let Chunk::Same(all) = self {
             let all = *all;
             if all == node {
@@ -41,6 +42,12 @@ impl Chunk {
     }
 }
 
+/// The node that is known to be a page's home.
+#[inline]
+fn known(home: Home) -> Option<NodeId> {
+    home.id().filter(|node| *node != UNKNOWABLE)
+}
+
 /// Home nodes, in chunks.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Homes {
@@ -51,11 +58,10 @@ impl Homes {
     /// Home of the page at `address`.
     #[inline]
     pub fn get(&self, address: u64) -> Option<NodeId> {
-        let node = self.told(address)?;
-        (node != UNKNOWN && node != UNKNOWABLE).then_some(NodeId(node))
+        known(self.told(address)?)
     }
 
-    fn told(&self, address: u64) -> Option<u16> {
+    fn told(&self, address: u64) -> Option<Home> {
         let page = address >> PAGE_SHIFT;
         Some(self.chunks.get(&(page / CHUNK_PAGES))?.get(page))
     }
@@ -64,7 +70,7 @@ impl Homes {
     pub fn alike(&self, address: u64, pages: u32) -> (u32, bool) {
         let first = (address >> PAGE_SHIFT) % CHUNK_PAGES;
         let end = CHUNK_PAGES.min(first + u64::from(pages));
-        let is_known = |node: u16| node != UNKNOWN && node != UNKNOWABLE;
+        let is_known = |node: Home| known(node).is_some();
         match self.chunks.get(&((address >> PAGE_SHIFT) / CHUNK_PAGES)) {
             None => ((end - first) as u32, false),
             Some(Chunk::Same(node)) => ((end - first) as u32, is_known(*node)),
@@ -84,17 +90,17 @@ impl Homes {
 
     /// Whether the home of the page at `address` was told to be unknown, so that it is not to be inferred either.
     pub fn is_unknowable(&self, address: u64) -> bool {
-        self.told(address) == Some(UNKNOWABLE)
+        self.told(address) == Some(Home::from(UNKNOWABLE))
     }
 
     /// Marks the homes of `pages` pages from `address` on as unknown for good.
     pub fn set_unknowable(&mut self, address: u64, pages: u64) {
-        self.fill(address >> PAGE_SHIFT, pages, UNKNOWABLE);
+        self.fill(address >> PAGE_SHIFT, pages, UNKNOWABLE.into());
     }
 
     /// Sets the home of `pages` pages from `address` on.
     pub fn set(&mut self, address: u64, pages: u64, node: NodeId) {
-        self.fill(address >> PAGE_SHIFT, pages, node.0);
+        self.fill(address >> PAGE_SHIFT, pages, node.into());
     }
 
     /// Removes the homes of the pages in `[address, address + bytes)`.
@@ -103,16 +109,16 @@ impl Homes {
         let end = address.saturating_add(bytes).div_ceil(1 << PAGE_SHIFT);
         let pages = end.saturating_sub(first);
         if pages / CHUNK_PAGES <= self.chunks.len() as u64 {
-            return self.fill(first, pages, UNKNOWN);
+            return self.fill(first, pages, Home::NONE);
         }
         // It has more chunks than are known: those that are known are looked through instead, but for the parts of one at either end.
         let (begin, rest) = (first.next_multiple_of(CHUNK_PAGES), end - end % CHUNK_PAGES);
         self.chunks.retain(|chunk, _| !(begin..rest).contains(&(chunk * CHUNK_PAGES)));
-        self.fill(first, begin - first, UNKNOWN);
-        self.fill(rest, end - rest, UNKNOWN);
+        self.fill(first, begin - first, Home::NONE);
+        self.fill(rest, end - rest, Home::NONE);
     }
 
-    fn fill(&mut self, first: u64, pages: u64, node: u16) {
+    fn fill(&mut self, first: u64, pages: u64, node: Home) {
         let end = first.saturating_add(pages);
         let mut page = first;
         while page < end {
@@ -120,12 +126,12 @@ impl Homes {
             let begin = chunk * CHUNK_PAGES;
             let next = end.min(begin + CHUNK_PAGES);
             let is_whole = next - page == CHUNK_PAGES;
-            if node == UNKNOWN && (is_whole || !self.chunks.contains_key(&chunk)) {
+            if node == Home::NONE && (is_whole || !self.chunks.contains_key(&chunk)) {
                 self.chunks.remove(&chunk);
             } else if is_whole {
                 self.chunks.insert(chunk, Chunk::Same(node));
             } else {
-                self.chunks.entry(chunk).or_insert(Chunk::Same(UNKNOWN)).fill((page - begin, next - begin), node);
+                self.chunks.entry(chunk).or_insert(Chunk::Same(Home::NONE)).fill((page - begin, next - begin), node);
             }
             page = next;
         }

@@ -391,11 +391,11 @@ impl<L: Layouts> Joiner<L> {
     fn code_of_interpreter(&mut self, code: &Code) {
         let Code { minor, name, file, first_line, table, .. } = code;
         if *minor == CODE_JAVA {
-            self.interpreted.push(java_method(JAVA_FRAME | code.id << CODE_SHIFT, name, file, table));
+            self.interpreted.push(java_method(VirtAddr(JAVA_FRAME | code.id << CODE_SHIFT), name, file, table));
             return;
         }
         let python = PythonCode { minor: *minor, name, file, first_line: *first_line, table };
-        self.interpreted.push(python_function(CODE_FRAME | code.id << CODE_SHIFT, &python));
+        self.interpreted.push(python_function(VirtAddr(CODE_FRAME | code.id << CODE_SHIFT), &python));
     }
 
     /// Ends the join, and returns its tables.

@@ -641,14 +641,18 @@ fn what_became_a_huge_page_later_was_placed_page_by_page() {
 #[test]
 fn generated_code_is_that_of_the_process_that_made_it() {
     let function = |name: &str| GeneratedFunction {
-        address: 0x1000,
+        address: VirtAddr(0x1000),
         bytes: 64,
         name: name.to_owned(),
         ..GeneratedFunction::default()
     };
     let code = |name: &str| GeneratedCode::new(vec![function(name)]);
-    let boot =
-        GeneratedFunction { address: 0x2000, bytes: 64, name: "boot".to_owned(), ..GeneratedFunction::default() };
+    let boot = GeneratedFunction {
+        address: VirtAddr(0x2000),
+        bytes: 64,
+        name: "boot".to_owned(),
+        ..GeneratedFunction::default()
+    };
     let parents = GeneratedCode::new(vec![function("parents"), boot]);
     let generated = [(Pid(10), parents), (Pid(12), code("own"))].into_iter().collect();
     let mut joiner = Joiner::new(NoLayouts, CONVENTIONS, 0, generated);

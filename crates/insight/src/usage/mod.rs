@@ -6,16 +6,13 @@
 
 mod asleep;
 pub(crate) mod pace;
-mod packed;
-
-pub(crate) use packed::PackedNode;
 
 use std::collections::BTreeMap;
 
 use foldhash::{HashMap, HashMapExt};
 use numapilot_flows::cores::{Core, OwnWork, own_work};
 use numapilot_flows::{AccessRef, Object, ObjectKind};
-use numapilot_machine::{Machine, NodeId, NodeIndex};
+use numapilot_machine::{Machine, NodeId, NodeIndex, Packed};
 use numapilot_trace::ids::ObjectId;
 
 use crate::context::Analysis;
@@ -23,6 +20,9 @@ use crate::course::Course;
 use crate::estimate::Tally;
 use crate::windows::Windows;
 use pace::Pace;
+
+/// A node, or none, as cells, pages and samples hold it, of which a recording has millions. Only these do.
+pub(crate) type PackedNode = Packed<NodeIndex, u16>;
 
 /// Number of parts of the jackknife.
 pub(crate) const PARTS: usize = 5;

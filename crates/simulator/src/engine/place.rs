@@ -1,6 +1,6 @@
 //! First touches: which node a new page gets.
 
-use numapilot_machine::{Machine, NodeId, NodeIndex};
+use numapilot_machine::{Machine, NodeId, NodeIndex, Packed};
 use numapilot_placement::Allocation;
 
 use crate::error::SimulatorError;
@@ -20,12 +20,12 @@ pub(crate) struct Placer {
     /// Per small page of each region that has any: thread that touches it first and node that it is bound to, as an index into `known`.
     known_at: Vec<Vec<u32>>,
     known: Vec<(u32, Option<NodeIndex>)>,
-    /// Per small page of each region that has any: node that it is ordered to, by position; [`NOWHERE`] without an order.
-    ordered: Vec<Vec<u16>>,
+    /// Per small page of each region that has any: node that it is ordered to; none without an order.
+    ordered: Vec<Vec<Ordered>>,
 }
 
-/// In place of a node: no fixed home node.
-const NOWHERE: u16 = u16::MAX;
+/// The node that a small page is ordered to.
+type Ordered = Packed<NodeIndex, u16>;
 
 /// In place of an index: the first toucher is not known beforehand.
 const UNKNOWN: u32 = u32::MAX;
@@ -64,10 +64,10 @@ impl Placer {
         }
         let mut ordered = vec![Vec::new(); program.regions.len()];
         for order in &program.ordered_homes {
-            let pages: &mut Vec<u16> = &mut ordered[order.region as usize];
-            pages.resize(program.regions[order.region as usize].pages as usize, NOWHERE);
+            let pages: &mut Vec<Ordered> = &mut ordered[order.region as usize];
+            pages.resize(program.regions[order.region as usize].pages as usize, Ordered::NONE);
             for (page, home) in pages[order.first as usize..].iter_mut().zip(&order.homes) {
-                *page = position(&nodes, *home).map_or(NOWHERE, |node| node.0 as u16);
+                *page = position(&nodes, *home).into();
             }
         }
         Placer {
@@ -123,10 +123,7 @@ impl Placer {
             } else if pages.home(region, unit.first).is_some() {
                 continue;
             }
-            let ordered = self.ordered[region]
-                .get(unit.first as usize)
-                .filter(|node| **node != NOWHERE)
-                .map(|node| NodeIndex(usize::from(*node)));
+            let ordered = self.ordered[region].get(unit.first as usize).and_then(|node| node.index());
             let wanted = ordered.or(bound).unwrap_or_else(|| self.wanted(program, unit, touch));
             if pages.place(unit, wanted).is_none() {
                 let region = program.regions[region].name.clone();

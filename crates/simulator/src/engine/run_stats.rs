@@ -146,7 +146,6 @@ impl RunStats {
                     matrix[from.0 * nodes + to] += each * count as f64 * (part.reads + part.writes);
                 }
                 for (&(mask, home), &count) in &counts.copied {
-                    let home = NodeIndex(usize::from(home));
                     let near = pages.nearest_copy(mask, from, home);
                     matrix[from.0 * nodes + near.0] += each * count as f64 * part.reads;
                     matrix[from.0 * nodes + home.0] += each * count as f64 * part.writes;

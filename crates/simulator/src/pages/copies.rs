@@ -53,11 +53,12 @@ impl PageTable {
     }
 
     fn set_copies(&mut self, unit: Unit, mask: u64) {
+        // Copies are of pages that have a home.
+        let Some(home) = self.home(unit.region, unit.first) else { return };
         let old = self.copies(unit);
         let bytes = unit.pages * PAGE_BYTES;
         let region = &mut self.regions[unit.region];
-        let home = region.homes[unit.first as usize];
-        for (node, free) in self.free.iter_mut().enumerate().filter(|&(node, _)| node != usize::from(home)) {
+        for (node, free) in self.free.iter_mut().enumerate().filter(|&(node, _)| node != home.0) {
             let (had, has) = (old >> node & 1 == 1, mask >> node & 1 == 1);
             if had && !has {
                 *free += bytes;
@@ -86,9 +87,9 @@ impl PageTable {
 }
 
 impl super::SliceCounts {
-    fn recopied(&mut self, home: u8, old: u64, new: u64, pages: u64) {
+    fn recopied(&mut self, home: NodeIndex, old: u64, new: u64, pages: u64) {
         if old == 0 {
-            self.by_home[usize::from(home)] -= pages;
+            self.by_home[home] -= pages;
         } else if let Some(count) = self.copied.get_mut(&(old, home)) {
             *count -= pages;
             if *count == 0 {
@@ -96,7 +97,7 @@ impl super::SliceCounts {
             }
         }
         if new == 0 {
-            self.by_home[usize::from(home)] += pages;
+            self.by_home[home] += pages;
         } else {
             *self.copied.entry((new, home)).or_default() += pages;
         }

@@ -12,7 +12,7 @@ mod shares;
 
 pub(crate) use shares::Shares;
 
-use region::{ABSENT, RegionPages};
+use region::{Home, RegionPages};
 
 use std::collections::BTreeMap;
 
@@ -41,7 +41,7 @@ pub(crate) struct SliceCounts {
     /// Pages without a home.
     pub(crate) absent: u64,
     /// Pages with several copies: by (nodes as bits, home).
-    pub(crate) copied: BTreeMap<(u64, u8), u64>,
+    pub(crate) copied: BTreeMap<(u64, NodeIndex), u64>,
 }
 
 /// The simulated page table: home node and copies of every page.
@@ -100,8 +100,7 @@ impl PageTable {
 
     /// Home of a small page of a region.
     pub(crate) fn home(&self, region: usize, page: u64) -> Option<NodeIndex> {
-        let home = self.regions[region].homes[page as usize];
-        (home != ABSENT).then_some(NodeIndex(usize::from(home)))
+        self.regions[region].homes[page as usize].index()
     }
 
     /// Mapped ranges: (process, first page, pages of 4 KiB).
@@ -120,11 +119,10 @@ impl PageTable {
         let mut runs: Vec<Homes> = Vec::new();
         for &(first_page, region) in self.by_process.iter().flatten() {
             let process = self.regions[region].process;
-            for (offset, &home) in self.regions[region].homes.iter().enumerate() {
+            for (offset, home) in self.regions[region].homes.iter().enumerate() {
                 let page = first_page + offset as u64;
-                let node = NodeIndex(usize::from(home));
+                let Some(node) = home.index() else { continue };
                 match runs.last_mut() {
-                    _ if home == ABSENT => {}
                     Some(last) if (last.process, last.first_page + last.pages, last.node) == (process, page, node) => {
                         last.pages += 1;
                     }
@@ -174,7 +172,7 @@ impl PageTable {
         let fits = |&node: &NodeIndex| self.free[node] >= bytes;
         let node = Some(wanted).filter(fits).or_else(|| self.nearest[wanted].iter().copied().find(fits))?;
         self.free[node] -= bytes;
-        self.set_home(unit, node.0 as u8);
+        self.set_home(unit, node.into());
         Some(node)
     }
 
@@ -184,7 +182,7 @@ impl PageTable {
             self.collapse(unit);
             self.remap(unit);
             self.free[home] += unit.pages * PAGE_BYTES;
-            self.set_home(unit, ABSENT);
+            self.set_home(unit, Home::NONE);
         }
     }
 
@@ -203,7 +201,7 @@ impl PageTable {
         if from != to {
             self.free[from] += bytes;
             self.free[to] -= bytes;
-            self.set_home(unit, to.0 as u8);
+            self.set_home(unit, to.into());
         }
         Ok(from)
     }
@@ -221,7 +219,7 @@ impl PageTable {
     }
 
     /// Changes the home of a page that has no copies, in its entries and in the counts of the slices that hold it.
-    fn set_home(&mut self, unit: Unit, home: u8) {
+    fn set_home(&mut self, unit: Unit, home: Home) {
         let region = &mut self.regions[unit.region];
         let end = unit.first + unit.pages;
         let mut atom = region.atom_of(unit.first);
@@ -244,13 +242,16 @@ impl PageTable {
 }
 
 impl SliceCounts {
-    fn moved(&mut self, from: u8, to: u8, pages: u64) {
+    fn moved(&mut self, from: Home, to: Home, pages: u64) {
         *self.count(from) -= pages;
         *self.count(to) += pages;
     }
 
-    fn count(&mut self, home: u8) -> &mut u64 {
-        if home == ABSENT { &mut self.absent } else { &mut self.by_home[usize::from(home)] }
+    fn count(&mut self, home: Home) -> &mut u64 {
+        match home.index() {
+            Some(node) => &mut self.by_home[node],
+            None => &mut self.absent,
+        }
     }
 }
 

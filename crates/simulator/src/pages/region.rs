@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use numapilot_host::PageNumber;
+use numapilot_machine::{NodeIndex, Packed};
 use numapilot_placement::PageSize;
 
 use crate::program::{Program, SMALL_PER_LARGE};
 
-/// In place of a home: the page was not touched yet.
-pub(crate) const ABSENT: u8 = u8::MAX;
+/// The home of a small page; none: the page was not touched yet.
+pub(super) type Home = Packed<NodeIndex, u8>;
 
 /// Entries of one region.
 #[derive(Debug, Default)]
@@ -16,8 +17,8 @@ pub(super) struct RegionPages {
     pub(super) process: u32,
     pub(super) first_page: PageNumber,
     pub(super) is_large: bool,
-    /// Home of each small page, [`ABSENT`] without one.
-    pub(super) homes: Vec<u8>,
+    /// Home of each small page.
+    pub(super) homes: Vec<Home>,
     /// Per large page: mapped as small ones.
     pub(super) split: Vec<bool>,
     /// Pages (as mapped, by first small page) that were unmapped for a hint, and when, ns.
@@ -44,7 +45,7 @@ impl RegionPages {
                 process: region.process,
                 first_page: region.first_page,
                 is_large,
-                homes: vec![ABSENT; region.pages as usize],
+                homes: vec![Home::NONE; region.pages as usize],
                 split: vec![false; if is_large { (region.pages / SMALL_PER_LARGE) as usize } else { 0 }],
                 ..RegionPages::default()
             };

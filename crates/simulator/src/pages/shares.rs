@@ -30,7 +30,6 @@ impl PageTable {
                 shares.writes[node] += part.writes * count as f64 / pages;
             }
             for (&(mask, home), &count) in &counts.copied {
-                let home = NodeIndex(usize::from(home));
                 shares.reads[self.nearest_copy(mask, from, home)] += part.reads * count as f64 / pages;
                 shares.writes[home] += part.writes * count as f64 / pages;
             }

@@ -66,7 +66,7 @@ fn check(pages: &PageTable, program: &Program, machine: &Machine) {
                         mask >> home.0 & 1 == 1 && mask.count_ones() > 1,
                         "copies {mask:b} of a page at home on {home:?}"
                     );
-                    *seen.copied.entry((mask, home.0 as u8)).or_default() += 1;
+                    *seen.copied.entry((mask, home)).or_default() += 1;
                 }
             }
         }

@@ -4,6 +4,7 @@
 use numapilot_host::Members;
 use numapilot_host::Pid;
 use numapilot_host::Tid;
+use numapilot_host::VirtAddr;
 use numapilot_kernel::KernelError;
 use numapilot_kernel::actuator::page_bytes;
 use numapilot_kernel::maps;
@@ -113,8 +114,8 @@ impl Reader<'_> {
             let mapping = Mapping {
                 pid,
                 tid: Tid::first_of(pid),
-                addr: line.start,
-                len: line.end - line.start,
+                addr: line.start.0,
+                len: line.bytes(),
                 file_offset: line.offset,
                 protection: Some(line.protection()),
                 flags: Some(if line.is_shared() { MAP_SHARED } else { MAP_PRIVATE }),
@@ -136,10 +137,17 @@ impl Reader<'_> {
     }
 
     /// Tells of the pages of a mapping that are in memory.
-    fn pages(&mut self, pid: Pid, start: u64, end: u64, order: u64, look: &mut Look) -> Result<(), ChunkError> {
+    fn pages(
+        &mut self,
+        pid: Pid,
+        start: VirtAddr,
+        end: VirtAddr,
+        order: u64,
+        look: &mut Look,
+    ) -> Result<(), ChunkError> {
         let Ok(mut map) = PageMap::open(pid) else { return Ok(()) };
         let size = page_bytes();
-        let (mut page, end) = (start / size, end / size);
+        let (mut page, end) = (start.0 / size, end.0 / size);
         while page < end {
             let count = BATCH_PAGES.min(end - page);
             look.entries.clear();

@@ -6,6 +6,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use numapilot_host::VirtAddr;
+
 use super::{GeneratedFile, GeneratedFunction, GeneratedLine};
 
 const MAGIC: u32 = 0x4a69_5444;
@@ -73,7 +75,7 @@ pub fn read_jitdump(bytes: &[u8]) -> Option<GeneratedFile> {
 struct Dump {
     file: GeneratedFile,
     /// Lines that were announced, by the address of the code: they come before it.
-    lines: HashMap<u64, Vec<GeneratedLine>>,
+    lines: HashMap<VirtAddr, Vec<GeneratedLine>>,
     /// Place of a function in `file`, by its index in the dump.
     places: HashMap<u64, usize>,
     files: HashMap<String, Arc<str>>,
@@ -97,7 +99,7 @@ impl Dump {
     }
 
     fn load(&mut self, body: Reader<'_>) -> Option<()> {
-        let (address, bytes, index) = (body.u64(16)?, body.u64(24)?, body.u64(32)?);
+        let (address, bytes, index) = (body.address(16)?, body.u64(24)?, body.u64(32)?);
         let name = text(body.string(LOAD_BYTES)?);
         let lines = self.lines.remove(&address).unwrap_or_default();
         self.places.insert(index, self.file.functions.len());
@@ -109,10 +111,10 @@ impl Dump {
         if body.bytes.len() < MOVE_BYTES {
             return None;
         }
-        let (address, bytes, index) = (body.u64(24)?, body.u64(32)?, body.u64(40)?);
+        let (address, bytes, index) = (body.address(24)?, body.u64(32)?, body.u64(40)?);
         let old = self.file.functions.get(*self.places.get(&index)?)?.clone();
-        let by = address.wrapping_sub(old.address);
-        let moved = |line: GeneratedLine| GeneratedLine { address: line.address.wrapping_add(by), ..line };
+        let by = address.0.wrapping_sub(old.address.0);
+        let moved = |line: GeneratedLine| GeneratedLine { address: VirtAddr(line.address.0.wrapping_add(by)), ..line };
         self.copied += old.lines.len();
         if self.copied > COPIED_MAX {
             return None;
@@ -123,7 +125,7 @@ impl Dump {
     }
 
     fn add(&mut self, function: GeneratedFunction) -> Option<()> {
-        let is_sound = function.bytes > 0 && function.address.checked_add(function.bytes).is_some();
+        let is_sound = function.bytes > 0 && function.address.0.checked_add(function.bytes).is_some();
         self.file.functions.push(function);
         if !is_sound {
             self.file.functions.pop();
@@ -132,12 +134,12 @@ impl Dump {
     }
 
     fn debug_info(&mut self, body: Reader<'_>) -> Option<()> {
-        let (code, count) = (body.u64(0)?, body.u64(8)?);
+        let (code, count) = (body.address(0)?, body.u64(8)?);
         let mut lines = Vec::new();
         let mut file: Arc<str> = Arc::from("");
         let mut at = 16;
         for _ in 0..count {
-            let (address, line) = (body.u64(at)?, body.u32(at + 8)?);
+            let (address, line) = (body.address(at)?, body.u32(at + 8)?);
             let name = body.string(at + 16)?;
             at += 16 + name.len() + 1;
             if name != SAME_NAME {
@@ -149,7 +151,7 @@ impl Dump {
         if body.bytes.get(at..)?.iter().any(|&byte| byte != 0) {
             return None;
         }
-        let nearest = lines.iter().filter_map(|line| line.address.checked_sub(code)).min();
+        let nearest = lines.iter().filter_map(|line| line.address.0.checked_sub(code.0)).min();
         self.nearest_line = self.nearest_line.into_iter().chain(nearest).min();
         self.lines.insert(code, lines);
         Some(())
@@ -161,8 +163,8 @@ impl Dump {
         let shift = if self.nearest_line >= Some(V8_SHIFT) { V8_SHIFT } else { 0 };
         for function in &mut self.file.functions {
             let (begin, bytes) = (function.address, function.bytes);
-            function.lines.iter_mut().for_each(|line| line.address = line.address.wrapping_sub(shift));
-            function.lines.retain(|line| line.address.wrapping_sub(begin) < bytes);
+            function.lines.iter_mut().for_each(|line| line.address.0 = line.address.0.wrapping_sub(shift));
+            function.lines.retain(|line| line.address.0.wrapping_sub(begin.0) < bytes);
             function.lines.sort_by_key(|line| line.address);
         }
         self.file
@@ -196,6 +198,10 @@ impl<'d> Reader<'d> {
     fn u64(self, at: usize) -> Option<u64> {
         let bytes: [u8; 8] = self.bytes.get(at..at.checked_add(8)?)?.try_into().ok()?;
         Some(if self.is_big { u64::from_be_bytes(bytes) } else { u64::from_le_bytes(bytes) })
+    }
+
+    fn address(self, at: usize) -> Option<VirtAddr> {
+        self.u64(at).map(VirtAddr)
     }
 
     /// The bytes up to the next 0.
@@ -273,9 +279,9 @@ mod tests {
     fn functions_with_lines_and_moves_are_read_in_both_byte_orders() {
         for is_big in [false, true] {
             let file = read_jitdump(&sample(is_big)).expect("a dump");
-            let line = |address, line| GeneratedLine { address, file: "/srv/a.js".into(), line };
+            let line = |address, line| GeneratedLine { address: VirtAddr(address), file: "/srv/a.js".into(), line };
             let function = |address, bytes, name: &str, lines| GeneratedFunction {
-                address,
+                address: VirtAddr(address),
                 bytes,
                 name: name.to_owned(),
                 file: None,
@@ -300,7 +306,7 @@ mod tests {
         let lines = |dump: &Writer| -> Vec<Vec<(u64, u32)>> {
             let file = read_jitdump(&dump.1).expect("a dump");
             assert_eq!(file.damaged, 0);
-            let of = |lines: &[GeneratedLine]| lines.iter().map(|line| (line.address, line.line)).collect();
+            let of = |lines: &[GeneratedLine]| lines.iter().map(|line| (line.address.0, line.line)).collect();
             file.functions.iter().map(|function| of(&function.lines)).collect()
         };
         assert_eq!(lines(&writer), [vec![(0x1000, 7), (0x1008, 8)], vec![(0x2004, 5)]]);

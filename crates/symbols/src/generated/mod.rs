@@ -17,6 +17,8 @@ pub use python::{PythonCode, python_function};
 
 use std::sync::Arc;
 
+use numapilot_host::VirtAddr;
+
 use crate::demangle::tidy;
 use crate::resolver::ResolvedFrame;
 
@@ -29,7 +31,7 @@ const LISTED_MAX: usize = 2;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GeneratedFunction {
     /// Address of its first instruction.
-    pub address: u64,
+    pub address: VirtAddr,
     /// Its length; at least 1, and it does not wrap around.
     pub bytes: u64,
     /// Its name, as the runtime wrote it; the function's name alone where `file` is known.
@@ -44,7 +46,7 @@ pub struct GeneratedFunction {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GeneratedLine {
     /// First address.
-    pub address: u64,
+    pub address: VirtAddr,
     /// Source file.
     pub file: Arc<str>,
     /// Line in it, from 1.
@@ -66,18 +68,18 @@ pub struct GeneratedCode {
     /// In ascending order of addresses; of equal ones the latest comes last.
     functions: Vec<GeneratedFunction>,
     /// By function: the highest end among it and those before it.
-    ends: Vec<u64>,
+    ends: Vec<VirtAddr>,
 }
 
 impl GeneratedCode {
     /// An index of functions that are given in the order in which they were generated.
     #[must_use]
     pub fn new(mut functions: Vec<GeneratedFunction>) -> GeneratedCode {
-        functions.retain(|function| function.bytes > 0 && function.address.checked_add(function.bytes).is_some());
+        functions.retain(|function| function.bytes > 0 && function.address.0.checked_add(function.bytes).is_some());
         functions.sort_by_key(|function| function.address);
-        let mut highest = 0;
+        let mut highest = VirtAddr(0);
         let end = |function: &GeneratedFunction| {
-            highest = highest.max(function.address + function.bytes);
+            highest = highest.max(VirtAddr(function.address.0 + function.bytes));
             highest
         };
         let ends = functions.iter().map(end).collect();
@@ -92,13 +94,13 @@ impl GeneratedCode {
 
     /// Whether a function was generated at `address`.
     #[must_use]
-    pub fn covers(&self, address: u64) -> bool {
+    pub fn covers(&self, address: VirtAddr) -> bool {
         self.at(address).next().is_some()
     }
 
     /// The function at `address`; `None` where none was generated. If several were there one after the other, the name lists them, and there is no line.
     #[must_use]
-    pub fn find(&self, address: u64) -> Option<ResolvedFrame> {
+    pub fn find(&self, address: VirtAddr) -> Option<ResolvedFrame> {
         let mut found: Vec<ResolvedFrame> = Vec::new();
         for function in self.at(address) {
             let frame = function.frame(address);
@@ -116,16 +118,16 @@ impl GeneratedCode {
     }
 
     /// Functions that cover `address`, those that begin nearest to it first.
-    fn at(&self, address: u64) -> impl Iterator<Item = &GeneratedFunction> {
+    fn at(&self, address: VirtAddr) -> impl Iterator<Item = &GeneratedFunction> {
         let below = self.functions.partition_point(|function| function.address <= address);
         let reaches = move |index: &usize| self.ends[*index] > address;
         let before = (0..below).rev().take(VISITED_MAX).take_while(reaches).map(|index| &self.functions[index]);
-        before.filter(move |function| address - function.address < function.bytes)
+        before.filter(move |function| address.0 - function.address.0 < function.bytes)
     }
 }
 
 impl GeneratedFunction {
-    fn frame(&self, address: u64) -> ResolvedFrame {
+    fn frame(&self, address: VirtAddr) -> ResolvedFrame {
         let mut frame = match &self.file {
             Some(file) => ResolvedFrame { function: tidy(&self.name), file: tidy(file), ..ResolvedFrame::default() },
             None => names::parse(&self.name),
@@ -144,11 +146,11 @@ mod tests {
     use super::*;
 
     fn function(address: u64, bytes: u64, name: &str) -> GeneratedFunction {
-        GeneratedFunction { address, bytes, name: name.to_owned(), ..GeneratedFunction::default() }
+        GeneratedFunction { address: VirtAddr(address), bytes, name: name.to_owned(), ..GeneratedFunction::default() }
     }
 
     fn name(code: &GeneratedCode, address: u64) -> Option<String> {
-        code.find(address).map(|frame| frame.function)
+        code.find(VirtAddr(address)).map(|frame| frame.function)
     }
 
     #[test]
@@ -160,7 +162,7 @@ mod tests {
         assert_eq!(name(&code, 0x1100), None);
         assert_eq!(name(&code, 0x200f).as_deref(), Some("b"));
         assert_eq!(name(&code, u64::MAX), None);
-        assert!(code.covers(0x1000) && !code.covers(0x1100));
+        assert!(code.covers(VirtAddr(0x1000)) && !code.covers(VirtAddr(0x1100)));
     }
 
     #[test]
@@ -175,10 +177,10 @@ mod tests {
 
     #[test]
     fn lines_hold_up_to_the_next_one() {
-        let line = |address, line| GeneratedLine { address, file: "a.js".into(), line };
+        let line = |address, line| GeneratedLine { address: VirtAddr(address), file: "a.js".into(), line };
         let lines = vec![line(0x1008, 3), line(0x1010, 4)];
         let code = GeneratedCode::new(vec![GeneratedFunction { lines, ..function(0x1000, 0x20, "f") }]);
-        let at = |address| code.find(address).map(|frame| (frame.file, frame.line));
+        let at = |address| code.find(VirtAddr(address)).map(|frame| (frame.file, frame.line));
         assert_eq!(at(0x1004), Some((String::new(), 0)));
         assert_eq!(at(0x100f), Some(("a.js".to_owned(), 3)));
         assert_eq!(at(0x101f), Some(("a.js".to_owned(), 4)));
@@ -188,6 +190,6 @@ mod tests {
     fn functions_beyond_the_end_of_addresses_are_left_out() {
         let code = GeneratedCode::new(vec![function(u64::MAX - 1, 8, "a"), function(5, 0, "b")]);
         assert!(code.is_empty());
-        assert_eq!(code.find(u64::MAX), None);
+        assert_eq!(code.find(VirtAddr(u64::MAX)), None);
     }
 }

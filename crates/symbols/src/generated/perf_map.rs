@@ -1,5 +1,7 @@
 //! Reads `perf-PID.map`: a line `START SIZE NAME` for each function, the numbers in hexadecimal (tools/perf/Documentation/jit-interface.txt).
 
+use numapilot_host::VirtAddr;
+
 use super::{GeneratedFile, GeneratedFunction};
 
 /// Longest name that is kept, bytes.
@@ -29,7 +31,7 @@ fn function(line: &[u8]) -> Option<GeneratedFunction> {
     let name = &name[..name.len().min(NAME_BYTES_MAX)];
     let name = String::from_utf8_lossy(name).into_owned();
     (end > address && !name.is_empty()).then_some(GeneratedFunction {
-        address,
+        address: VirtAddr(address),
         bytes,
         name,
         file: None,
@@ -57,7 +59,7 @@ mod tests {
                     7f00c0 8 py::sum of it:/a b.py\r\n";
         let file = read_perf_map(map);
         let rows: Vec<(u64, u64, &str)> =
-            file.functions.iter().map(|function| (function.address, function.bytes, &*function.name)).collect();
+            file.functions.iter().map(|function| (function.address.0, function.bytes, &*function.name)).collect();
         assert_eq!(
             rows,
             [

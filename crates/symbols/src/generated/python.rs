@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use numapilot_host::VirtAddr;
+
 use super::{GeneratedFunction, GeneratedLine};
 
 /// Instructions that one function may have in the numbering of [`python_function`].
@@ -27,11 +29,11 @@ pub struct PythonCode<'a> {
 
 /// The function with its lines. Its instructions, of two bytes each, are numbered from `address` on.
 #[must_use]
-pub fn python_function(address: u64, code: &PythonCode<'_>) -> GeneratedFunction {
+pub fn python_function(address: VirtAddr, code: &PythonCode<'_>) -> GeneratedFunction {
     let file: Arc<str> = code.file.into();
+    let at = |unit: u64| VirtAddr(address.0 + unit.min(UNITS));
     let lines = lines(code).into_iter();
-    let lines =
-        lines.map(|(unit, line)| GeneratedLine { address: address + unit.min(UNITS), file: file.clone(), line });
+    let lines = lines.map(|(unit, line)| GeneratedLine { address: at(unit), file: file.clone(), line });
     GeneratedFunction { address, bytes: UNITS, name: code.name.to_owned(), lines: lines.collect(), file: Some(file) }
 }
 
@@ -159,15 +161,16 @@ mod tests {
     #[test]
     fn a_place_has_its_function_file_and_line() {
         let code = PythonCode { minor: 9, name: "C.fill", file: "/srv/a.py", first_line: 3, table: &[0, 1, 8, 1] };
-        let code = super::super::GeneratedCode::new(vec![python_function(0x7f8d << 48 | 7 << 20, &code)]);
-        let frame = code.find(0x7f8d << 48 | 7 << 20 | 4).expect("a frame");
+        let code = super::super::GeneratedCode::new(vec![python_function(VirtAddr(0x7f8d << 48 | 7 << 20), &code)]);
+        let frame = code.find(VirtAddr(0x7f8d << 48 | 7 << 20 | 4)).expect("a frame");
         assert_eq!((frame.function.as_str(), frame.file.as_str(), frame.line), ("C.fill", "/srv/a.py", 5));
         // Code that is compiled under a name of its own may have any, without lines too.
         let odd = PythonCode { minor: 12, name: "JS:a b:c", file: "<cell 3>", first_line: 0, table: &[] };
-        let frame =
-            super::super::GeneratedCode::new(vec![python_function(0x1000, &odd)]).find(0x1000).expect("a frame");
+        let frame = super::super::GeneratedCode::new(vec![python_function(VirtAddr(0x1000), &odd)])
+            .find(VirtAddr(0x1000))
+            .expect("a frame");
         assert_eq!((frame.function.as_str(), frame.file.as_str(), frame.line), ("JS:a b:c", "<cell 3>", 0));
-        assert_eq!(code.find(0x7f8d << 48 | 8 << 20), None);
+        assert_eq!(code.find(VirtAddr(0x7f8d << 48 | 8 << 20)), None);
     }
 
     #[test]
@@ -185,7 +188,7 @@ mod tests {
         #[test]
         fn any_table_is_borne(minor in 0..20_u16, first_line: u32, table in proptest::collection::vec(any::<u8>(), 0..300)) {
             let code = PythonCode { minor, name: "f", file: "", first_line, table: &table };
-            let function = python_function(0x7f8d << 48, &code);
+            let function = python_function(VirtAddr(0x7f8d << 48), &code);
             prop_assert!(function.lines.windows(2).all(|pair| pair[0].address <= pair[1].address));
         }
     }

@@ -125,7 +125,7 @@ impl Area {
 
 /// Joins the mappings of two texts, by address. Mappings that are only in `smaps` have no pages: `numa_maps` omits some of the kernel's.
 pub fn join(numa_maps: &[u8], smaps: &[u8]) -> Vec<Area> {
-    let mut sizes: BTreeMap<u64, (MapLine<'_>, MapUse)> = BTreeMap::new();
+    let mut sizes: BTreeMap<VirtAddr, (MapLine<'_>, MapUse)> = BTreeMap::new();
     sizes.extend(maps::uses(smaps).map(|(line, used)| (line.start, (line, used))));
     let mut areas: Vec<Area> = Vec::new();
     maps::numa_maps(numa_maps, |line, pages| areas.push(area(&line, pages, sizes.remove(&line.start))));
@@ -147,8 +147,8 @@ fn area(line: &NumaLine<'_>, pages: &[(NodeId, u64)], sizes: Option<(MapLine<'_>
     let (map, used) = sizes.map_or((None, MapUse::default()), |(map, used)| (Some(map), used));
     let huge_file = map.as_ref().filter(|map| line.is_huge && map.is_shared());
     Area {
-        start: VirtAddr(line.start),
-        end: map.as_ref().map(|map| VirtAddr(map.end)),
+        start: line.start,
+        end: map.as_ref().map(|map| map.end),
         kind,
         name,
         permissions: map.map_or_else(String::new, |map| String::from_utf8_lossy(&map.permissions).into_owned()),

@@ -56,7 +56,7 @@ fn found_in(smaps: &[u8], folder: &Path) -> Option<Vec<Found>> {
     for (line, used) in maps::uses(smaps) {
         let in_folder = line.path.strip_prefix(folder.as_os_str().as_bytes()).and_then(|rest| rest.strip_prefix(b"/"));
         takes_orders |= in_folder.is_some() && line.path.ends_with(LIBRARY);
-        if &line.permissions != b"r--p" || line.inode == 0 || line.end - line.start < BYTES_MIN {
+        if &line.permissions != b"r--p" || line.inode == 0 || line.bytes() < BYTES_MIN {
             continue;
         }
         let referenced_bytes = used.referenced_kib << 10;
@@ -64,17 +64,11 @@ fn found_in(smaps: &[u8], folder: &Path) -> Option<Vec<Found>> {
             Some(name) => {
                 let Some((part, node)) = part_of_copy(name) else { continue };
                 let (path, copy_of) = (None, Some(node));
-                found.push(Found { start: VirtAddr(line.start), part, path, copy_of, referenced_bytes });
+                found.push(Found { start: line.start, part, path, copy_of, referenced_bytes });
             }
             None if line.path.starts_with(b"/") && !line.path.ends_with(b" (deleted)") => {
                 let (part, path) = (part_of(&line), PathBuf::from(OsStr::from_bytes(line.path)));
-                found.push(Found {
-                    start: VirtAddr(line.start),
-                    part,
-                    path: Some(path),
-                    copy_of: None,
-                    referenced_bytes,
-                });
+                found.push(Found { start: line.start, part, path: Some(path), copy_of: None, referenced_bytes });
             }
             None => {}
         }
@@ -83,7 +77,7 @@ fn found_in(smaps: &[u8], folder: &Path) -> Option<Vec<Found>> {
 }
 
 fn part_of(line: &MapLine<'_>) -> Part {
-    Part { inode: line.inode, offset: line.offset, bytes: line.end - line.start }
+    Part { inode: line.inode, offset: line.offset, bytes: line.bytes() }
 }
 
 /// Copies are named after their source: `DEVICE-INODE-CHANGED-SIZE-OFFSET-BYTES.nodeN` (`name_of` in `remap_copy.c`).

@@ -1,0 +1,84 @@
+//! What tests run: commands that must succeed, and where those find the repository and what cargo has made.
+
+use std::env;
+use std::fs;
+use std::path::Path;
+use std::path::PathBuf;
+use std::process::Command;
+use std::process::Output;
+
+/// The root folder of the repository.
+///
+/// # Panics
+/// Where the sources are gone.
+#[must_use]
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the repository")
+}
+
+/// Runs a command that must at least start.
+///
+/// # Panics
+/// Where it does not.
+pub fn run(command: &mut Command) -> Output {
+    command.output().unwrap_or_else(|error| panic!("{command:?}: {error} (install the packages of `tools/setup test`)"))
+}
+
+/// Runs a command that must succeed; its standard output.
+///
+/// # Panics
+/// Where it does not start, or fails: with all that it said.
+pub fn must(command: &mut Command) -> String {
+    let output = run(command);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {}\n{said}\n{errors}", output.status);
+    said
+}
+
+/// What cargo has made of a crate's sources beside the program of the tests: the newest file of which the name begins and ends so.
+///
+/// # Panics
+/// Where there is none.
+#[must_use]
+pub fn made(prefix: &str, suffix: &str) -> PathBuf {
+    let test = env::current_exe().expect("this test's path");
+    let entries = test.ancestors().skip(1).take(2).flat_map(|folder| fs::read_dir(folder).expect("read").flatten());
+    let found = entries.map(|entry| entry.path()).filter(|path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.starts_with(prefix) && name.ends_with(suffix)
+    });
+    let newest = found.max_by_key(|path| path.metadata().and_then(|data| data.modified()).expect("a time"));
+    newest.unwrap_or_else(|| panic!("cargo makes {prefix}*{suffix} before it runs this"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.arg("-c").arg(script);
+        command
+    }
+
+    #[test]
+    fn a_command_that_succeeds_returns_what_it_said() {
+        assert_eq!(must(&mut shell("echo said; echo aside >&2")), "said\n");
+        assert_eq!(run(&mut shell("exit 3")).status.code(), Some(3));
+    }
+
+    #[test]
+    #[should_panic(expected = "exit status: 3\nsaid\n\nwrong\n")]
+    fn a_command_that_fails_is_told_with_all_that_it_said() {
+        must(&mut shell("echo said; echo wrong >&2; exit 3"));
+    }
+
+    #[test]
+    fn the_repository_and_this_program_are_found() {
+        assert!(root().join("crates/scratch/src/commands.rs").is_file());
+        let this = env::current_exe().expect("this program");
+        let name = this.file_name().expect("a name").to_string_lossy();
+        assert_eq!(made(&name, &name), this);
+    }
+}
