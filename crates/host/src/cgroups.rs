@@ -39,7 +39,7 @@ pub enum CgroupError {
         mount.display()
     )]
     NoHierarchy {
-        /// Where they should be.
+        /// Folder where they would be mounted.
         mount: PathBuf,
     },
     /// The folder is none of a cgroup.

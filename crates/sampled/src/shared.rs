@@ -35,7 +35,7 @@ impl Sighting {
     }
 }
 
-/// Whose the pages of a mapping are.
+/// The owner of a mapping's pages, which decides who places them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
     /// The page cache's: who read the file first placed them.
@@ -60,7 +60,7 @@ pub(crate) struct Segment {
 /// A page, whichever process looks at it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum MappedPage {
-    /// Of one process image.
+    /// A page of one process image: the image's index, and the page in its addresses.
     Own(usize, PageNumber),
     /// Of this shared memory: how many pages of 4 KiB are before it there.
     Shared(usize, u64),

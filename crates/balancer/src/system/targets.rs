@@ -82,7 +82,7 @@ pub struct Thread {
     pub is_new: bool,
 }
 
-/// A managed process.
+/// A process whose pages and threads the loop places.
 #[derive(Debug)]
 pub struct ManagedProcess {
     /// Process id, start time, user and name.
@@ -220,7 +220,7 @@ pub enum LeftOut {
     Refused(KernelError),
 }
 
-/// All managed processes.
+/// All managed processes, and what is remembered of those that ended.
 #[derive(Debug)]
 pub struct Targets {
     /// The processes by process id.

@@ -158,7 +158,7 @@ impl<'a> Fold<'a> {
     }
 }
 
-/// One row per sample.
+/// The cube's rows where these are samples: one for each sampled access.
 pub(super) fn samples(analysis: &Analysis<'_>, fold: &mut Fold<'_>) -> Rows {
     let mut rows = Rows::default();
     for access in analysis.accesses() {

@@ -56,7 +56,7 @@ pub struct Axis {
     pub words: fn(f64) -> String,
 }
 
-/// A curve.
+/// A curve of a plot, with its points and its name.
 pub struct Line {
     /// Name in the legend.
     pub name: String,
