@@ -321,7 +321,7 @@ pub struct Hierarchies {
 }
 
 impl Hierarchies {
-    /// Those that are mounted under a root.
+    /// The hierarchies that are mounted under a root.
     #[must_use]
     pub fn of(root: &Root) -> Hierarchies {
         let mounts = MOUNTS.iter().map(|mount| root.path().join(mount));

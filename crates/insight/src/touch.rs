@@ -24,11 +24,11 @@ pub struct PageUse {
     pub once: u64,
     /// Seen again, by one thread alone.
     pub one_thread: u64,
-    /// By several threads, all on one node.
+    /// Used by several threads, all on one node.
     pub one_node: u64,
-    /// Number of pages that several nodes use.
+    /// Used from several nodes.
     pub several_nodes: u64,
-    /// By several threads, of which the node of one at least is unknown.
+    /// Used by several threads, of which the node of one at least is unknown.
     pub unknown_nodes: u64,
 }
 

@@ -194,11 +194,11 @@ pub struct Changes {
 /// What becomes of a process that was seen to be started.
 #[derive(Debug)]
 pub enum Started {
-    /// Nothing: no managed process has started it.
+    /// It is left alone: no managed process has started it.
     Elsewhere,
     /// It is managed from now on; `None`: it is already.
     Joined(Option<Target>),
-    /// Nothing more: it has ended.
+    /// It is left alone: it has ended.
     Ended,
     /// It is not managed, and is not to keep what it may have inherited of these bindings.
     LeftOut {
@@ -402,7 +402,7 @@ impl Targets {
         self.all.values().map(|managed| managed.threads.len()).sum()
     }
 
-    /// As [`Targets::look_at_all`], with nobody to tell.
+    /// Does what [`Targets::look_at_all`] does, and tells nobody of progress.
     #[cfg(test)]
     pub fn look(&mut self, machine: &Machine) -> (Changes, Option<Duration>) {
         self.look_at_all(machine, &mut || ())
