@@ -149,8 +149,8 @@ impl MemoryFiles {
         root.number(folder.join(file).to_str()?).filter(|bytes| *bytes < 1 << 60)
     }
 
-    /// Bytes of a cgroup that its processes need: all but pages of files that nobody used lately, which the kernel drops. In a cgroup that has run for long these
-    /// fill the limit.
+    /// Bytes of a cgroup that its processes need: all but pages of files that nobody used lately, which the kernel drops. In a cgroup that has run for long
+    /// these fill the limit.
     fn used(&self, root: &Root, folder: &Path) -> Option<u64> {
         let usage = root.number(folder.join(self.usage).to_str()?).unwrap_or(0);
         let stat = root.text(folder.join("memory.stat").to_str()?).unwrap_or_default();
