@@ -576,6 +576,11 @@ mod tests {
         assert_eq!(memory_limit(&tree.root()), Some(2_000_000));
         put("sys/fs/cgroup/memory/a/memory.limit_in_bytes", "1000000\n");
         assert_eq!(memory_limit(&tree.root()), Some(1_000_000));
+        // Above this one the kernel makes processes wait, and gives them more all the same.
+        put("sys/fs/cgroup/a/memory.high", "500000\n");
+        put("sys/fs/cgroup/a/memory.current", "300000\n");
+        put("sys/fs/cgroup/a/memory.stat", "inactive_file 100000\n");
+        assert_eq!((memory_limit(&tree.root()), memory_left(&tree.root())), (Some(1_000_000), Some(300_000)));
     }
 
     #[test]
