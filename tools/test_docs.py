@@ -78,6 +78,50 @@ class Links(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             tree(folder, docs__SUMMARY="# Summary\n- [A](a.md)\n", docs__a="# A\n", docs__sub__b="# B\n")
             self.assertEqual(list(links.missing_pages(folder)), ["docs/SUMMARY.md:1: docs/sub/b.md is not in the book"])
+            tree(folder, docs__SUMMARY="# Summary\n- [A](a.md)\n- [B](sub/b.md)\n- [Again](a.md)\n")
+            self.assertEqual(list(links.missing_pages(folder)), ["docs/SUMMARY.md:4: docs/a.md is in the book already, by line 2"])
+
+    def test_links_are_followed_from_where_the_book_has_its_pages(self):
+        with tempfile.TemporaryDirectory() as folder:
+            summary = "# Summary\n- [A](a.md)\n- [Shown](sub/shown.md)\n"
+            tree(folder, docs__SUMMARY=summary, README="# R\n[a](docs/a.md)\n", LICENSE="#\n")
+            tree(folder, docs__a="[r](../README.md#r) [c](../Cargo.toml) [s](sub/shown.md#r)\n")
+            tree(folder, docs__sub__shown="<!-- shows ../../README.md -->\n", Cargo__toml="")
+            os.rename(os.path.join(folder, "Cargo", "toml.md"), os.path.join(folder, "Cargo.toml"))
+            self.assertEqual(list(links.dead_when_processed(folder)), [])
+            tree(folder, docs__a="[l](../LICENSE.md)\n\n[g](sub/shown.md#gone) [f](../gone)\n", README="[g](docs/gone.png)\n")
+            self.assertEqual(
+                list(links.dead_when_processed(folder)),
+                [
+                    "docs/a.md:1: ../../LICENSE.md: the book has no such page or file",
+                    "docs/a.md:3: sub/shown.md#gone: the book has no such heading",
+                    "docs/a.md:3: ../../gone: the book has no such page or file",
+                    "docs/sub/shown.md:1: ../gone.png: the book has no such page or file",
+                ],
+            )
+
+    def test_crates_are_described_once(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ["a", "b", "c"]:
+                tree(folder, **{f"crates__{name}__Cargo": ""})
+                os.rename(os.path.join(folder, "crates", name, "Cargo.md"), os.path.join(folder, "crates", name, "Cargo.toml"))
+            table = "| `crates/a` | A |\n| `crates/b` | B |\n\nOne crate is no part of the product: `crates/c` (tests, with `crates/c/x`).\n"
+            tree(folder, ARCHITECTURE=table)
+            self.assertEqual(list(links.differing_crates(folder)), [])
+            tree(folder, ARCHITECTURE=table.replace("crates/b", "crates/a").replace("crates/c`", "crates/d`"))
+            told = ["b is not described", "c is not described", "d does not exist", "a is described twice"]
+            self.assertEqual(list(links.differing_crates(folder)), [f"ARCHITECTURE.md:1: crates/{what}" for what in told])
+
+    def test_names_in_the_guide_to_changes_are_in_the_crates_of_their_section(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ["a", "b"]:
+                os.makedirs(os.path.join(folder, "crates", name, "src"))
+                with open(os.path.join(folder, "crates", name, "src", "lib.rs"), "w", encoding="utf-8") as file:
+                    file.write(f"fn of_{name}() {{ {name}::NAMES }}\n")
+            guide = "# Changes\n`anything`\n## One\n`crates/a/src/lib.rs`: `of_a()`, `a::NAMES`\n\n`of_b`\n## Two\n`crates/b`, `crates/a`: `of_b`, `of`\n"
+            tree(folder, docs__internals__changes=guide)
+            told = ["6: of_b is not in crates/a", "8: of is not in crates/a, crates/b"]
+            self.assertEqual(list(links.unknown_names(folder)), [f"docs/internals/changes.md:{what}" for what in told])
 
     def test_a_message_that_no_source_prints_is_told(self):
         with tempfile.TemporaryDirectory() as folder:

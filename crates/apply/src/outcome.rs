@@ -32,7 +32,7 @@ pub struct RuleOutcome {
 pub struct PlaceOutcome {
     /// `thread` or `process`.
     pub kind: &'static str,
-    /// Which ones, in words.
+    /// The rule's matched threads or processes, in words.
     pub which: String,
     /// Where they run, in words.
     pub place: String,
@@ -44,7 +44,7 @@ pub struct PlaceOutcome {
     pub error: Option<String>,
 }
 
-/// What a plan did.
+/// Counts of what the planner did with a plan in a program's processes, by rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// Processes that the library was loaded into.

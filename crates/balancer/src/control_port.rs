@@ -58,7 +58,7 @@ pub(crate) mod tests {
     }
 
     impl Desk {
-        /// Gives a command.
+        /// Puts a command into the queue that the loop reads.
         pub(crate) fn tell(&mut self, command: Command) {
             self.commands.push_back(command);
         }

@@ -385,7 +385,7 @@ pub struct CopyTold {
     pub node: Option<NodeId>,
     /// Size of the mapping in bytes.
     pub bytes: u64,
-    /// The result.
+    /// What the process did with the mapping.
     pub done: CopyDone,
     /// Why the mapping was left unchanged; empty otherwise.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -398,7 +398,7 @@ pub struct CopyTold {
 pub enum CopyDone {
     /// It shows the node's copy now.
     Copied,
-    /// It was left unchanged.
+    /// The mapping was left unchanged.
     #[default]
     Left,
     /// All processes went back to the original.
@@ -596,7 +596,7 @@ pub struct Losses {
 /// One kind of loss.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Loss {
-    /// What was lost.
+    /// What was lost, in words.
     pub what: String,
     /// Number of items lost.
     pub count: u64,

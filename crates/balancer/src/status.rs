@@ -238,7 +238,7 @@ impl Command {
 /// A command on its way to the loop. The client's permission has been checked already.
 #[derive(Debug)]
 pub struct Steering {
-    /// The command.
+    /// What the loop is to do.
     pub command: Command,
     /// User who gave the command; `None`: it came by a signal.
     pub by_uid: Option<u32>,

@@ -11,7 +11,7 @@ pub struct EmulatorFact {
     pub version: Option<String>,
     /// What is missing, where it cannot be used.
     pub reason: String,
-    /// And what to do about it.
+    /// What to do about it.
     pub remedy: String,
 }
 

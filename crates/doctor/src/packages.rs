@@ -25,7 +25,7 @@ impl Distribution {
         Distribution::parse(&text.unwrap_or_default())
     }
 
-    /// From the text of an `os-release`.
+    /// Parses the text of an `os-release`.
     #[must_use]
     pub fn parse(text: &str) -> Distribution {
         let value = |name: &str| -> String {

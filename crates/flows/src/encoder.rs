@@ -25,9 +25,9 @@ pub(crate) struct Encoder {
 
 /// Where the join's batches of accesses go.
 pub(crate) enum Output<'a> {
-    /// To the encoder's thread, which gives empty ones back.
+    /// They go to the encoder's thread, which gives empty ones back.
     Thread(SyncSender<AccessColumns>, Receiver<AccessColumns>),
-    /// To the encoder itself, as there is no such thread.
+    /// They go to the encoder itself, as there is no such thread.
     Here(&'a Mutex<Encoder>),
 }
 

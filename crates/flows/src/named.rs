@@ -14,7 +14,7 @@ use crate::trace::Trace;
 pub enum Named {
     /// All instances of a site.
     Site(SiteId),
-    /// One instance.
+    /// One object instance.
     Object(ObjectId),
 }
 

@@ -39,7 +39,7 @@ pub enum CgroupError {
         mount.display()
     )]
     NoHierarchy {
-        /// Where they should be.
+        /// Folder where they would be mounted.
         mount: PathBuf,
     },
     /// The folder is none of a cgroup.
@@ -116,15 +116,71 @@ pub fn of_own(root: &Root, controller: &str) -> (Vec<PathBuf>, Vec<PathBuf>) {
     (folders(mount, path_in(&text, None)), folders(&format!("{mount}/{controller}"), path_in(&text, Some(controller))))
 }
 
+/// The files of a cgroup's folder that limit its memory and say how much it has, by version: `Documentation/admin-guide/cgroup-v2.rst`, "Memory Interface
+/// Files", and `cgroup-v1/memory.rst` beside it. Each holds a number of bytes, or a word where there is no limit.
+struct MemoryFiles {
+    /// The limit: no process gets more.
+    max: &'static str,
+    /// The limit above which the kernel takes memory back and makes the cgroup's processes wait; version 1 has none.
+    high: Option<&'static str>,
+    /// What the cgroup has, with pages of files.
+    usage: &'static str,
+    /// The key of `memory.stat` for pages of files that nobody used lately.
+    unused_files: &'static str,
+}
+
+const MEMORY_2: MemoryFiles = MemoryFiles {
+    max: "memory.max",
+    high: Some("memory.high"),
+    usage: "memory.current",
+    unused_files: "inactive_file",
+};
+const MEMORY_1: MemoryFiles = MemoryFiles {
+    max: "memory.limit_in_bytes",
+    high: None,
+    usage: "memory.usage_in_bytes",
+    unused_files: "total_inactive_file",
+};
+
+impl MemoryFiles {
+    /// A limit in bytes; `None`: there is none.
+    fn limit(root: &Root, folder: &Path, file: &str) -> Option<u64> {
+        // Version 1 writes nearly 2^63 where there is no limit.
+        root.number(folder.join(file).to_str()?).filter(|bytes| *bytes < 1 << 60)
+    }
+
+    /// Bytes of a cgroup that its processes need: all but pages of files that nobody used lately, which the kernel drops. In a cgroup that has run for long
+    /// these fill the limit.
+    fn used(&self, root: &Root, folder: &Path) -> Option<u64> {
+        let usage = root.number(folder.join(self.usage).to_str()?).unwrap_or(0);
+        let stat = root.text(folder.join("memory.stat").to_str()?).unwrap_or_default();
+        let unused = stat.lines().find_map(|line| line.strip_prefix(self.unused_files)?.strip_prefix(' '));
+        Some(usage.saturating_sub(unused.and_then(|bytes| bytes.trim().parse().ok()).unwrap_or(0)))
+    }
+}
+
+/// The cgroups that limit this process's memory, with the files that say so.
+fn memory_groups(root: &Root) -> impl Iterator<Item = (PathBuf, MemoryFiles)> {
+    let (version_2, version_1) = of_own(root, "memory");
+    let version_2 = version_2.into_iter().map(|folder| (folder, MEMORY_2));
+    version_2.chain(version_1.into_iter().map(|folder| (folder, MEMORY_1)))
+}
+
 /// Bytes of memory that this process may have, by the tightest limit of the cgroups that it is in; `None`: there is none.
 #[must_use]
 pub fn memory_limit(root: &Root) -> Option<u64> {
-    let (version_2, version_1) = of_own(root, "memory");
-    let number = |folder: &PathBuf, file: &str| root.number(folder.join(file).to_str()?);
-    let of_version_2 = version_2.iter().filter_map(|folder| number(folder, "memory.max"));
-    let of_version_1 = version_1.iter().filter_map(|folder| number(folder, "memory.limit_in_bytes"));
-    // Version 1 writes nearly 2^63 where there is no limit.
-    of_version_2.chain(of_version_1).filter(|bytes| *bytes < 1 << 60).min()
+    memory_groups(root).filter_map(|(folder, files)| MemoryFiles::limit(root, &folder, files.max)).min()
+}
+
+/// Bytes of memory that the cgroups of this process leave it, without being slowed down; `None`: none of them has a limit.
+#[must_use]
+pub fn memory_left(root: &Root) -> Option<u64> {
+    let left = |(folder, files): (PathBuf, MemoryFiles)| -> Option<u64> {
+        let limits = [Some(files.max), files.high].into_iter().flatten();
+        let tightest = limits.filter_map(|file| MemoryFiles::limit(root, &folder, file)).min()?;
+        Some(tightest.saturating_sub(files.used(root, &folder)?))
+    };
+    memory_groups(root).filter_map(left).min()
 }
 
 /// The text that says in which cgroups a process is: for each hierarchy a line of its number, its controllers and the path in it, with colons between.
@@ -265,7 +321,7 @@ pub struct Hierarchies {
 }
 
 impl Hierarchies {
-    /// Those that are mounted under a root.
+    /// The hierarchies that are mounted under a root.
     #[must_use]
     pub fn of(root: &Root) -> Hierarchies {
         let mounts = MOUNTS.iter().map(|mount| root.path().join(mount));
@@ -520,6 +576,11 @@ mod tests {
         assert_eq!(memory_limit(&tree.root()), Some(2_000_000));
         put("sys/fs/cgroup/memory/a/memory.limit_in_bytes", "1000000\n");
         assert_eq!(memory_limit(&tree.root()), Some(1_000_000));
+        // Above this one the kernel makes processes wait, and gives them more all the same.
+        put("sys/fs/cgroup/a/memory.high", "500000\n");
+        put("sys/fs/cgroup/a/memory.current", "300000\n");
+        put("sys/fs/cgroup/a/memory.stat", "inactive_file 100000\n");
+        assert_eq!((memory_limit(&tree.root()), memory_left(&tree.root())), (Some(1_000_000), Some(300_000)));
     }
 
     #[test]

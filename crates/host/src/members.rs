@@ -137,7 +137,7 @@ impl Members {
         Members { group, known: BTreeMap::new(), is_first: true, units: FoundUnits::default() }
     }
 
-    /// What belongs together.
+    /// Which processes are meant.
     #[must_use]
     pub fn group(&self) -> &Group {
         &self.group

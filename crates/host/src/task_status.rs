@@ -9,7 +9,7 @@ use crate::Root;
 pub struct TaskStatus<'a>(&'a [u8]);
 
 impl<'a> TaskStatus<'a> {
-    /// Those in a text that was read before.
+    /// The fields in a text that was read before.
     #[must_use]
     pub fn of(text: &'a [u8]) -> TaskStatus<'a> {
         TaskStatus(text)

@@ -151,7 +151,7 @@ pub(super) fn program(line: &[String]) -> Option<&[String]> {
 pub(super) fn lists_tasks_at_end(line: &[String]) -> bool {
     /// The second one asks for the first.
     const OPTIONS: [&str; 2] = ["--tail-synthesize", "--overwrite"];
-    /// Of the beginning of a name that is unambiguous.
+    /// The shortest beginning of such an option that is unambiguous, in bytes.
     const LEAST_BYTES: usize = 4;
     let own = &line[..line.len() - program(line).map_or(0, <[String]>::len)];
     own.iter().any(|word| word.len() >= LEAST_BYTES && OPTIONS.iter().any(|option| option.starts_with(word.as_str())))

@@ -28,7 +28,7 @@ pub enum ImportError {
     OtherMachine {
         /// Name of the machine that was named.
         machine: String,
-        /// How they differ.
+        /// How they differ, as a clause.
         what: String,
     },
     /// It is no sound `perf.data`.

@@ -12,7 +12,7 @@ const IBS_COUNTS_OPERATIONS: u64 = 1 << 19;
 /// `PERF_COUNT_HW_*` that count time: cycles, bus cycles, stalled cycles (front end, back end), reference cycles.
 const HARDWARE_CYCLES: [u64; 5] = [0, 6, 7, 8, 9];
 
-/// What an event samples.
+/// How samples of an event are decoded, from its attribute and its recorded name.
 pub(super) fn fact(attr: &EventAttr, index: usize, features: &Features) -> EventFact {
     let name = recorded_name(index, features).unwrap_or("");
     let is_fault = is_fault(attr);

@@ -38,7 +38,7 @@ pub(super) struct SampledEvent {
 pub(super) struct Facts {
     /// Feature sections of the recording.
     pub features: Features,
-    /// What samples are judged by.
+    /// Facts about events and CPUs, by which samples become accesses or faults.
     pub places: Places,
     /// Descriptions of the events.
     pub attrs: Vec<EventAttr>,

@@ -354,7 +354,7 @@ impl Analysis<'_> {
     }
 }
 
-/// Who was seen at an instance so far.
+/// Whether accesses of none, one or several threads to an instance were seen so far.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Instance {
     Unseen,

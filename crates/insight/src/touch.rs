@@ -24,11 +24,11 @@ pub struct PageUse {
     pub once: u64,
     /// Seen again, by one thread alone.
     pub one_thread: u64,
-    /// By several threads, all on one node.
+    /// Used by several threads, all on one node.
     pub one_node: u64,
-    /// Number of pages that several nodes use.
+    /// Used from several nodes.
     pub several_nodes: u64,
-    /// By several threads, of which the node of one at least is unknown.
+    /// Used by several threads, of which the node of one at least is unknown.
     pub unknown_nodes: u64,
 }
 
@@ -128,7 +128,7 @@ pub struct Touches {
     pub sites: Vec<TouchSite>,
 }
 
-/// Whose a page is. Of memory that processes share it is the same in each of them.
+/// The owner of a page. Memory that processes share has the same in each of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Owner {
     /// Process, object.
@@ -202,7 +202,7 @@ struct Walk<'a, 't> {
     analysis: &'a Analysis<'t>,
     /// Paths of the processes' executables.
     programs: foldhash::HashSet<&'t str>,
-    /// Whose doing faults at an instruction and call stack are.
+    /// The place in the program that causes faults at an instruction and call stack.
     places: HashMap<(LocationId, StackId), Place>,
     /// Placements by thread and moment.
     placed: HashMap<(ThreadIndex, TimeNs), Vec<Placed>>,

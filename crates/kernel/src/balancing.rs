@@ -8,7 +8,7 @@ use crate::actuator::page_bytes;
 
 const COUNTER: &str = "numa_pages_migrated";
 
-/// Counts from when it was made.
+/// What the kernel has moved since this was made.
 #[derive(Clone, Debug)]
 pub struct BalancingMoves {
     root: PathBuf,
@@ -16,7 +16,7 @@ pub struct BalancingMoves {
 }
 
 impl BalancingMoves {
-    /// From now on, under a root prefix.
+    /// Counts from now on what the kernel's balancing moves, by the files under `root`.
     #[must_use]
     pub fn from_now(root: &Path) -> BalancingMoves {
         BalancingMoves { root: root.to_owned(), before: pages(root) }

@@ -139,7 +139,7 @@ pub enum PolicyMode {
     Default,
     /// On one node while it has room.
     Preferred,
-    /// On these nodes only.
+    /// On the policy's nodes only (`MPOL_BIND`).
     Bind,
     /// Round robin.
     Interleave,

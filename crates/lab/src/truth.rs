@@ -192,7 +192,7 @@ impl Truth {
 struct Reader {
     truth: Truth,
     pids: Vec<u32>,
-    /// By space, address, node, CPU.
+    /// Counts by address space, address, node and CPU.
     pages: BTreeMap<(usize, u64, usize, usize), Count>,
     ended: bool,
 }

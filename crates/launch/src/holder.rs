@@ -51,7 +51,7 @@ impl Held {
         Ok(Held { path: path(holder.pid, fd), _holder: Some(holder) })
     }
 
-    /// The path.
+    /// The path by which the program's processes open the descriptor.
     pub fn path(&self) -> PathBuf {
         self.path.clone()
     }

@@ -32,7 +32,7 @@ const LAYERS_MAX: usize = 16;
 pub struct Chase {
     /// The first slot in memory.
     base: *mut libc::c_void,
-    /// Where the chase begins.
+    /// The slot where the chase begins, in the same memory.
     start: *mut libc::c_void,
     ring: Ring,
     slots: u64,

@@ -18,7 +18,7 @@ pub struct Permit {
     /// Number of CPUs whose whole time its control group gives it, at least 1: with more at work, the kernel stops them all for a part of each period. `None`
     /// without a limit.
     pub cpus_at_once: Option<usize>,
-    /// Bytes that its control group leaves; `None` without a limit.
+    /// Bytes that its control groups leave; `None` without a limit.
     pub memory_bytes: Option<u64>,
     /// Large pages that the kernel gives on request.
     pub large_pages: bool,
@@ -54,7 +54,7 @@ impl Permit {
                 .filter_map(|node| Some(NodeId(u16::try_from(node).ok()?)))
                 .collect(),
             cpus_at_once: cpus_at_once(root),
-            memory_bytes: memory_left(root),
+            memory_bytes: cgroups::memory_left(root),
             large_pages: hint.contains("[madvise]") || hint.contains("[always]"),
             large_page_bytes,
             huge_free_bytes: huge_free_bytes(root, large_page_bytes),
@@ -71,34 +71,6 @@ fn huge_free_bytes(root: &Root, page_bytes: u64) -> BTreeMap<NodeId, u64> {
         Some((NodeId(node), root.number(&file)? * page_bytes))
     };
     root.names(NODES).into_iter().filter_map(of_node).collect()
-}
-
-/// What the tightest control group above this process leaves: its own and every one it is in.
-fn memory_left(root: &Root) -> Option<u64> {
-    let (version_2, version_1) = cgroups::of_own(root, "memory");
-    let number = |folder: &Path, file: &str| root.number(folder.join(file).to_str()?);
-    let cached = |folder: &Path, key: &str| -> Option<u64> {
-        let stat = root.text(folder.join("memory.stat").to_str()?)?;
-        let line = stat.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' '))?;
-        line.trim().parse().ok()
-    };
-    let left = |folder: &PathBuf, limit: &str, usage: &str, of_files: &str| {
-        // Version 1 writes nearly 2^63 where there is no limit.
-        let limit = number(folder, limit).filter(|limit| *limit < 1 << 60)?;
-        // Pages of files that nobody used lately are no obstacle: the kernel drops them. In a group that has run for long they fill the limit.
-        let used = number(folder, usage).unwrap_or(0).saturating_sub(cached(folder, of_files).unwrap_or(0));
-        Some(limit.saturating_sub(used))
-    };
-    // Above `memory.high` the kernel takes memory back from the group and makes its processes wait, which would be measured.
-    let limits = |folder| ["memory.max", "memory.high"].map(|limit| (folder, limit));
-    let of_version_2 = version_2
-        .iter()
-        .flat_map(limits)
-        .filter_map(|(folder, limit)| left(folder, limit, "memory.current", "inactive_file"));
-    let of_version_1 = version_1
-        .iter()
-        .filter_map(|folder| left(folder, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"));
-    of_version_2.chain(of_version_1).min()
 }
 
 /// The CPUs whose time the tightest control group above this process allows (`--cpus` of containers, CPUQuota of systemd), in whole ones.

@@ -35,7 +35,7 @@ const FULL_UNIT: (f64, f64) = (0.6, 1.0);
 const TOUCH_S_PER_BYTE: f64 = 0.7e-9;
 const LAY_S_PER_BYTE: f64 = 0.35e-9;
 
-/// One measurement.
+/// A kind of measurement, with the CPUs and nodes that take part.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Task {
     /// A chase through all of the memory.
@@ -84,7 +84,7 @@ pub enum Task {
         a: CpuId,
         /// Second CPU.
         b: CpuId,
-        /// How they are related.
+        /// The smallest part of the machine that holds both.
         relation: Relation,
     },
 }

@@ -206,7 +206,7 @@ pub struct BandwidthCell {
     pub traffic_bytes_per_s: f64,
 }
 
-/// One level of load.
+/// The figures of a latency under load at one level of load.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CurvePoint {
     /// What was asked of each neighbour, as a share of what it does without a pause; 0: none ran.
@@ -271,7 +271,7 @@ pub struct Handoff {
     pub a: CpuId,
     /// Second CPU.
     pub b: CpuId,
-    /// How they are related.
+    /// The smallest part of the machine that holds both.
     pub relation: Relation,
     /// Nanoseconds one way: half of a round trip.
     pub ns: Figure,

@@ -83,7 +83,7 @@ pub struct Program {
     rings: Region,
 }
 
-/// How long programs run together.
+/// The lengths of a run of programs side by side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
     /// Length of a slice.

@@ -76,7 +76,7 @@ impl Need {
         Need::TwoCpus,
     ];
 
-    /// As `tools/may-be-absent` has it.
+    /// The need's name, as `tools/may-be-absent` writes it.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {

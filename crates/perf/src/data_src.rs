@@ -120,9 +120,9 @@ pub enum Tlb {
     L2Hit,
     /// Hit in a TLB of unknown level.
     Hit,
-    /// None had it; the hardware walked the tables.
+    /// No TLB had it; the hardware walked the page table.
     Walk,
-    /// None had it; the system's fault handler stepped in.
+    /// No TLB had it; the system's fault handler stepped in.
     Fault,
     /// Miss in every TLB: the page table was walked.
     Miss,

@@ -39,7 +39,7 @@ impl Header {
         Ok(Header { kind, misc, size })
     }
 
-    /// Whose code ran: [`crate::abi::misc::USER`], [`crate::abi::misc::KERNEL`], ...
+    /// The kind of code that ran: [`crate::abi::misc::USER`], [`crate::abi::misc::KERNEL`], ...
     #[must_use]
     pub fn cpu_mode(&self) -> u16 {
         self.misc & crate::abi::misc::CPUMODE_MASK

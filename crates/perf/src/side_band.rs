@@ -173,7 +173,7 @@ pub enum SideBand<'a> {
     FinishedRound,
     FinishedInit,
     IdIndex {
-        /// Of each event: id, index, CPU, thread.
+        /// Four words for each event: id, index, CPU, thread.
         entries: Words<'a>,
     },
     ThreadMap,

@@ -14,7 +14,7 @@ pub const ATTR_BYTES: usize = 136;
 /// What the samples of an event are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EventKind {
-    /// Nothing but the side band (processes, threads, mappings).
+    /// There are none: the event has only side-band records (processes, threads, mappings).
     #[default]
     SideBand,
     /// Page faults are sampled.

@@ -34,7 +34,7 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// Those of this process.
+    /// The limits of this process, on a machine with `cpus` CPUs online.
     pub fn here(cpus: usize) -> Limits {
         let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
         // SAFETY: the call writes one rlimit of our own.

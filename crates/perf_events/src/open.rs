@@ -79,7 +79,7 @@ impl Scope {
 pub struct OpenedFaults {
     /// The event.
     pub set: EventSet,
-    /// As it was opened.
+    /// The request with which the event was opened.
     pub request: EventRequest,
     /// Faults that the kernel takes on the programs' behalf are left out, because this user may not see them.
     pub user_only: bool,

@@ -35,7 +35,7 @@ pub struct EventFact {
     pub counts_other: bool,
     /// Whether the samples are page faults.
     pub is_fault: bool,
-    /// Of AMD's `ibs_op`: raw samples hold its registers.
+    /// The event is AMD's `ibs_op`: raw samples hold its registers.
     pub is_ibs: bool,
     /// The event samples stores, and nothing else.
     pub is_of_stores: bool,
@@ -151,7 +151,7 @@ impl Places {
         places
     }
 
-    /// Those of the machine that this runs on.
+    /// Facts about the machine that this runs on, and about `events`.
     pub fn of_machine(machine: &Machine, events: Vec<EventFact>) -> Places {
         let mut places = Places { events, ..Places::default() };
         for node in machine.nodes() {

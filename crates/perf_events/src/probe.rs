@@ -49,7 +49,7 @@ pub fn probe() -> EventFacts {
 const SELF: i32 = 0;
 const ANY_TASK: i32 = -1;
 
-/// Of an event's flags: it does not count yet.
+/// The flag of an event that does not count yet (`disabled`).
 const DISABLED: u64 = 1;
 
 /// Opens events that belong together, the first as the leader of the others, and closes them again.

@@ -92,7 +92,7 @@ impl Drop for Mapping {
     }
 }
 
-/// An event's ring.
+/// The ring buffer of an event, mapped: the kernel writes its records there.
 #[derive(Debug)]
 pub struct Ring {
     control: Mapping,

@@ -25,7 +25,7 @@ const IOC_ID: libc::c_ulong = 0x8008_2407;
 /// `_IO('$', 5)` of the perf header.
 const IOC_SET_OUTPUT: libc::c_ulong = 0x2405;
 
-/// For [`open_event`]: every CPU on which the task runs.
+/// The CPU of [`open_event`] that stands for all on which the task runs.
 pub const ANY_CPU: CpuId = CpuId(u32::MAX);
 
 /// What came to the kernel later than the rest: whether an event asks for it, and how to do without. The newest first.

@@ -175,7 +175,7 @@ fn question(arguments: &Arguments, source: &Source) -> Result<(String, Parameter
 
 /// A parameter that the query does not have would choose nothing: the answer would be about everything.
 fn check_names(given: &Parameters, sql: &str) -> Result<(), QueryError> {
-    match given.iter().find(|(name, _)| !sql.contains(&format!("${name}"))) {
+    match given.iter().find(|(name, _)| !ready::has_parameter(sql, name)) {
         Some((name, _)) => Err(QueryError::Sql(format!("the query has no parameter ${name}, which --set gives"))),
         None => Ok(()),
     }

@@ -40,7 +40,7 @@ impl Ready {
 
     /// Names of its parameters, which are null unless set.
     pub fn parameters(&self) -> impl Iterator<Item = &'static str> {
-        ["site", "object"].into_iter().filter(|name| self.sql.contains(&format!("${name}")))
+        ["site", "object"].into_iter().filter(|name| has_parameter(self.sql, name))
     }
 
     /// Whether the query is for fleets; otherwise it is for one trace.
@@ -48,6 +48,13 @@ impl Ready {
     pub fn is_for_fleets(&self) -> bool {
         self.name.starts_with("fleet-")
     }
+}
+
+/// Whether a query has a parameter, by its whole name: letters, digits and `_` behind a `$`, as the engine reads it.
+#[must_use]
+pub fn has_parameter(sql: &str, name: &str) -> bool {
+    let goes_on = |rest: &str| rest.starts_with(|next: char| next.is_alphanumeric() || next == '_');
+    sql.split('$').skip(1).any(|behind| behind.strip_prefix(name).is_some_and(|rest| !goes_on(rest)))
 }
 
 /// The ready-made query of this name, for a trace or a fleet.
@@ -99,6 +106,24 @@ mod tests {
         for (ready, answers) in ours.iter().zip(answers) {
             assert!(ready.about().to_lowercase().starts_with(&answers.to_lowercase()), "{}: {answers}", ready.name);
         }
+    }
+
+    #[test]
+    fn parameters_are_found_by_their_whole_names() {
+        let sql = "select $nodes, ($site) from oef where a = $object_2 and b = $größe";
+        for (name, is_there) in [
+            ("nodes", true),
+            ("node", false),
+            ("site", true),
+            ("object", false),
+            ("object_2", true),
+            ("größe", true),
+            ("gr", false),
+            ("oef", false),
+        ] {
+            assert_eq!(has_parameter(sql, name), is_there, "{name}");
+        }
+        assert!(has_parameter("select 1 where a = $nodes or a = $node", "node"));
     }
 
     #[test]

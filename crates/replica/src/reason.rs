@@ -25,7 +25,7 @@ macro_rules! reasons {
                 }
             }
 
-            /// What the user reads.
+            /// The reason as a clause for the user.
             #[must_use]
             pub const fn text(self) -> &'static str {
                 match self {

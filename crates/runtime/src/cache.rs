@@ -14,7 +14,7 @@ use crate::Unpacked;
     "cannot unpack the tracker library: {reason}; check that the cache folder is writable, or point XDG_CACHE_HOME at one that is"
 )]
 pub struct UnpackError {
-    /// What each folder said.
+    /// The folders that were tried, each with its error.
     pub reason: String,
 }
 

@@ -108,7 +108,7 @@ impl PartsHash {
     }
 }
 
-/// Of names and contents.
+/// A hash of all names and contents of a tree.
 fn content_hash(tree: &Tree) -> u64 {
     let mut hash = PartsHash::new();
     for (path, entry) in tree {

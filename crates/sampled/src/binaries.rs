@@ -67,7 +67,7 @@ pub(crate) struct LoadedBinary {
     pub path: String,
     /// Build id with which it was told; empty: none was known.
     pub build_id: Vec<u8>,
-    /// Where it lies.
+    /// Its place in the process's addresses.
     pub placed: Placed,
     /// Its zeroed data; `None`: the file is not here, so that no more of it is known than its mappings.
     pub zeroed: Option<Vec<(u64, u64)>>,

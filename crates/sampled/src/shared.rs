@@ -9,9 +9,9 @@ use numapilot_trace::mapping::is_shared_memory;
 /// How a recording knows of a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sighting {
-    /// By the kernel's record of its making.
+    /// From the kernel's record of its creation.
     Made,
-    /// In /proc, when recording of its process began. With the inode of what it shows; 0 for none.
+    /// From /proc, when recording of its process began. With the inode of what it shows; 0 for none.
     Found { inode: u64 },
 }
 
@@ -35,14 +35,14 @@ impl Sighting {
     }
 }
 
-/// Whose the pages of a mapping are.
+/// The owner of a mapping's pages, which decides who places them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// The page cache's: who read the file first placed them.
+    /// The page cache: the thread that read the file first placed them.
     File,
-    /// The process's own, from its first touch (or first write) on.
+    /// The process, from its first touch (or first write) on.
     Process,
-    /// Those of all processes that share the memory.
+    /// All processes that share the memory.
     Shared(Segment),
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct Segment {
 /// A page, whichever process looks at it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum MappedPage {
-    /// Of one process image.
+    /// A page of one process image: the image's index, and the page in its addresses.
     Own(usize, PageNumber),
     /// Of this shared memory: how many pages of 4 KiB are before it there.
     Shared(usize, u64),

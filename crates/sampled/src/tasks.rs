@@ -154,7 +154,7 @@ pub struct Tasks {
 }
 
 impl Tasks {
-    /// No tasks yet.
+    /// An empty list, with a source of what is known about tasks beside the records.
     pub fn new(known: TaskSource) -> Tasks {
         let files = known.root.as_deref().map(Files::new);
         Tasks { known, files, ..Tasks::default() }

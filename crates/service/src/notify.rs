@@ -96,7 +96,7 @@ pub(crate) mod tests {
             Notify(Some(connect(self.folder.path().join("notify").as_os_str()).unwrap()))
         }
 
-        /// What it is told next; `None`: nothing more.
+        /// The next message that it receives; `None`: no more came.
         pub(crate) fn hear(&self) -> Option<String> {
             let mut buffer = [0; 200];
             self.socket.recv(&mut buffer).map(|bytes| String::from_utf8_lossy(&buffer[..bytes]).into_owned()).ok()

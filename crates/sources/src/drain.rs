@@ -59,7 +59,7 @@ pub struct PieceCounts {
     pub is_ended: bool,
 }
 
-/// Where drained pieces go.
+/// What takes the pieces of rings that were drained: chunks on disk, or a test's memory.
 pub trait Sink {
     /// Why the sink cannot accept more.
     type Error;
@@ -119,7 +119,7 @@ struct Ring {
     closed: Option<Closed>,
 }
 
-/// The drainer's state.
+/// Drains the rings of an arena into a sink, and counts what it took and what was lost.
 pub struct Drainer<'a, S: Sink> {
     arena: &'a Arena,
     sink: S,

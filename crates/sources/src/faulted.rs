@@ -46,7 +46,7 @@ const REFUSE: &str = "NUMAPILOT_NO_FAULT_EVENTS";
 /// The answer for a page that several threads have faulted, of which any may be its first toucher: no thread has this number.
 const SEVERAL: u32 = u32::MAX;
 
-/// Who faulted a page.
+/// The thread that faulted a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Faulter {
     /// This thread, last or alone.
@@ -58,7 +58,7 @@ enum Faulter {
 /// Which thread faulted each page of each process, in runs of neighbouring pages.
 #[derive(Debug, Default)]
 struct Faults {
-    /// By process id and page.
+    /// The faulting thread, by process id and page.
     runs: RangeMap<(Pid, PageNumber), Faulter>,
     /// Whether the kernel makes NUMA hinting faults: one of another thread is no first touch.
     are_hinted: bool,
@@ -91,9 +91,9 @@ impl Faults {
 /// What a record tells of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Step {
-    /// It was forked.
+    /// The process was created by a fork.
     Forked,
-    /// It executed a program.
+    /// The process executed a program.
     Executed,
     /// A thread of it was started.
     ThreadStarted,

@@ -43,7 +43,7 @@ struct Found {
 struct Process {
     /// Its id in the records.
     pid: Pid,
-    /// Its id here.
+    /// Its id in the namespace in which the recorder runs.
     here: Pid,
     /// Its id where it lives, by which its runtime names its files.
     own_pid: Pid,

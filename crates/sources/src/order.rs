@@ -82,7 +82,7 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Of this machine, with the kernel's files under `root`.
+    /// Reads the facts of this machine, with the kernel's files under `root`.
     pub fn read(root: &Path) -> Facts {
         // SAFETY: sysconf takes an integer and returns one.
         let online = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };

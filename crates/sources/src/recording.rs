@@ -14,11 +14,11 @@ use crate::engine::Refusal;
 /// Records lost, by place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
-    /// Of threads that found no slot.
+    /// Records of threads that found no slot.
     pub no_slot: u64,
-    /// Because a ring stayed full.
+    /// Records lost because a ring stayed full.
     pub ring_full: u64,
-    /// Because recording had stopped.
+    /// Records lost because recording had stopped.
     pub stopped: u64,
     /// Bytes of records that the recorder threw away: damaged rings, or a disk that took no more.
     pub discarded_bytes: u64,

@@ -64,7 +64,13 @@ pub fn time_ns(value: u64) -> String {
 /// `75.0 %` of a ratio that is no part of a whole, such as an error: 0 and 1 are no limits of it.
 #[must_use]
 pub fn percent(ratio: f64) -> String {
-    format!("{:.1} %", ratio * 100.0)
+    format!("{} %", percent_number(ratio))
+}
+
+/// `75.0`: the number of [`percent`] alone, for columns under a `%` heading whose cells add up.
+#[must_use]
+pub fn percent_number(ratio: f64) -> String {
+    format!("{:.1}", ratio * 100.0)
 }
 
 /// `75 %` of a ratio as [`percent`], where no digit behind the point means anything: imbalances, loads, limits.
@@ -182,6 +188,7 @@ mod tests {
         assert_eq!(time_ns(61_000_000_000), "1 min 01 s");
         assert_eq!(time_ns(119_700_000_000), "2 min 00 s");
         assert_eq!(percent(0.75), "75.0 %");
+        assert_eq!([0.0, 0.0004, 0.814_52, 1.0].map(percent_number), ["0.0", "0.0", "81.5", "100.0"]);
         assert_eq!(
             [0.0, 0.0004, 0.0006, 0.75, 0.9994, 0.9996, 1.0].map(part_percent),
             ["0.0 %", "<0.1 %", "0.1 %", "75.0 %", "99.9 %", ">99.9 %", "100.0 %"]

@@ -107,7 +107,7 @@ pub struct Access {
     pub stack: StackId,
     /// How many memory accesses this record stands for.
     pub weight: u32,
-    /// Of a page fault: its page.
+    /// The page of a page fault.
     pub page: FaultedPage,
 }
 

@@ -28,7 +28,7 @@ pub struct Tree {
 pub struct Branch {
     /// The branch that leads to it; `None` for one that begins at the home node.
     pub before: Option<usize>,
-    /// One probe's visit.
+    /// The link's station, and the time that one probe keeps it busy.
     pub visit: Visit,
 }
 

@@ -140,7 +140,7 @@ impl MetricValue {
         }
     }
 
-    /// As JSON: value, source and kind, or the reason.
+    /// The value as JSON: with source and kind, or the reason.
     #[must_use]
     pub fn json(&self) -> Value {
         match self {

@@ -199,7 +199,7 @@ struct Scan {
     others: usize,
     /// The linker's option by which it takes no shared libraries from here on, as the compiler's option; where that holds at the end, none at all.
     linker_static: Option<String>,
-    /// Of `--push-state`, which saves it.
+    /// Values of `linker_static` that `--push-state` saved.
     linker_states: Vec<Option<String>>,
 }
 
@@ -241,7 +241,7 @@ impl Scan {
     }
 }
 
-/// Of the linker: one object comes out.
+/// Whether an option makes the linker write one object.
 fn is_relocatable(option: &str) -> bool {
     matches!(option, "-r" | "-i" | "--relocatable")
 }

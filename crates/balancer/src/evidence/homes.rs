@@ -145,7 +145,7 @@ impl Homes {
         self.all.runs.load(Ordering::Relaxed)
     }
 
-    /// Number of runs.
+    /// Number of runs of neighbouring pages with one home node.
     #[must_use]
     pub fn runs(&self) -> usize {
         self.runs.len()

@@ -53,7 +53,7 @@ impl PageId {
         (self.0 >> 44) as u8
     }
 
-    /// The page.
+    /// Number of the page, in units of 4 KiB.
     #[must_use]
     pub fn page(self) -> PageNumber {
         PageNumber(self.0 & ((1 << 44) - 1))

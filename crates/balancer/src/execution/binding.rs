@@ -42,7 +42,7 @@ pub struct ThreadMove {
 pub struct ThreadOrder {
     /// Number of the thread, as policies use it.
     pub thread: u32,
-    /// The destination node.
+    /// Position of the node that it is bound to.
     pub to: NodeIndex,
 }
 
@@ -53,7 +53,7 @@ pub struct Moves {
     pub results: Vec<Result<f64, Refusal>>,
     /// Threads that were moved, in order.
     pub moved: Vec<ThreadMove>,
-    /// Error messages.
+    /// What failed, a sentence each.
     pub troubles: Vec<String>,
 }
 

@@ -111,7 +111,7 @@ mod tests {
         binder: Binder,
         undo_log: Kept,
         moves: Moves,
-        /// The CPUs before.
+        /// The shell's affinity before it was bound.
         all: CpuMask,
         heir: Killed,
     }

@@ -53,7 +53,7 @@ pub struct Done {
     pub threads_taken_back: u64,
     /// Number of threads that could not be moved.
     pub threads_refused: u64,
-    /// Error messages.
+    /// What failed, a sentence each.
     pub troubles: Vec<String>,
 }
 

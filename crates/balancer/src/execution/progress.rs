@@ -30,7 +30,7 @@ pub(crate) mod tests {
     }
 
     impl Until {
-        /// Never ends anything.
+        /// One that never ends the work.
         pub(crate) fn ever() -> Until {
             Until { left: u64::MAX, ..Until::default() }
         }

@@ -137,7 +137,7 @@ impl Settings {
         changed.is_some_and(|changed| read(file).is_some_and(|now| now != changed.now))
     }
 
-    /// Restores one setting.
+    /// Restores one setting that was changed; `None`: that file was not.
     pub fn put_back(&mut self, file: &str, undo_log: &mut dyn UndoLog) -> Option<Setting> {
         let at = self.changed.iter().position(|changed| changed.file.as_os_str() == file)?;
         Some(restore(&self.changed.remove(at), undo_log))

@@ -68,7 +68,7 @@ pub struct Placed {
     pub moved: Vec<Migration>,
     /// Settings that were changed.
     pub settings: Vec<Setting>,
-    /// Error messages.
+    /// What failed, a sentence each.
     pub troubles: Vec<String>,
     /// Whether the previous state could not be recorded; then the unit is not moved.
     pub is_refused: bool,

@@ -36,10 +36,10 @@ const NEWEST: f64 = 0.5;
 /// Minimum time between two readings: ticks of 10 ms are too coarse for less.
 const LEAST_LOOK: Duration = Duration::from_millis(250);
 
-/// A managed process.
+/// A process that is placed as a whole, with what it used lately.
 #[derive(Debug)]
 pub struct Watched {
-    /// The process.
+    /// Process id, start time, user and name.
     pub target: Target,
     /// Descriptor of the process, which keeps its id from being reused unnoticed.
     pub process: task::Process,
@@ -209,9 +209,9 @@ pub fn demand(
 /// CPUs and memory nodes that a process may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Allowed {
-    /// Allowed CPUs.
+    /// CPUs on which its affinity and cpuset let it run.
     pub cpus: CpuMask,
-    /// Allowed memory nodes.
+    /// Nodes that its cpuset lets its memory come from.
     pub mems: Vec<NodeId>,
 }
 

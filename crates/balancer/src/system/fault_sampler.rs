@@ -50,7 +50,7 @@ pub struct Fault {
     pub access: Option<Access>,
 }
 
-/// A side-band record.
+/// What the kernel's side-band records say about processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
     /// A process was created by another.

@@ -30,9 +30,9 @@ pub(super) struct Heritage {
 /// by then. A record of a new process with such a number removes its heritage ([`Former::forget`]); otherwise the system does not use the number again so soon.
 #[derive(Debug, Default)]
 pub(super) struct Former {
-    /// Of this look.
+    /// Heritages that were remembered at the latest look, by process id.
     latest: BTreeMap<Pid, Heritage>,
-    /// Of the look before.
+    /// Those of the look before.
     earlier: BTreeMap<Pid, Heritage>,
     /// Bindings that were remembered at this look: most processes of a program have the same.
     shared: Vec<Arc<[Bound]>>,

@@ -25,7 +25,7 @@ pub struct NumaLook {
 }
 
 impl From<NumaMemory> for NumaLook {
-    /// As if it had just been read.
+    /// A look at memory that was read just now.
     fn from(memory: NumaMemory) -> NumaLook {
         NumaLook { memory, read_at: Some(Instant::now()), ..NumaLook::default() }
     }

@@ -82,7 +82,7 @@ pub struct Thread {
     pub is_new: bool,
 }
 
-/// A managed process.
+/// A process whose pages and threads the loop places.
 #[derive(Debug)]
 pub struct ManagedProcess {
     /// Process id, start time, user and name.
@@ -194,11 +194,11 @@ pub struct Changes {
 /// What becomes of a process that was seen to be started.
 #[derive(Debug)]
 pub enum Started {
-    /// Nothing: no managed process has started it.
+    /// It is left alone: no managed process has started it.
     Elsewhere,
     /// It is managed from now on; `None`: it is already.
     Joined(Option<Target>),
-    /// Nothing more: it has ended.
+    /// It is left alone: it has ended.
     Ended,
     /// It is not managed, and is not to keep what it may have inherited of these bindings.
     LeftOut {
@@ -220,7 +220,7 @@ pub enum LeftOut {
     Refused(KernelError),
 }
 
-/// All managed processes.
+/// All managed processes, and what is remembered of those that ended.
 #[derive(Debug)]
 pub struct Targets {
     /// The processes by process id.
@@ -402,7 +402,7 @@ impl Targets {
         self.all.values().map(|managed| managed.threads.len()).sum()
     }
 
-    /// As [`Targets::look_at_all`], with nobody to tell.
+    /// Does what [`Targets::look_at_all`] does, and tells nobody of progress.
     #[cfg(test)]
     pub fn look(&mut self, machine: &Machine) -> (Changes, Option<Duration>) {
         self.look_at_all(machine, &mut || ())

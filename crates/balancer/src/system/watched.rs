@@ -24,12 +24,12 @@ struct Watched<E> {
 }
 
 impl<E> WatchedSets<E> {
-    /// None yet.
+    /// An empty list. `lost_of` returns how many records the events of one set have lost since they were opened.
     pub(super) fn new(lost_of: fn(&E) -> u64) -> WatchedSets<E> {
         WatchedSets { sets: Vec::new(), lost_of, lost_in_closed: 0 }
     }
 
-    /// Adds a set.
+    /// Adds the opened events of a family of processes.
     pub(super) fn add(&mut self, events: E, family: Family) {
         self.sets.push(Watched { events, family, told_lost: 0 });
     }

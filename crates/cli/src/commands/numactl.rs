@@ -16,7 +16,7 @@ struct Set {
     what: &'static str,
     /// All that exist, ascending.
     known: Vec<u32>,
-    /// Those that this process may use.
+    /// Numbers that this process may use, ascending.
     allowed: Vec<u32>,
 }
 

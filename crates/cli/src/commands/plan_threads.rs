@@ -152,7 +152,7 @@ fn literal(text: &str) -> Option<String> {
     (!text.is_empty() && !text.contains(['*', '?'])).then(|| text.to_owned())
 }
 
-/// By the start function, without its parameters.
+/// A rule's match of a thread by its start function, without the function's parameters; `None`: there is no name, or a pattern would read it otherwise.
 fn start_of(thread: &Thread) -> Option<Which> {
     let name = thread.start_function.split(['(', '[']).next().unwrap_or_default();
     literal(name.trim_end()).map(Which::Start)
@@ -210,7 +210,7 @@ mod tests {
         Trace::from_tables(tables)
     }
 
-    /// As `numapilot run --plan` reads it.
+    /// The rules as `numapilot run --plan` reads them.
     fn read_back(rules: Vec<ThreadRule>) -> Vec<ThreadRule> {
         let plan = Plan { threads: rules, ..Plan::default() };
         Plan::parse(&plan.to_toml(), "made.toml").expect("a plan that can be read").threads

@@ -57,7 +57,7 @@ impl Chains {
     }
 }
 
-/// A core.
+/// How a core of a machine works through a recorded thread's accesses: what simulation and prices need of it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Core {
     /// Own work, as a multiple of what the recording's clock charged.
@@ -118,17 +118,17 @@ impl Core {
 /// Each figure of a machine's cores, with its range.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CoreRanges {
-    /// See [`Core::own`].
+    /// Range of [`Core::own`].
     pub own: Bounded,
-    /// See [`Core::scattered`].
+    /// Range of [`Core::scattered`].
     pub scattered: Bounded,
-    /// See [`Core::streamed`].
+    /// Range of [`Core::streamed`].
     pub streamed: Bounded,
-    /// See [`Core::window`].
+    /// Range of [`Core::window`].
     pub window: Bounded,
-    /// See [`Core::misses`].
+    /// Range of [`Core::misses`].
     pub misses: Bounded,
-    /// See [`Core::overlap`].
+    /// Range of [`Core::overlap`].
     pub overlap: Bounded,
 }
 

@@ -26,7 +26,7 @@ pub(crate) mod map_flags {
 /// A mapping that is live.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mapping {
-    /// Its object.
+    /// Number of its object in the join's table.
     pub object: u32,
     /// Serial number of the mapping, in the order in which mappings and modules were created.
     pub serial: u32,
@@ -63,11 +63,11 @@ pub(crate) struct Space {
 /// What is live at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// An object.
+    /// The object of this number.
     Object(u32),
     /// A loaded binary, whose symbols and sections give the object. The second field is the object of the mapping beneath, if any.
     Module(u32, Option<u32>),
-    /// Nothing known.
+    /// No mapping, block or binary is known at the address.
     Nothing,
 }
 

@@ -39,9 +39,9 @@ impl Repeatability {
     /// Of run times. Short runs differ by more than a share: threads' clocks keep within a window of 100 us of each other (`docs/virtual-time.md`), and each
     /// start and each piece of work that threads race for may fall on either side of it. Ten windows are left for that.
     pub const OF_RUN_TIMES: Repeatability = Repeatability { share: 0.05, amount: 1e6, open: 0.0 };
-    /// For counts and latencies.
+    /// Of counts and latencies.
     pub const OF_AMOUNTS: Repeatability = Repeatability { share: 0.05, amount: 0.0, open: 0.0 };
-    /// For shares and for controller imbalance.
+    /// Of shares and of the controllers' imbalance.
     pub const OF_SHARES: Repeatability = Repeatability { share: 0.0, amount: 0.03, open: 0.0 };
 
     /// The same for recordings whose figures may differ by `open` besides, in the unit of the figure: infinite where nothing is known of equal runs.

@@ -33,7 +33,7 @@ impl Position {
         Position(position.map_or(u16::MAX, |position| position as u16))
     }
 
-    /// As columns have it: the position, or [`NONE`].
+    /// The value in columns: the position, or [`NONE`].
     fn column(self) -> u32 {
         if self.0 == u16::MAX { NONE } else { u32::from(self.0) }
     }
@@ -158,7 +158,7 @@ impl<'a> Fold<'a> {
     }
 }
 
-/// One row per sample.
+/// The cube's rows where these are samples: one for each sampled access.
 pub(super) fn samples(analysis: &Analysis<'_>, fold: &mut Fold<'_>) -> Rows {
     let mut rows = Rows::default();
     for access in analysis.accesses() {

@@ -26,7 +26,7 @@ pub const FLAG_BEFORE_OTHERS: u8 = 8;
 pub enum ObjectKey {
     /// One object instance.
     Instance(ObjectId),
-    /// Those instances of a site that were folded.
+    /// All instances of a site that have no row of their own.
     RestOfSite(SiteId),
     /// Instances of sites that were folded.
     Others,

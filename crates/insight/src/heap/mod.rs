@@ -61,7 +61,7 @@ pub struct HeapThread {
 /// The heap of a recording, or of the part that a filter lets pass.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct HeapProfile {
-    /// All blocks.
+    /// Sums over all blocks.
     pub total: HeapUse,
     /// Most bytes that were live at one moment, in the whole recording, all processes together.
     pub peak_bytes: u64,

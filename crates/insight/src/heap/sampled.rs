@@ -58,7 +58,7 @@ pub struct SampledHeap {
     /// Bytes that a thread allocated from one sample to the next, on average: least and most, as the virtual machine samples less often where it follows many
     /// objects. 0: each object was sampled.
     pub interval_bytes: [u32; 2],
-    /// All objects.
+    /// Sums over all sampled objects.
     pub total: SampledUse,
     /// Program time of the moment at which they took most bytes, in the whole recording.
     pub peak_time: TimeNs,

@@ -105,7 +105,7 @@ pub enum Subject {
 pub enum Unit {
     /// A share, 0 to 1.
     Share,
-    /// A bare number.
+    /// A number without a unit.
     Count,
     /// Nanoseconds.
     Nanoseconds,

@@ -245,7 +245,7 @@ fn queues(machine: &Machine) -> Open {
     }
 }
 
-/// Who does which piece of work.
+/// What is not known of a program whose threads take work from each other: which share of it goes to whichever thread is free.
 fn taken() -> Open {
     Open {
         place: "program.work_taken".to_owned(),

@@ -48,7 +48,7 @@ pub(crate) enum To<'a> {
     Node(Option<NodeIndex>),
     /// The memory of all nodes, in these shares.
     Spread(&'a [f64]),
-    /// None: a cache answers the access.
+    /// No node's memory: a cache answers the access.
     Gone,
 }
 
@@ -65,7 +65,7 @@ pub(crate) struct Change<'a> {
     pub extra_work_ns: f64,
 }
 
-/// The predicted run.
+/// What the price function predicts of the run with a change.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Priced {
     /// Predicted run time, ns.

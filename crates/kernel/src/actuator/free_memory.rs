@@ -58,7 +58,7 @@ impl Default for NodeFreeMemory {
 }
 
 impl NodeFreeMemory {
-    /// Of the system under another root.
+    /// The free memory of the system whose files are under `root`.
     #[must_use]
     pub fn under(root: &Path) -> NodeFreeMemory {
         NodeFreeMemory { root: root.to_owned(), kept: BTreeMap::new(), read_at: None }

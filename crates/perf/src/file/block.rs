@@ -34,7 +34,7 @@ impl<R: Read> Block<R> {
         Ok(&self.bytes[self.last..self.next])
     }
 
-    /// What [`Block::next`] gave last.
+    /// The bytes that the last [`Block::next`] returned.
     #[inline]
     pub fn last(&self) -> &[u8] {
         &self.bytes[self.last..self.next]

@@ -41,7 +41,7 @@ pub struct Item<'a> {
 pub struct Walker<R> {
     reader: Block<R>,
     path: PathBuf,
-    /// Of the byte that is read next.
+    /// Offset of the byte that is read next.
     offset: u64,
     /// Offset of the first byte after the records.
     end: u64,

@@ -9,7 +9,7 @@ use crate::page_use::PageUse;
 /// The decision for a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PageDecision {
-    /// It is left alone.
+    /// The page stays where it is.
     Stay,
     /// Copies on the nodes that use it.
     Replicate,

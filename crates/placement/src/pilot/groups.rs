@@ -128,7 +128,7 @@ impl Grouping {
         &mut self.groups[at]
     }
 
-    /// In the order of kinds.
+    /// The groups, in the order of their kinds.
     fn into_groups(mut self) -> Vec<Group> {
         self.position.into_values().map(|at| std::mem::take(&mut self.groups[at])).collect()
     }
@@ -142,7 +142,7 @@ struct Shares<'b> {
     rates: Vec<f64>,
     /// Users of an average page: shares by node.
     users: Vec<f32>,
-    /// See [`Block::users_by_home`].
+    /// Goes to [`Block::users_by_home`].
     by_home: Vec<Option<Vec<f32>>>,
     /// See [`Block::likeness`].
     likeness: f32,

@@ -8,7 +8,7 @@ use numapilot_machine::NodeIndex;
 pub(super) struct PackedNode(u8);
 
 impl PackedNode {
-    /// The node.
+    /// The node's position, as it was packed.
     pub fn index(self) -> NodeIndex {
         NodeIndex(usize::from(self.0))
     }

@@ -18,7 +18,7 @@ const LINES_PER_KEY_ROW: usize = 3;
 pub enum Scale {
     /// Linear, from 0 to this value.
     Linear(f64),
-    /// From the first to the second, which is greater.
+    /// Logarithmic, from the first value to the second, which is greater.
     Log2(f64, f64),
 }
 
@@ -56,7 +56,7 @@ pub struct Axis {
     pub words: fn(f64) -> String,
 }
 
-/// A curve.
+/// A curve of a plot, with its points and its name.
 pub struct Line {
     /// Name in the legend.
     pub name: String,

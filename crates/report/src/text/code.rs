@@ -55,7 +55,7 @@ pub fn functions(rows: &[FunctionRow], trace: &Trace, top: usize, look: Look) ->
         .flexible("TOP OBJECT", 12);
     for row in rows.iter().take(top) {
         table.row([
-            format!("{:.1}", row.share.value * 100.0),
+            units::percent_number(row.share.value),
             format!("{:.1}", estimates::margin_percent(&row.share)),
             estimates::bare_remote(&row.remote),
             units::bare_percent(row.writes.value),
@@ -124,7 +124,7 @@ pub fn code(rows: &[CodeRow], trace: &Trace, top: usize, look: Look) -> String {
         let location = trace.location(row.location);
         let frame = location.frames.first();
         table.row([
-            format!("{:.1}", row.share.value * 100.0),
+            units::percent_number(row.share.value),
             estimates::bare_remote(&row.remote),
             units::bare_percent(row.writes.value),
             frame.map_or_else(|| "(unknown)".to_owned(), |frame| frame.function.to_string()),

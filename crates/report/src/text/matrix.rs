@@ -20,7 +20,7 @@ pub fn matrix(matrix: &Matrix, look: Look, counted: Counted) -> String {
     if all <= 0.0 {
         return format!("  no {}\n", counted.in_full());
     }
-    let share = |value: f64| if value > 0.0 { format!("{:.1}", value / all * 100.0) } else { ".".to_owned() };
+    let share = |value: f64| if value > 0.0 { units::percent_number(value / all) } else { ".".to_owned() };
     let mut table = Table::new().column("FROM \\ ON", Align::Left);
     for node in &matrix.nodes {
         table = table.column(&format!("node {node}"), Align::Right);

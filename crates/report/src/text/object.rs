@@ -94,7 +94,7 @@ fn callers(rows: &[CallerRow], top: usize, look: Look) -> String {
         .flexible("CALLED FROM, WHERE CALL STACKS PART", 24);
     for row in rows.iter().take(top) {
         table.row([
-            format!("{:.1}", row.share.value * 100.0),
+            units::percent_number(row.share.value),
             if row.samples == 0 { "-".to_owned() } else { estimates::bare_remote(&row.remote) },
             units::count(row.instances as f64),
             units::bytes(row.bytes),
@@ -156,7 +156,7 @@ fn thread_cells(thread: &ObjectThread, trace: &Trace, most: f64) -> Vec<String> 
         thread.thread.to_string(),
         name,
         thread.node.map_or_else(|| "-".to_owned(), |node| node.to_string()),
-        format!("{:.1}", thread.share.value * 100.0),
+        units::percent_number(thread.share.value),
         estimates::bare_remote(&thread.remote),
         units::bare_percent(thread.writes.value),
         units::time_ns(thread.first.0),
@@ -180,7 +180,7 @@ fn pages(rows: &[PageRow], nodes: &[NodeId], look: Look) -> String {
         table.row([
             format!("{:#x}", row.address.0),
             row.pages.to_string(),
-            format!("{:.1}", row.share.value * 100.0),
+            units::percent_number(row.share.value),
             estimates::bare_remote(&row.remote),
             units::bare_percent(row.writes.value),
             parts(&row.on_node, nodes),

@@ -81,7 +81,7 @@ impl Columns<'_> {
             key(row.key),
             row.name.clone(),
             units::bytes(row.size.peak_live_bytes),
-            format!("{:.1}", row.share.value * 100.0),
+            units::percent_number(row.share.value),
             margin(&row.share),
             if_known(&row.share_of_remote),
             if_known(&row.local),

@@ -27,9 +27,9 @@ pub struct Layout {
     pub nodes: Vec<Point>,
     /// Centres of the routers, in the order of [`Machine::routers`].
     pub routers: Vec<Point>,
-    /// Of the box around all cards.
+    /// Width of the box around all cards.
     pub width: f64,
-    /// Of the box around all cards.
+    /// Height of the box around all cards.
     pub height: f64,
 }
 

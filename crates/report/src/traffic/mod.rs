@@ -38,7 +38,7 @@ const GAP: f64 = 170.0;
 const MARGIN: f64 = 44.0;
 /// Height of the head above the drawing with two findings of a line each.
 const TITLE: f64 = 128.0;
-/// From one line of the findings to the next.
+/// Distance from one line of the findings to the next.
 const LINE: f64 = 21.0;
 const FOOTER: f64 = 96.0;
 const WIDTH_MIN: f64 = 820.0;

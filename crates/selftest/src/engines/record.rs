@@ -34,9 +34,9 @@ const ROWS: &str = "100000";
 
 /// How a child process ended.
 enum Ended {
-    /// It succeeded; its output.
+    /// It succeeded: its standard output.
     Well(String),
-    /// Otherwise; its last words, a clause.
+    /// It failed or did not end: why, as a clause.
     Badly(String),
 }
 

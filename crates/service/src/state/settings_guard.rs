@@ -49,7 +49,7 @@ pub struct Done {
     pub was: String,
     /// Its present value.
     pub now: String,
-    /// What was done.
+    /// Whether it was changed, restored or left alone.
     pub done: SettingDone,
     /// Why it failed; empty if it did not.
     pub why: String,
@@ -318,7 +318,7 @@ mod tests {
 
     use super::*;
 
-    /// Settings by name.
+    /// A system whose settings are a table in memory.
     #[derive(Clone, Debug, Default)]
     struct Made {
         values: Rc<RefCell<BTreeMap<Setting, String>>>,

@@ -11,7 +11,7 @@ use crate::program::{Builder, Region, Slice};
 /// All regions, searchable by process and page.
 #[derive(Debug, Default)]
 pub(super) struct Space {
-    /// By (process, page): region.
+    /// Number of the region, by process and page.
     regions: RangeMap<(u32, PageNumber), u32>,
 }
 

@@ -207,7 +207,7 @@ impl Live {
         builder.spawn_scoped(scope, move || reader.run(&self.done, &self.stopped))
     }
 
-    /// Nothing more is to be recorded.
+    /// Makes the reader turn the events off, so that nothing more is recorded.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::Release);
         self.wake.ring();

@@ -76,7 +76,7 @@ struct Moment {
     at_s: f64,
     /// Time of the previous refresh in seconds.
     last_s: f64,
-    /// As in [`Processes`].
+    /// [`Processes::youngest_ticks`] at the previous refresh.
     youngest_ticks: Option<u64>,
 }
 
@@ -85,7 +85,7 @@ struct Moment {
 enum Due {
     /// Those whose waiting time is over.
     Rested,
-    /// Those of a slice.
+    /// Those of the slice of this number.
     Slice(u32),
     /// All processes.
     All,

@@ -29,7 +29,7 @@ const PAGES_MAX: usize = 1 << 20;
 /// What is sampled, beside counting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sampling {
-    /// Nothing.
+    /// Nothing is sampled.
     #[default]
     Off,
     /// Memory accesses, if the processor can sample them; otherwise nothing.
@@ -229,7 +229,7 @@ impl Sampler {
         !self.known_pages.insert(page)
     }
 
-    /// Totals so far.
+    /// Reads the waiting samples, and returns the totals since the start.
     pub fn read(&mut self) -> SamplesReading {
         self.look();
         self.tally.clone()

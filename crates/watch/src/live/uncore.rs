@@ -72,7 +72,7 @@ impl Uncore {
         uncore
     }
 
-    /// Reads all counters.
+    /// Reads all counters; one that cannot be read counts as 0.
     #[must_use]
     pub fn read(&self) -> UncoreReading {
         UncoreReading(self.open.iter().map(|(_, fd)| counters::read_one(fd).unwrap_or_default()).collect())
@@ -89,7 +89,7 @@ impl Uncore {
         served
     }
 
-    /// Controller imbalance.
+    /// Controller imbalance between two readings; missing, with the reason, where the controllers have no counters that can be read.
     #[must_use]
     pub fn imbalance(&self, before: &UncoreReading, now: &UncoreReading) -> MetricValue {
         if self.open.is_empty() {

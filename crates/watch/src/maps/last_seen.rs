@@ -98,7 +98,7 @@ impl LastSeen {
 
 #[cfg(test)]
 mod tests {
-    //! A process that ends under our eyes.
+    //! A process that ends while it is read.
 
     use std::process::Command;
     use std::thread;

@@ -91,11 +91,11 @@ pub struct Copied {
     pub outcomes: Vec<Outcome>,
     /// What to restore if the batch is undone: files, and the nodes that had copies before.
     pub before: Vec<(u64, BTreeSet<NodeIndex>)>,
-    /// The processes' answers.
+    /// The processes' answers, as events of the journal.
     pub events: Vec<event::Copies>,
     /// Nanoseconds until the processes had answered.
     pub took_ns: u64,
-    /// Error messages.
+    /// What failed, a sentence each.
     pub troubles: Vec<String>,
 }
 
@@ -362,7 +362,7 @@ impl Copies {
         }
     }
 
-    /// Undoes a batch.
+    /// Undoes a batch: each file in `before` has copies again where it had them. `decision` is the batch's number in the journal.
     pub fn take_back(&mut self, decision: u64, before: &[(u64, BTreeSet<NodeIndex>)], targets: &Targets) -> Copied {
         let mut done = Copied::default();
         for (file, copies) in before {
