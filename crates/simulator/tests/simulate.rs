@@ -290,6 +290,48 @@ proptest! {
     }
 }
 
+/// Orders that all 1024 pages move, once, and notes when it did so and when that was done.
+#[derive(Default)]
+struct MoveAll {
+    decisions_ns: Vec<u64>,
+}
+
+impl Policy for MoveAll {
+    fn name(&self) -> &str {
+        "move-all"
+    }
+
+    fn requirements(&self) -> PolicyRequirements {
+        PolicyRequirements { next_ns: 1_000_000, samples_per_s_and_cpu: 0.0, mapped: false }
+    }
+
+    fn decide(&mut self, seen: &Observation) -> Vec<Action> {
+        self.decisions_ns.push(seen.now_ns);
+        let key = |page: u64| PageKey { process: 0, page: PageNumber((1 << 20) + page), size: PageSize::Small };
+        let all = (0..1024).map(|page| Action::Migrate { page: key(page), to: NodeIndex(3) });
+        if self.decisions_ns.len() == 1 { all.collect() } else { Vec::new() }
+    }
+}
+
+/// Moves take the time that they cost, also where the program's threads begin something else all the time, which ends epochs early. The mover's time of an epoch
+/// was spent whole then, up to 40 times as fast as it passed.
+#[test]
+fn moves_take_their_time_however_short_epochs_are() {
+    let text = "format = 1\nname = 'short'\nrepeat = 40\n[[region]]\nname = 'all'\nmib = 4\nfirst_touch = 'first'\ngroup = 'g'\n\
+                [[group]]\nname = 'g'\nthreads = 16\n[[phase]]\nname = 'p'\n[[phase.work]]\ngroup = 'g'\nms = 0.3\naccesses_per_us = 1\n\
+                [[phase.work.on]]\nregion = 'all'\n";
+    let program = synthetic::parse(text, "short").expect("a sound description");
+    let mut policy = MoveAll::default();
+    let options = idle();
+    let cost_ns = 1024.0 * options.costs.move_small_ns;
+    let report = run(&program, &mut policy, options);
+    assert_eq!((report.moves.small_pages, report.moves.bytes), (1024, 1024 * 4096));
+    assert_eq!(report.cost.mover_ns, cost_ns);
+    let taken_ns = (policy.decisions_ns[1] - policy.decisions_ns[0]) as f64;
+    // Until the epoch ends in which they are done.
+    assert!(taken_ns > 0.999 * cost_ns && taken_ns < cost_ns + 1e6, "{taken_ns} ns for moves of {cost_ns} ns");
+}
+
 /// The kernel's scan passes over memory that has a policy of its own.
 #[test]
 fn pages_that_the_program_bound_are_not_unmapped_for_hints() {
