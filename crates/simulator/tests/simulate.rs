@@ -313,8 +313,8 @@ impl Policy for MoveAll {
     }
 }
 
-/// Moves take the time that they cost, also where the program's threads begin something else all the time, which ends epochs early. The mover's time of an epoch
-/// was spent whole then, up to 40 times as fast as it passed.
+/// Moves take the time that they cost, also where the program's threads begin something else all the time, which ends epochs early. The mover's time
+/// of a whole epoch was spent then, up to 40 times as fast as it passed.
 #[test]
 fn moves_take_their_time_however_short_epochs_are() {
     let text = "format = 1\nname = 'short'\nrepeat = 40\n[[region]]\nname = 'all'\nmib = 4\nfirst_touch = 'first'\ngroup = 'g'\n\
@@ -330,6 +330,23 @@ fn moves_take_their_time_however_short_epochs_are() {
     let taken_ns = (policy.decisions_ns[1] - policy.decisions_ns[0]) as f64;
     // Until the epoch ends in which they are done.
     assert!(taken_ns > 0.999 * cost_ns && taken_ns < cost_ns + 1e6, "{taken_ns} ns for moves of {cost_ns} ns");
+}
+
+/// Two threads on each of 16 CPUs, of which those on half of the CPUs end early: the others have a CPU each from then on. Only while a policy's orders
+/// were carried out did the scheduler spread them.
+#[test]
+fn who_is_left_spreads_over_the_cpus_of_those_that_ended() {
+    let group = |name: &str, ms: u32| {
+        let threads = format!("[[group]]\nname = '{name}'\nthreads = 8\n");
+        (threads, format!("[[phase.work]]\ngroup = '{name}'\nms = {ms}\n"))
+    };
+    // In this order, on eight CPUs each: two of every node.
+    let (threads, work): (String, String) =
+        [("a", 10), ("b", 110), ("c", 10), ("d", 110)].map(|(name, ms)| group(name, ms)).into_iter().unzip();
+    let text = format!("format = 1\nname = 'ends'\n{threads}[[phase]]\nname = 'p'\nbarrier = false\n{work}");
+    let report = run_named(&synthetic::parse(&text, "ends").expect("a sound description"), "first-touch", idle());
+    // Each has half a CPU for 20 ms, and then a whole one for the 100 ms that are left.
+    assert!((report.run_time_ns / 120e6 - 1.0).abs() < 0.01, "{} ns", report.run_time_ns);
 }
 
 /// The kernel's scan passes over memory that has a policy of its own.

@@ -190,6 +190,8 @@ impl<'a> Engine<'a> {
     fn epoch(&mut self, horizon: f64) -> Result<(), SimulatorError> {
         let begin = self.runners.now_ns;
         let worked = self.work_orders(horizon - begin);
+        // Whether or not anything was ordered: threads may have ended.
+        self.runners.even_out(&self.cpus_of);
         let before = self.runners.clone();
         let mut settling = Settling::default();
         let mut end = (horizon, self.options.epoch_min_ns);
@@ -261,7 +263,7 @@ impl<'a> Engine<'a> {
         }
         self.run_stats.flush(self.program, &self.pages);
         self.run_stats.first_move();
-        let worked = self.mover.work(
+        self.mover.work(
             given_ns,
             &mut MoveContext {
                 program: self.program,
@@ -275,9 +277,7 @@ impl<'a> Engine<'a> {
                 moves: &mut self.run_stats.moves,
                 cost: &mut self.run_stats.cost,
             },
-        );
-        self.runners.even_out(&self.cpus_of);
-        worked
+        )
     }
 
     /// Movers run on idle CPUs, and where there are none they take the program's, evenly: known once the epoch has ended, and paid in the next one, as
