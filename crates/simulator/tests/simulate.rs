@@ -291,8 +291,11 @@ proptest! {
 }
 
 /// Orders that all 1024 pages move, once, and notes when it did so and when that was done.
-#[derive(Default)]
 struct MoveAll {
+    period_ns: u64,
+    /// The most threads with which it does so.
+    threads: usize,
+    /// When it ordered and after that.
     decisions_ns: Vec<u64>,
 }
 
@@ -302,10 +305,13 @@ impl Policy for MoveAll {
     }
 
     fn requirements(&self) -> PolicyRequirements {
-        PolicyRequirements { next_ns: 1_000_000, samples_per_s_and_cpu: 0.0, mapped: false }
+        PolicyRequirements { next_ns: self.period_ns, samples_per_s_and_cpu: 0.0, mapped: false }
     }
 
     fn decide(&mut self, seen: &Observation) -> Vec<Action> {
+        if seen.threads.len() > self.threads {
+            return Vec::new();
+        }
         self.decisions_ns.push(seen.now_ns);
         let key = |page: u64| PageKey { process: 0, page: PageNumber((1 << 20) + page), size: PageSize::Small };
         let all = (0..1024).map(|page| Action::Migrate { page: key(page), to: NodeIndex(3) });
@@ -321,7 +327,7 @@ fn moves_take_their_time_however_short_epochs_are() {
                 [[group]]\nname = 'g'\nthreads = 16\n[[phase]]\nname = 'p'\n[[phase.work]]\ngroup = 'g'\nms = 0.3\naccesses_per_us = 1\n\
                 [[phase.work.on]]\nregion = 'all'\n";
     let program = synthetic::parse(text, "short").expect("a sound description");
-    let mut policy = MoveAll::default();
+    let mut policy = MoveAll { period_ns: 1_000_000, threads: 16, decisions_ns: Vec::new() };
     let options = idle();
     let cost_ns = 1024.0 * options.costs.move_small_ns;
     let report = run(&program, &mut policy, options);
@@ -330,6 +336,23 @@ fn moves_take_their_time_however_short_epochs_are() {
     let taken_ns = (policy.decisions_ns[1] - policy.decisions_ns[0]) as f64;
     // Until the epoch ends in which they are done.
     assert!(taken_ns > 0.999 * cost_ns && taken_ns < cost_ns + 1e6, "{taken_ns} ns for moves of {cost_ns} ns");
+}
+
+/// A thread that has ended waits for no page, though it was the last that accessed it.
+#[test]
+fn threads_that_have_ended_do_not_wait_for_pages() {
+    let text = "format = 1\nname = 'two'\n[[region]]\nname = 'all'\nmib = 4\nfirst_touch = 'first'\ngroup = 'user'\n[[group]]\nname = 'user'\n\
+                threads = 1\n[[group]]\nname = 'other'\nthreads = 1\n[[phase]]\nname = 'p'\nbarrier = false\n[[phase.work]]\ngroup = 'user'\n\
+                ms = 2.005\naccesses_per_us = 10\n[[phase.work.on]]\nregion = 'all'\n[[phase.work]]\ngroup = 'other'\nms = 20\n";
+    let program = synthetic::parse(text, "two").expect("a sound description");
+    let stalls_ns = |threads: usize| {
+        let mut policy = MoveAll { period_ns: 10_000, threads, decisions_ns: Vec::new() };
+        let report = run(&program, &mut policy, idle());
+        assert_eq!(report.moves.small_pages, 1024);
+        report.cost.stalls_ns
+    };
+    assert!(stalls_ns(2) > 0.0, "while its user is at work");
+    assert_eq!(stalls_ns(1), 0.0, "in the moment in which it has ended");
 }
 
 /// Two threads on each of 16 CPUs, of which those on half of the CPUs end early: the others have a CPU each from then on. Only while a policy's orders

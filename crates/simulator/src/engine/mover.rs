@@ -234,9 +234,11 @@ fn stall(unit: Unit, window_ns: f64, context: &mut MoveContext<'_>) {
     }
     for per in context.demand.of_unit(unit, context.pages) {
         let rate = (per.reads + per.writes) / context.demand_ns;
-        if rate > 0.0 {
+        let runner = &mut context.runners.all[per.thread as usize];
+        // Who has ended since accesses nothing more.
+        if rate > 0.0 && !matches!(runner.status, Status::Done(_)) {
             let wait = window_ns - (1.0 - (-rate * window_ns).exp()) / rate;
-            context.runners.all[per.thread as usize].debt_ns += wait;
+            runner.debt_ns += wait;
             context.cost.stalls_ns += wait;
         }
     }
