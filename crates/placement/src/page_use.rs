@@ -1,6 +1,6 @@
 //! The sampled users of each page: samples of one interval, summed by page and accessing node.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use numapilot_machine::NodeIndex;
 
@@ -52,6 +52,12 @@ impl PageUse {
     pub fn is_shared(&self) -> bool {
         self.users().nth(1).is_some()
     }
+}
+
+/// Whether a read shows that its node has no copy, though these have: the page was freed since they were made, and its address is in use again. A node that
+/// has a copy reads that.
+pub(crate) fn shows_no_copy(sample: &Sample, copies: &BTreeSet<NodeIndex>) -> bool {
+    !sample.is_write && sample.from != sample.home && copies.contains(&sample.from)
 }
 
 /// The samples of one interval by page, up to a bound.

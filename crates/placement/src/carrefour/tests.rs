@@ -143,6 +143,24 @@ fn replicated_pages_stay_replicated_until_they_collapse() {
     assert!(!policy.decide(&seen).iter().any(|a| matches!(a, Action::Replicate { .. })));
 }
 
+/// Pages whose memory was freed, and used again, were taken for replicated for good, and left alone.
+#[test]
+fn copies_of_freed_memory_are_forgotten() {
+    let mut policy = policy_by_name("carrefour", &machine(), 1).expect("valid");
+    let seen = with(busy(200.0, ALL_ON_ONE, 0.01), read_shared(1));
+    let copies = [Action::Replicate { page: page(0), nodes: [0, 1, 2].map(NodeIndex).to_vec() }];
+    assert_eq!(policy.decide(&seen), copies);
+    let mut made = seen.clone();
+    made.outcomes = vec![Outcome { action: copies[0].clone(), result: Ok(1e4) }];
+    assert!(policy.decide(&made).is_empty(), "these reads may be of the time before the copies");
+    let own = vec![sample(page(0), 1, 1, false), sample(page(0), 2, 2, false), sample(page(0), 2, 0, true)];
+    assert!(
+        policy.decide(&with(busy(200.0, ALL_ON_ONE, 0.01), own)).is_empty(),
+        "reads of copies, and a write to the home"
+    );
+    assert_eq!(policy.decide(&seen), copies, "nodes 1 and 2 read from node 0: there are no copies any more");
+}
+
 #[test]
 fn the_table_of_one_second_is_bounded_and_says_what_it_dropped() {
     let mut policy = policy_by_name("carrefour-as-coded:table-pages=10", &machine(), 1).expect("valid");
