@@ -69,7 +69,8 @@ impl Replicas {
             }
         }
         for sample in seen.samples.iter().filter(|sample| !fresh.contains(&sample.page)) {
-            if self.copies.get(&sample.page).is_some_and(|copies| shows_no_copy(sample, copies)) {
+            let copies = self.copies.get(&sample.page);
+            if copies.is_some_and(|copies| shows_no_copy(sample, copies, &seen.read_only)) {
                 self.copies.remove(&sample.page);
             }
         }
