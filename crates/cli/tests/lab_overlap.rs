@@ -180,7 +180,7 @@ fn modelled_s(counts: [usize; NODES]) -> f64 {
     };
     let work: Vec<Work> = (0..NODES).map(work).collect();
     let core = Core { instructions_per_s, outstanding: misses };
-    phase_time_s(&system, &mut Solver::default(), &work, core).expect("a time")
+    phase_time_s(&system, &mut Solver::default(), &work, core).expect("a time").seconds
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! The sampled users of each page: samples of one interval, summed by page and accessing node.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use numapilot_machine::NodeIndex;
 
-use crate::observation::{PageKey, Sample};
+use crate::observation::{PageKey, ReadOnlyRange, Sample};
 
 /// The samples of one page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -52,6 +52,20 @@ impl PageUse {
     pub fn is_shared(&self) -> bool {
         self.users().nth(1).is_some()
     }
+}
+
+/// Whether a read shows that its node has no copy, though these have: the page was freed since they were made, and its address is in use again. A node that
+/// has a copy reads that, but in files of which some processes do not use it (yet): of `read_only` ranges the environment tells which copies there are.
+pub(crate) fn shows_no_copy(sample: &Sample, copies: &BTreeSet<NodeIndex>, read_only: &[ReadOnlyRange]) -> bool {
+    let elsewhere = !sample.is_write && sample.from != sample.home && copies.contains(&sample.from);
+    elsewhere && !is_within(sample.page, read_only)
+}
+
+/// Whether a page is of one of the ranges, which are ascending.
+fn is_within(page: PageKey, ranges: &[ReadOnlyRange]) -> bool {
+    let after = ranges.partition_point(|range| (range.process, range.first) <= (page.process, page.page));
+    let range = after.checked_sub(1).map(|at| &ranges[at]);
+    range.is_some_and(|range| range.process == page.process && page.page < range.first + range.pages)
 }
 
 /// The samples of one interval by page, up to a bound.

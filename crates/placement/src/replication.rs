@@ -11,7 +11,7 @@ use crate::error::PlacementError;
 use crate::nodes::NodeFacts;
 use crate::observation::{Observation, PageKey};
 use crate::options::{OptionInfo, Options};
-use crate::page_use::PageUse;
+use crate::page_use::{PageUse, shows_no_copy};
 use crate::policy::{Policy, PolicyRequirements};
 
 /// Policy `replication`: copies pages that several nodes read and none writes.
@@ -79,11 +79,14 @@ impl Replication {
 
     /// Records the outcomes of orders, and which copies have collapsed.
     fn update(&mut self, seen: &Observation) {
+        // Samples of this period may be of the time before their copies.
+        let mut fresh: BTreeSet<PageKey> = BTreeSet::new();
         for outcome in &seen.outcomes {
             if let (Action::Replicate { page, nodes }, Ok(_) | Err(Refusal::AlreadyThere)) =
                 (&outcome.action, &outcome.result)
             {
                 self.pages.entry(*page).or_default().copies = nodes.iter().copied().collect();
+                fresh.insert(*page);
             }
         }
         for (key, _) in &seen.collapses {
@@ -96,6 +99,11 @@ impl Replication {
         }
         for sample in &seen.samples {
             let page = self.pages.entry(sample.page).or_default();
+            if shows_no_copy(sample, &page.copies, &seen.read_only) && !fresh.contains(&sample.page) {
+                // Nor is anything known of the memory that is there now.
+                page.copies.clear();
+                page.used = PageUse::default();
+            }
             if sample.is_write {
                 page.used = PageUse::default();
             } else {
@@ -218,6 +226,22 @@ mod tests {
         seen.outcomes = vec![Outcome { action: first[0].clone(), result: Ok(1.0) }];
         assert!(policy.decide(&seen).is_empty(), "all users have copies");
         assert_eq!(replicated(&policy.decide(&read_by(&[3], 3))), [vec![0, 1, 2, 3]]);
+    }
+
+    /// Pages whose memory was freed, and used again, were taken for replicated for good.
+    #[test]
+    fn copies_of_freed_memory_are_forgotten() {
+        let mut policy = policy_by_name("replication:min-reads=3", &machine(), 0).expect("known");
+        let first = policy.decide(&read_by(&[1, 2, 2], 1));
+        assert_eq!(replicated(&first), [vec![0, 1, 2]]);
+        let mut seen = read_by(&[1, 2, 2], 2);
+        seen.outcomes = vec![Outcome { action: first[0].clone(), result: Ok(1.0) }];
+        assert!(policy.decide(&seen).is_empty(), "these reads may be of the time before the copies");
+        assert!(
+            policy.decide(&read_by(&[1, 2], 3)).is_empty(),
+            "there are no copies any more, and two reads are too few"
+        );
+        assert_eq!(replicated(&policy.decide(&read_by(&[1], 4))), [vec![0, 1, 2]]);
     }
 
     #[test]

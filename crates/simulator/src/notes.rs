@@ -8,7 +8,7 @@ use crate::report::Convergence;
 /// Share of the simulated time above which unsettled epochs are worth a word.
 const UNSETTLED_SHARE: f64 = 0.01;
 /// Relative change in the last iteration of a load above which its answer is worth a word.
-const UNSOLVED: f64 = 1e-6;
+pub(crate) const UNSOLVED: f64 = 1e-6;
 
 /// Notes on a run.
 pub(crate) fn notes(run_stats: &RunStats) -> Vec<String> {

@@ -290,6 +290,88 @@ proptest! {
     }
 }
 
+/// Orders that all 1024 pages move, once, and notes when it did so and when that was done.
+struct MoveAll {
+    period_ns: u64,
+    /// The most threads with which it does so.
+    threads: usize,
+    /// When it ordered and after that.
+    decisions_ns: Vec<u64>,
+}
+
+impl Policy for MoveAll {
+    fn name(&self) -> &str {
+        "move-all"
+    }
+
+    fn requirements(&self) -> PolicyRequirements {
+        PolicyRequirements { next_ns: self.period_ns, samples_per_s_and_cpu: 0.0, mapped: false }
+    }
+
+    fn decide(&mut self, seen: &Observation) -> Vec<Action> {
+        if seen.threads.len() > self.threads {
+            return Vec::new();
+        }
+        self.decisions_ns.push(seen.now_ns);
+        let key = |page: u64| PageKey { process: 0, page: PageNumber((1 << 20) + page), size: PageSize::Small };
+        let all = (0..1024).map(|page| Action::Migrate { page: key(page), to: NodeIndex(3) });
+        if self.decisions_ns.len() == 1 { all.collect() } else { Vec::new() }
+    }
+}
+
+/// Moves take the time that they cost, also where the program's threads begin something else all the time, which ends epochs early. The mover's time
+/// of a whole epoch was spent then, up to 40 times as fast as it passed.
+#[test]
+fn moves_take_their_time_however_short_epochs_are() {
+    let text = "format = 1\nname = 'short'\nrepeat = 40\n[[region]]\nname = 'all'\nmib = 4\nfirst_touch = 'first'\ngroup = 'g'\n\
+                [[group]]\nname = 'g'\nthreads = 16\n[[phase]]\nname = 'p'\n[[phase.work]]\ngroup = 'g'\nms = 0.3\naccesses_per_us = 1\n\
+                [[phase.work.on]]\nregion = 'all'\n";
+    let program = synthetic::parse(text, "short").expect("a sound description");
+    let mut policy = MoveAll { period_ns: 1_000_000, threads: 16, decisions_ns: Vec::new() };
+    let options = idle();
+    let cost_ns = 1024.0 * options.costs.move_small_ns;
+    let report = run(&program, &mut policy, options);
+    assert_eq!((report.moves.small_pages, report.moves.bytes), (1024, 1024 * 4096));
+    assert_eq!(report.cost.mover_ns, cost_ns);
+    let taken_ns = (policy.decisions_ns[1] - policy.decisions_ns[0]) as f64;
+    // Until the epoch ends in which they are done.
+    assert!(taken_ns > 0.999 * cost_ns && taken_ns < cost_ns + 1e6, "{taken_ns} ns for moves of {cost_ns} ns");
+}
+
+/// A thread that has ended waits for no page, though it was the last that accessed it.
+#[test]
+fn threads_that_have_ended_do_not_wait_for_pages() {
+    let text = "format = 1\nname = 'two'\n[[region]]\nname = 'all'\nmib = 4\nfirst_touch = 'first'\ngroup = 'user'\n[[group]]\nname = 'user'\n\
+                threads = 1\n[[group]]\nname = 'other'\nthreads = 1\n[[phase]]\nname = 'p'\nbarrier = false\n[[phase.work]]\ngroup = 'user'\n\
+                ms = 2.005\naccesses_per_us = 10\n[[phase.work.on]]\nregion = 'all'\n[[phase.work]]\ngroup = 'other'\nms = 20\n";
+    let program = synthetic::parse(text, "two").expect("a sound description");
+    let stalls_ns = |threads: usize| {
+        let mut policy = MoveAll { period_ns: 10_000, threads, decisions_ns: Vec::new() };
+        let report = run(&program, &mut policy, idle());
+        assert_eq!(report.moves.small_pages, 1024);
+        report.cost.stalls_ns
+    };
+    assert!(stalls_ns(2) > 0.0, "while its user is at work");
+    assert_eq!(stalls_ns(1), 0.0, "in the moment in which it has ended");
+}
+
+/// Two threads on each of 16 CPUs, of which those on half of the CPUs end early: the others have a CPU each from then on. Only while a policy's orders
+/// were carried out did the scheduler spread them.
+#[test]
+fn who_is_left_spreads_over_the_cpus_of_those_that_ended() {
+    let group = |name: &str, ms: u32| {
+        let threads = format!("[[group]]\nname = '{name}'\nthreads = 8\n");
+        (threads, format!("[[phase.work]]\ngroup = '{name}'\nms = {ms}\n"))
+    };
+    // In this order, on eight CPUs each: two of every node.
+    let (threads, work): (String, String) =
+        [("a", 10), ("b", 110), ("c", 10), ("d", 110)].map(|(name, ms)| group(name, ms)).into_iter().unzip();
+    let text = format!("format = 1\nname = 'ends'\n{threads}[[phase]]\nname = 'p'\nbarrier = false\n{work}");
+    let report = run_named(&synthetic::parse(&text, "ends").expect("a sound description"), "first-touch", idle());
+    // Each has half a CPU for 20 ms, and then a whole one for the 100 ms that are left.
+    assert!((report.run_time_ns / 120e6 - 1.0).abs() < 0.01, "{} ns", report.run_time_ns);
+}
+
 /// The kernel's scan passes over memory that has a policy of its own.
 #[test]
 fn pages_that_the_program_bound_are_not_unmapped_for_hints() {

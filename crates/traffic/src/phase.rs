@@ -29,6 +29,15 @@ pub struct Core {
     pub outstanding: f64,
 }
 
+/// Predicted time of a phase.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PhaseTime {
+    /// Seconds until the last of the work is done.
+    pub seconds: f64,
+    /// Largest relative change in the last iteration of any load that did not converge; 0 where all did: see [`crate::FinishTimes::residual`].
+    pub residual: f64,
+}
+
 /// Seconds until the last of `work` is done, each on a core of its own and all from the same moment. Modelled, never measured: who shows it says so.
 ///
 /// # Errors
@@ -38,7 +47,7 @@ pub fn phase_time_s(
     solver: &mut Solver,
     work: &[Work],
     core: Core,
-) -> Result<f64, TrafficError> {
+) -> Result<PhaseTime, TrafficError> {
     if !(core.instructions_per_s.is_finite() && core.instructions_per_s > 0.0) {
         let what = format!("{} instructions per second", core.instructions_per_s);
         return Err(TrafficError::Work { what, remedy: "give a number above 0".to_owned() });
@@ -63,8 +72,8 @@ pub fn phase_time_s(
         });
         accesses.push(all);
     }
-    let times_s = finish_times_s(system, solver, &load, &accesses)?;
-    Ok(times_s.into_iter().fold(longest_s, f64::max))
+    let finish = finish_times_s(system, solver, &load, &accesses)?;
+    Ok(PhaseTime { seconds: finish.times_s.into_iter().fold(longest_s, f64::max), residual: finish.residual })
 }
 
 #[cfg(test)]
@@ -77,7 +86,9 @@ mod tests {
 
     fn time_s(work: &[Work]) -> f64 {
         let system = MemorySystem::new(&Machine::load("opteron-8385").expect("a model")).expect("whole");
-        phase_time_s(&system, &mut Solver::default(), work, CORE).expect("possible")
+        let time = phase_time_s(&system, &mut Solver::default(), work, CORE).expect("possible");
+        assert_eq!(time.residual, 0.0, "every load is solved");
+        time.seconds
     }
 
     fn reads(from: usize, instructions: f64, reads: [f64; 4]) -> Work {

@@ -51,4 +51,15 @@ impl Solution {
     pub fn converged(&self) -> bool {
         self.residual < TOLERANCE
     }
+
+    /// 0 where the fixed point was reached, else how far from it the last iteration was: infinitely where that is no number.
+    pub(crate) fn unsettled(&self) -> f64 {
+        if self.converged() {
+            0.0
+        } else if self.residual.is_nan() {
+            f64::INFINITY
+        } else {
+            self.residual
+        }
+    }
 }

@@ -68,12 +68,17 @@ fn who_is_left_goes_on_faster() {
     let mut solver = Solver::default();
     let together = system.solve(&load).unwrap().throughput_per_s[0];
     let alone = system.solve(&Load { classes: vec![class], background: Vec::new() }).unwrap().throughput_per_s[0];
-    let times = finish_times_s(&system, &mut solver, &load, &[1e6, 3e6]).unwrap();
+    let mut finish = |accesses: &[f64]| {
+        let found = finish_times_s(&system, &mut solver, &load, accesses).unwrap();
+        assert_eq!(found.residual, 0.0, "every load is solved");
+        found.times_s
+    };
+    let times = finish(&[1e6, 3e6]);
     let (first, second) = (1e6 / together, 1e6 / together + 2e6 / alone);
     assert!((times[0] / first - 1.0).abs() < 1e-6 && (times[1] / second - 1.0).abs() < 1e-6, "{times:?}");
-    let equal = finish_times_s(&system, &mut solver, &load, &[1e6, 1e6]).unwrap();
+    let equal = finish(&[1e6, 1e6]);
     assert!((equal[0] / first - 1.0).abs() < 1e-6 && (equal[1] / first - 1.0).abs() < 1e-6, "{equal:?}");
-    let without = finish_times_s(&system, &mut solver, &load, &[0.0, 1e6]).unwrap();
+    let without = finish(&[0.0, 1e6]);
     assert_eq!(without[0], 0.0);
     assert!((without[1] / (1e6 / alone) - 1.0).abs() < 1e-6, "{without:?}");
 }
@@ -86,7 +91,7 @@ fn work_without_threads_never_ends_and_no_work_is_refused() {
     class.threads = 0.0;
     let load = Load { classes: vec![class], background: Vec::new() };
     let mut solver = Solver::default();
-    assert_eq!(finish_times_s(&system, &mut solver, &load, &[1.0]).unwrap(), [f64::INFINITY]);
+    assert_eq!(finish_times_s(&system, &mut solver, &load, &[1.0]).unwrap().times_s, [f64::INFINITY]);
     for accesses in [&[][..], &[f64::NAN][..], &[-1.0][..]] {
         let error = finish_times_s(&system, &mut solver, &load, accesses).unwrap_err();
         assert!(matches!(error, TrafficError::Work { .. }), "{error}");

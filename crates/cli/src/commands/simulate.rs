@@ -10,11 +10,12 @@ use numapilot_insight::blindness_of;
 use numapilot_machine::{Bind, Machine};
 use numapilot_placement::{policies, policy_by_name};
 use numapilot_report::simulation::{Comparison, bars_svg, html, render, series_svg, traffic_svg};
-use numapilot_simulator::arrange::optimal;
+use numapilot_simulator::arrange::{OptimalPlacement, optimal};
 use numapilot_simulator::program::Program;
 use numapilot_simulator::recorded::{self, RecordedOptions, Repeat};
 use numapilot_simulator::{Layout, Options, Progress, Report, Simulation, synthetic};
 use numapilot_text::csv::quoted;
+use numapilot_text::units::part_percent_to;
 use numapilot_trace::meta::Meta;
 use serde_json::json;
 
@@ -117,13 +118,26 @@ fn best(
         }
     }
     let Some((mut report, whose)) = best else { bail!("no placement was simulated") };
-    let budget = if found.out_of_budget { "; the search ended at its limit of evaluations" } else { "" };
-    report.notes.push(format!(
-        "The optimum is the best static placement that was found, without moving threads or making copies: here that of {whose}. By the model without \
-         synchronisation, the search's placement takes {:.2} s, and no static placement takes less than {:.2} s{budget}.",
-        found.predicted_s, found.bound_s
-    ));
+    report.notes.push(optimum_note(&found, whose));
     Ok(report)
+}
+
+/// What the optimum is, and what is not sure about it.
+fn optimum_note(found: &OptimalPlacement, whose: &str) -> String {
+    let budget = if found.out_of_budget { "; the search ended at its limit of evaluations" } else { "" };
+    let approximate = if found.is_approximate() {
+        format!(
+            " The model did not converge for the search's placement (its last step changed a figure by {}): its time is approximate.",
+            part_percent_to(found.residual, 2)
+        )
+    } else {
+        String::new()
+    };
+    format!(
+        "The optimum is the best static placement that was found, without moving threads or making copies: here that of {whose}. By the model without \
+         synchronisation, the search's placement takes {:.2} s, and no static placement takes less than {:.2} s{budget}.{approximate}",
+        found.predicted_s, found.bound_s
+    )
 }
 
 /// The home node of every page at the end of each run, as CSV: a row for each range of adjacent pages on one node. All figures are simulated.
@@ -312,7 +326,18 @@ fn list(arguments: &SimulateArgs) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::split_policies;
+    use super::{OptimalPlacement, optimum_note, split_policies};
+
+    /// The optimum's time was told as if the model had converged for it, whether or not it had.
+    #[test]
+    fn an_optimum_for_which_the_model_did_not_converge_says_so() {
+        let found = OptimalPlacement { predicted_s: 2.0, bound_s: 1.5, out_of_budget: false, residual: 0.0 };
+        let note = optimum_note(&found, "the search");
+        assert!(note.ends_with("no static placement takes less than 1.50 s."), "{note}");
+        let note = optimum_note(&OptimalPlacement { residual: 0.031, ..found }, "the search");
+        let told = "1.50 s. The model did not converge for the search's placement (its last step changed a figure by 3.10 %): its time is approximate.";
+        assert!(note.ends_with(told), "{note}");
+    }
 
     #[test]
     fn a_policys_options_stay_with_it() {

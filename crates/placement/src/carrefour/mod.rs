@@ -25,7 +25,7 @@ use crate::metrics::Traffic;
 use crate::nodes::NodeFacts;
 use crate::observation::{Observation, PageKey, PageSize};
 use crate::options::Options;
-use crate::page_use::{PageTable, PageUse};
+use crate::page_use::{PageTable, PageUse, shows_no_copy};
 use crate::policy::{Policy, PolicyRequirements};
 use decide::{PageDecision, decide};
 use draw::Targets;
@@ -58,11 +58,20 @@ struct Replicas {
 }
 
 impl Replicas {
-    /// Records the outcomes of orders to replicate, and collapses.
+    /// Records the outcomes of orders to replicate, collapses, and copies that went with the memory that was freed.
     fn update(&mut self, seen: &Observation) {
+        // Samples of this period may be of the time before their copies.
+        let mut fresh: BTreeSet<PageKey> = BTreeSet::new();
         for outcome in &seen.outcomes {
             if let (Action::Replicate { page, nodes }, Ok(_)) = (&outcome.action, &outcome.result) {
                 self.copies.insert(*page, nodes.iter().copied().collect());
+                fresh.insert(*page);
+            }
+        }
+        for sample in seen.samples.iter().filter(|sample| !fresh.contains(&sample.page)) {
+            let copies = self.copies.get(&sample.page);
+            if copies.is_some_and(|copies| shows_no_copy(sample, copies, &seen.read_only)) {
+                self.copies.remove(&sample.page);
             }
         }
         for (page, _) in &seen.collapses {

@@ -1,11 +1,12 @@
 //! Carrefour on hand-made observations: the gates open at the published thresholds, and pages are treated by the rules.
 
-use numapilot_machine::{Machine, NodeIndex};
+use numapilot_host::PageNumber;
+use numapilot_machine::{Machine, NodeIndex, NodeSet};
 
 use super::*;
 use crate::action::{Outcome, Refusal};
 use crate::fixtures::{SECOND_NS, busy, large_page, machine, page, sample};
-use crate::observation::Sample;
+use crate::observation::{ReadOnlyRange, Sample};
 use crate::registry::policy_by_name;
 
 const ALL_ON_ONE: [f64; 4] = [1.0, 0.0, 0.0, 0.0];
@@ -141,6 +142,28 @@ fn replicated_pages_stay_replicated_until_they_collapse() {
     }
     assert!(migrations(&policy.decide(&seen)).len() <= 1, "after two collapses it is interleaved at best");
     assert!(!policy.decide(&seen).iter().any(|a| matches!(a, Action::Replicate { .. })));
+}
+
+/// Pages whose memory was freed, and used again, were taken for replicated for good, and left alone.
+#[test]
+fn copies_of_freed_memory_are_forgotten() {
+    let mut policy = policy_by_name("carrefour", &machine(), 1).expect("valid");
+    let seen = with(busy(200.0, ALL_ON_ONE, 0.01), read_shared(1));
+    let copies = [Action::Replicate { page: page(0), nodes: [0, 1, 2].map(NodeIndex).to_vec() }];
+    assert_eq!(policy.decide(&seen), copies);
+    let mut made = seen.clone();
+    made.outcomes = vec![Outcome { action: copies[0].clone(), result: Ok(1e4) }];
+    assert!(policy.decide(&made).is_empty(), "these reads may be of the time before the copies");
+    let own = vec![sample(page(0), 1, 1, false), sample(page(0), 2, 2, false), sample(page(0), 2, 0, true)];
+    assert!(
+        policy.decide(&with(busy(200.0, ALL_ON_ONE, 0.01), own)).is_empty(),
+        "reads of copies, and a write to the home"
+    );
+    let mut of_a_file = seen.clone();
+    of_a_file.read_only = vec![ReadOnlyRange { process: 1, first: PageNumber(0), pages: 8, copies: NodeSet::all(3) }];
+    assert!(policy.decide(&of_a_file).is_empty(), "a process that does not use its node's copy of a file");
+    of_a_file.read_only[0].first = PageNumber(1);
+    assert_eq!(policy.decide(&of_a_file), copies, "nodes 1 and 2 read from node 0: there are no copies any more");
 }
 
 #[test]

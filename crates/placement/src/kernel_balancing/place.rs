@@ -5,7 +5,7 @@ use numapilot_machine::NodeIndex;
 use super::KernelBalancing;
 use super::loads::NodeLoads;
 
-/// Improvements below this are not worth an exchange of tasks (`SMALLIMP`; the greatest is 1998).
+/// Improvements below this are not worth an exchange of tasks (`SMALLIMP`; the greatest is 1998, or an eighth more where a task comes to its preferred node).
 const SMALL_IMPROVEMENT: i64 = 30;
 
 /// A way to move a task: alone, or in exchange for another.
@@ -67,7 +67,8 @@ impl KernelBalancing {
         )
     }
 
-    /// The best way onto one node, if better than `best` (`task_numa_find_cpu`, `task_numa_compare`).
+    /// The best way onto one node, if better than `best` (`task_numa_find_cpu`, `task_numa_compare`). What counts is also whether the other task is on its
+    /// preferred node, or comes to it (Linux 5.7); tasks of one group, or of none, are not exchanged where the target has a free CPU (Linux 6.12).
     fn find_way(
         &self,
         thread: u32,
@@ -89,9 +90,28 @@ impl KernelBalancing {
             best = Some(Way { improvement: alone, to, exchange: None });
         }
         for (&other, peer) in self.tasks.iter().filter(|(_, peer)| peer.node == to && peer.load > 0.0) {
-            let improvement = self.exchange_gain(thread, other, from, to, task_gain, alone);
+            // Tasks that come to their preferred node go before others.
+            let comes_home = peer.preferred == Some(from);
+            let rival = best.and_then(|way| way.exchange).and_then(|rival| self.tasks.get(&rival));
+            let rival_comes_home = rival.map(|rival| rival.preferred == Some(from));
+            if rival_comes_home == Some(true) && !comes_home {
+                continue;
+            }
+            // It would help one at the cost of the other, and spread no load.
+            if loads.has_idle_cpu(to) && peer.group == task.group {
+                continue;
+            }
+            let improvement = match self.exchange_gain(thread, other, from, to, task_gain, alone) {
+                gain if peer.preferred == Some(to) => gain - gain / 16,
+                gain if comes_home => gain + gain / 8,
+                gain => gain,
+            };
             if may_move && alone > improvement && alone > standing(&best) {
                 best = Some(Way { improvement: alone, to, exchange: None });
+                continue;
+            }
+            if comes_home && rival_comes_home == Some(false) {
+                best = Some(Way { improvement, to, exchange: Some(other) });
                 continue;
             }
             let too_small = improvement < SMALL_IMPROVEMENT || improvement <= standing(&best) + SMALL_IMPROVEMENT / 2;

@@ -217,6 +217,56 @@ fn a_task_prefers_a_node_with_cpus() {
     assert_eq!(policy.score(faults, NodeIndex(0)), 0, "three nodes in direct reach of each other are no mesh");
 }
 
+/// Nodes 0 and 1 with four busy tasks each, of which thread 0 has all its memory on node 1, and threads 10 to 13 of node 1 have none.
+fn two_full_nodes() -> KernelBalancing {
+    let mut policy = policy("");
+    policy.farthest = None;
+    policy.decide(&step(100, 1000, Vec::new()));
+    let template = policy.tasks[&0].clone();
+    policy.tasks.clear();
+    for (thread, node) in [(0, 0), (1, 0), (2, 0), (3, 0), (10, 1), (11, 1), (12, 1), (13, 1)] {
+        policy.tasks.insert(thread, Task { node: NodeIndex(node), ..template.clone() });
+    }
+    let task = policy.tasks.get_mut(&0).expect("inserted");
+    task.faults.count(NodeIndex(1), NodeIndex(0), true, 64);
+    task.faults.decay(1.0, 64);
+    policy
+}
+
+/// The moves that bring thread 0 to node 1, as nodes' positions.
+fn moves_of_thread_0(policy: &mut KernelBalancing) -> Vec<(u32, usize)> {
+    let loads = NodeLoads::of(&policy.facts, policy.tasks.values().map(|t| (t.node, t.load)));
+    policy.migrate_task(0, NodeIndex(1), &loads).into_iter().map(|(thread, to)| (thread, to.0)).collect()
+}
+
+#[test]
+fn a_task_that_comes_to_its_preferred_node_is_exchanged_before_others() {
+    let mut policy = two_full_nodes();
+    assert_eq!(moves_of_thread_0(&mut policy), [(0, 1), (10, 0)], "all are alike: the first");
+    policy.tasks.get_mut(&10).expect("inserted").preferred = Some(NodeIndex(1));
+    assert_eq!(moves_of_thread_0(&mut policy), [(0, 1), (11, 0)], "the first is where it wants to be");
+    policy.tasks.get_mut(&12).expect("inserted").preferred = Some(NodeIndex(0));
+    assert_eq!(moves_of_thread_0(&mut policy), [(0, 1), (12, 0)], "the third comes home, and no other goes before it");
+    // All are where they want to be: better than nothing.
+    (10..=13).for_each(|thread| policy.tasks.get_mut(&thread).expect("inserted").preferred = Some(NodeIndex(1)));
+    assert_eq!(moves_of_thread_0(&mut policy), [(0, 1), (10, 0)]);
+}
+
+#[test]
+fn tasks_of_one_group_are_not_exchanged_where_a_cpu_is_free() {
+    let mut policy = two_full_nodes();
+    // Three on each node: a fourth anywhere would make them more unequal.
+    policy.tasks.retain(|thread, _| ![3, 13].contains(thread));
+    for (thread, node) in [(20, 2), (21, 2), (22, 2), (30, 3), (31, 3), (32, 3)] {
+        let task = Task { node: NodeIndex(node), ..policy.tasks[&1].clone() };
+        policy.tasks.insert(thread, task);
+    }
+    assert_eq!(moves_of_thread_0(&mut policy), [], "node 1 has a CPU to spare");
+    policy.groups.insert(10, Group::of(policy.tasks[&10].faults.clone()));
+    policy.tasks.get_mut(&10).expect("inserted").group = Some(10);
+    assert_eq!(moves_of_thread_0(&mut policy), [(0, 1), (10, 0)], "tasks of different groups are");
+}
+
 #[test]
 fn scanning_adapts_by_slots_of_a_tenth() {
     let mut policy = policy("");

@@ -1,7 +1,7 @@
 //! How long a placement takes, by the traffic model.
 
 use numapilot_machine::{Machine, NodeIndex};
-use numapilot_traffic::{Class, Load, MemorySystem, Solver, finish_times_s};
+use numapilot_traffic::{Class, FinishTimes, Load, MemorySystem, Solver, finish_times_s};
 
 use super::demand::Demand;
 use super::placement::{PageHome, Placement};
@@ -19,6 +19,8 @@ pub(crate) struct Value {
     pub run_s: f64,
     /// A power mean of the finish times, summed over phases.
     pub smooth_s: f64,
+    /// How far the model was from converging for it, 0 where it did ([`FinishTimes::residual`]).
+    pub residual: f64,
 }
 
 /// Evaluates placements of one demand on one machine; counts how many.
@@ -47,11 +49,12 @@ impl<'a> Evaluator<'a> {
     /// Run time over some phases.
     pub fn value(&mut self, placement: &Placement, phases: &[usize]) -> Result<Value, PlacementError> {
         self.evaluations += 1;
-        let mut value = Value { run_s: 0.0, smooth_s: 0.0 };
+        let mut value = Value { run_s: 0.0, smooth_s: 0.0, residual: 0.0 };
         for &phase in phases {
             let load = self.load(placement, phase);
             let accesses: Vec<f64> = self.demand.phases[phase].work.iter().map(|w| w.accesses).collect();
-            let times_s = finish_times_s(self.system, &mut self.solver, &load, &accesses)?;
+            let FinishTimes { times_s, residual } = finish_times_s(self.system, &mut self.solver, &load, &accesses)?;
+            value.residual = value.residual.max(residual);
             let last_s = times_s.iter().copied().fold(0.0, f64::max);
             value.run_s += last_s;
             if last_s > 0.0 {

@@ -84,6 +84,9 @@ pub struct Optimum {
     pub evaluations: u64,
     /// Whether a search used up its budget of evaluations, so that a larger budget might find a better placement.
     pub out_of_budget: bool,
+    /// Largest relative change in the model's last iteration for any phase for which it did not converge; 0 where it did for all. The times of the
+    /// placements that were found are near the model's at best then; the bound holds.
+    pub residual: f64,
 }
 
 impl Optimum {
@@ -102,6 +105,8 @@ pub struct PhaseOptimum {
     pub run_s: f64,
     /// No static placement takes less, in seconds.
     pub bound_s: f64,
+    /// How far the model was from converging for it ([`Optimum::residual`]).
+    pub residual: f64,
 }
 
 /// Run time of a demand on a machine, in seconds, with one placement per phase. The price of changes is not in it.
@@ -305,12 +310,12 @@ impl Planner<'_> {
             Change::Free | Change::Never => None,
         };
         for (phase, placement) in chosen.into_iter().enumerate() {
-            let Value { run_s, .. } = self.evaluator.value(&placement, &[phase])?;
+            let Value { run_s, residual, .. } = self.evaluator.value(&placement, &[phase])?;
             if let Some(before) = &before {
                 pages_moved += placement.pages_moved_from(before, self.evaluator.demand, &self.evaluator.copies);
             }
             before = Some(placement.clone());
-            phases.push(PhaseOptimum { placement, run_s, bound_s: bounds[phase].least_s });
+            phases.push(PhaseOptimum { placement, run_s, bound_s: bounds[phase].least_s, residual });
         }
         let change_s = match self.options.change {
             Change::PerPage(ns) => pages_moved as f64 * ns * 1e-9,
@@ -319,6 +324,7 @@ impl Planner<'_> {
         Ok(Optimum {
             total_s: phases.iter().map(|p| p.run_s).sum::<f64>() + change_s,
             bound_s: phases.iter().map(|p| p.bound_s).sum(),
+            residual: phases.iter().map(|p| p.residual).fold(0.0, f64::max),
             phases,
             pages_moved,
             change_s,

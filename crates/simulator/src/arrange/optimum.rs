@@ -8,6 +8,7 @@ use numapilot_traffic::MemorySystem;
 
 use super::usage::{ByNode, Usage};
 use crate::error::SimulatorError;
+use crate::notes::UNSOLVED;
 use crate::options::Layout;
 use crate::program::{OrderedHomes, PAGE_BYTES, Program};
 
@@ -27,6 +28,16 @@ pub struct OptimalPlacement {
     pub bound_s: f64,
     /// Whether the search ended because its budget of evaluations was used up.
     pub out_of_budget: bool,
+    /// How far the model was from converging for it, 0 where it did ([`numapilot_placement::Optimum::residual`]).
+    pub residual: f64,
+}
+
+impl OptimalPlacement {
+    /// Whether the model did not converge for it, so that what it predicts is approximate.
+    #[must_use]
+    pub fn is_approximate(&self) -> bool {
+        self.residual > UNSOLVED
+    }
 }
 
 /// Gives every page the home that the search finds best, and says what it predicts.
@@ -63,7 +74,8 @@ pub fn optimal(program: &mut Program, machine: &Machine, layout: Layout) -> Resu
     for (region, homes) in homes.into_iter().enumerate() {
         program.ordered_homes.push(OrderedHomes { region: region as u32, first: 0, homes });
     }
-    Ok(OptimalPlacement { predicted_s: found.total_s, bound_s: found.bound_s, out_of_budget: found.out_of_budget })
+    let (predicted_s, bound_s) = (found.total_s, found.bound_s);
+    Ok(OptimalPlacement { predicted_s, bound_s, out_of_budget: found.out_of_budget, residual: found.residual })
 }
 
 /// The key of a group of pages.

@@ -18,7 +18,7 @@ use std::collections::VecDeque;
 
 use numapilot_machine::{Machine, NodeIndex};
 use numapilot_placement::{NodeCounters, Observation, Policy, PolicyRequirements};
-use numapilot_traffic::{Background, Load, Solution};
+use numapilot_traffic::{Load, Solution};
 
 use crate::error::SimulatorError;
 use crate::ledger::Scale;
@@ -29,7 +29,7 @@ use crate::program::{Origin, Program};
 use crate::random::Random;
 use crate::report::Report;
 use demand::Demand;
-use mover::{MoveContext, Mover};
+use mover::{MoveContext, Mover, Worked};
 use observe::Watch;
 use place::Placer;
 use run_stats::RunStats;
@@ -88,8 +88,6 @@ pub(crate) struct Engine<'a> {
     utilisation: Vec<f64>,
     cpus_of: Vec<Vec<usize>>,
     cpus: usize,
-    /// CPUs that the program used in the last epoch, on average.
-    busy_cpus: f64,
 }
 
 impl<'a> Engine<'a> {
@@ -141,7 +139,6 @@ impl<'a> Engine<'a> {
             utilisation: Vec::new(),
             cpus: cpus_of.iter().map(Vec::len).sum(),
             cpus_of,
-            busy_cpus: 0.0,
             memory,
         })
     }
@@ -192,7 +189,9 @@ impl<'a> Engine<'a> {
     /// One epoch: actions, threads and latencies until they converge, statistics, observers.
     fn epoch(&mut self, horizon: f64) -> Result<(), SimulatorError> {
         let begin = self.runners.now_ns;
-        let copied = self.work_orders(horizon - begin);
+        let worked = self.work_orders(horizon - begin);
+        // Whether or not anything was ordered: threads may have ended.
+        self.runners.even_out(&self.cpus_of);
         let before = self.runners.clone();
         let mut settling = Settling::default();
         let mut end = (horizon, self.options.epoch_min_ns);
@@ -201,10 +200,10 @@ impl<'a> Engine<'a> {
             let epoch = self.pass(end.0, end.1)?;
             let elapsed = epoch.end_ns - begin;
             if elapsed <= 0.0 {
-                self.close_epoch(begin, &epoch, 0.0);
+                self.close_epoch(begin, &epoch, 0.0, worked);
                 return Ok(());
             }
-            let load = self.load(&epoch, elapsed, &copied);
+            let load = self.load(&epoch, elapsed, &worked);
             let solution = self.solve(load)?;
             let weights = settle::weights(&epoch, &self.runners.all, self.program, &self.pages, &mut self.ways);
             let doubt = weights.doubt(self.ways.path_ns(), &solution.path_ns) / elapsed;
@@ -212,7 +211,7 @@ impl<'a> Engine<'a> {
             if doubt < AGREEMENT || pass == PASSES {
                 // The epoch is recorded with the latencies that it was run with; the next one begins with the newest.
                 self.utilisation = solution.stations.iter().map(|station| station.utilisation).collect();
-                self.close_epoch(begin, &epoch, doubt);
+                self.close_epoch(begin, &epoch, doubt, worked);
                 self.ways.set_path_ns(solution.path_ns);
                 return Ok(());
             }
@@ -250,23 +249,21 @@ impl<'a> Engine<'a> {
         Ok(solution)
     }
 
-    fn load(&mut self, epoch: &Epoch, elapsed_ns: f64, copied: &[Background]) -> Load {
+    fn load(&mut self, epoch: &Epoch, elapsed_ns: f64, worked: &Worked) -> Load {
         let (program, runners) = (self.program, &self.runners.all);
         let mut load = load::load_of(epoch, elapsed_ns, runners, program, &self.pages, &mut self.ways);
-        // The mover counts bytes; the epoch's length makes them a rate.
-        load.background = copied.to_vec();
-        load.background.iter_mut().for_each(|moved| moved.bytes_per_s *= 1e9 / elapsed_ns);
+        load.background = worked.traffic(elapsed_ns);
         load
     }
 
-    /// The mover works for the time of the coming epoch. What it copied, in bytes.
-    fn work_orders(&mut self, given_ns: f64) -> Vec<Background> {
+    /// The mover works for the time of the coming epoch, if that lasts to its horizon: what is too much for the time that passes is carried over at its end.
+    fn work_orders(&mut self, given_ns: f64) -> Worked {
         if self.mover.is_idle() {
-            return Vec::new();
+            return Worked::default();
         }
         self.run_stats.flush(self.program, &self.pages);
         self.run_stats.first_move();
-        let (copied, worked_ns) = self.mover.work(
+        self.mover.work(
             given_ns,
             &mut MoveContext {
                 program: self.program,
@@ -280,18 +277,15 @@ impl<'a> Engine<'a> {
                 moves: &mut self.run_stats.moves,
                 cost: &mut self.run_stats.cost,
             },
-        );
-        self.steal(worked_ns, given_ns);
-        self.runners.even_out(&self.cpus_of);
-        copied
+        )
     }
 
-    /// Movers run on idle CPUs, and where there are none they take the program's, evenly.
-    fn steal(&mut self, worked_ns: f64, given_ns: f64) {
-        let movers = worked_ns / given_ns.max(1.0);
-        let without_idle = (movers - (self.cpus as f64 - self.busy_cpus).max(0.0)).max(0.0);
+    /// Movers run on idle CPUs, and where there are none they take the program's, evenly: known once the epoch has ended, and paid in the next one, as
+    /// samples and hint faults are.
+    fn steal(&mut self, worked_ns: f64, epoch: &Epoch, elapsed_ns: f64) {
+        let idle_ns = (self.cpus as f64 * elapsed_ns - epoch.ready_ns.iter().sum::<f64>()).max(0.0);
+        let stolen = (worked_ns - idle_ns).max(0.0);
         let working: Vec<usize> = self.runners.working().collect();
-        let stolen = without_idle * given_ns;
         for &thread in &working {
             self.runners.all[thread].debt_ns += stolen / working.len() as f64;
         }
@@ -302,8 +296,10 @@ impl<'a> Engine<'a> {
 
     /// Adds the epoch to the statistics and shows it to the observers.
     /// `doubt`: share of its time by which latencies and load left threads' times open.
-    fn close_epoch(&mut self, begin: f64, epoch: &Epoch, doubt: f64) {
+    fn close_epoch(&mut self, begin: f64, epoch: &Epoch, doubt: f64, worked: Worked) {
         let elapsed = epoch.end_ns - begin;
+        self.steal(worked.ns_within(elapsed), epoch, elapsed);
+        self.mover.carry_over(worked, elapsed);
         let convergence = &mut self.run_stats.convergence;
         convergence.epochs += 1;
         convergence.let_go += epoch.let_go;
@@ -317,7 +313,6 @@ impl<'a> Engine<'a> {
         self.run_stats.record(epoch, &entry, program, runners);
         self.watch.ledger.record(&entry, epoch.end_ns);
         self.watch.record(epoch, program, pages, &mut self.ways, runners);
-        self.busy_cpus = if elapsed > 0.0 { epoch.ready_ns.iter().sum::<f64>() / elapsed } else { self.busy_cpus };
         self.look(begin, epoch);
         self.run_stats.turn(epoch.end_ns);
     }

@@ -20,10 +20,42 @@ use crate::report::{Moves, PolicyCost};
 pub(crate) struct Mover {
     queue: VecDeque<Action>,
     outcomes: Vec<Outcome>,
-    /// Mover time of the order in hand that is not spent yet, ns.
+    /// Mover time of the orders that are begun and not done yet, ns.
     owed_ns: f64,
+    /// What is copied in that time, in bytes.
+    owed_copies: Vec<Background>,
     /// Pages moved since the last TLB shootdown, per process.
     since_shootdown: Vec<u32>,
+}
+
+/// What the mover did in the time that it was given.
+#[derive(Debug, Default)]
+pub(crate) struct Worked {
+    /// Mover time, of all movers together, ns.
+    ns: f64,
+    /// Bytes copied, by (source, target).
+    copied: Vec<Background>,
+    movers: f64,
+}
+
+impl Worked {
+    /// The part of the work that is done once this much time has passed.
+    fn part_within(&self, elapsed_ns: f64) -> f64 {
+        let time_ns = elapsed_ns * self.movers;
+        if self.ns > time_ns { time_ns / self.ns } else { 1.0 }
+    }
+
+    /// Mover time within this much time, ns.
+    pub(crate) fn ns_within(&self, elapsed_ns: f64) -> f64 {
+        self.ns * self.part_within(elapsed_ns)
+    }
+
+    /// The traffic of its copies, over an epoch of this length.
+    pub(crate) fn traffic(&self, elapsed_ns: f64) -> Vec<Background> {
+        let per_s = self.part_within(elapsed_ns) * 1e9 / elapsed_ns;
+        let rate = |moved: &Background| Background { bytes_per_s: moved.bytes_per_s * per_s, ..*moved };
+        self.copied.iter().map(rate).collect()
+    }
 }
 
 /// The state of the simulation that actions may change.
@@ -62,15 +94,12 @@ impl Mover {
         std::mem::take(&mut self.outcomes)
     }
 
-    /// Works for `given_ns`. Returns bytes copied, by (source, target), and the time that it worked.
-    pub(crate) fn work(&mut self, given_ns: f64, context: &mut MoveContext<'_>) -> (Vec<Background>, f64) {
-        let budget = given_ns * f64::from(context.costs.movers);
-        let mut left = budget;
-        let mut copied: Vec<Background> = Vec::new();
+    /// Works for `given_ns`.
+    pub(crate) fn work(&mut self, given_ns: f64, context: &mut MoveContext<'_>) -> Worked {
+        let movers = f64::from(context.costs.movers);
+        let mut worked = Worked { movers, ..Worked::default() };
         loop {
-            let paid = self.owed_ns.min(left);
-            self.owed_ns -= paid;
-            left -= paid;
+            self.pay((given_ns * movers - worked.ns).max(0.0), &mut worked);
             if self.owed_ns > 0.0 {
                 break;
             }
@@ -78,16 +107,45 @@ impl Mover {
                 break;
             };
             let before = context.cost.total_ns();
+            let mut copied = Vec::new();
             let result = self.carry_out(&action, context, &mut copied);
             let result = result.map(|mover_ns| {
-                self.owed_ns = mover_ns;
+                (self.owed_ns, self.owed_copies) = (mover_ns, copied);
                 context.cost.mover_ns += mover_ns;
                 mover_ns + context.cost.total_ns() - before
             });
             context.moves.count(&action, result.err());
             self.outcomes.push(Outcome { action, result });
         }
-        (copied, budget - left)
+        worked
+    }
+
+    /// Spends up to `most_ns` on what is owed, and copies as large a part of its bytes.
+    fn pay(&mut self, most_ns: f64, worked: &mut Worked) {
+        if self.owed_ns <= most_ns {
+            worked.ns += std::mem::take(&mut self.owed_ns);
+            self.owed_copies.drain(..).for_each(|moved| add(&mut worked.copied, moved));
+            return;
+        }
+        let part = most_ns / self.owed_ns;
+        self.owed_ns -= most_ns;
+        worked.ns += most_ns;
+        for moved in &mut self.owed_copies {
+            add(&mut worked.copied, Background { bytes_per_s: moved.bytes_per_s * part, ..*moved });
+            moved.bytes_per_s *= 1.0 - part;
+        }
+    }
+
+    /// The epoch for which it worked ended after `elapsed_ns`: what did not fit into that is still owed. Pages that were moved for it are where they are, a
+    /// moment too early; their time and traffic fall to the epochs that follow, before any other order is begun.
+    pub(crate) fn carry_over(&mut self, worked: Worked, elapsed_ns: f64) {
+        let rest = 1.0 - worked.part_within(elapsed_ns);
+        if rest > 0.0 {
+            self.owed_ns += worked.ns * rest;
+            for moved in worked.copied {
+                add(&mut self.owed_copies, Background { bytes_per_s: moved.bytes_per_s * rest, ..moved });
+            }
+        }
     }
 
     /// Does it; nanoseconds of the mover.
@@ -145,10 +203,7 @@ impl Mover {
         let each_ns = if unit.pages == 1 { context.costs.move_small_ns } else { context.costs.move_large_ns };
         let bytes = (unit.pages * PAGE_BYTES) as f64;
         for &target in targets {
-            match copied.iter_mut().find(|moved| (moved.source, moved.target) == (from.0, target.0)) {
-                Some(moved) => moved.bytes_per_s += bytes,
-                None => copied.push(Background { source: from.0, target: target.0, bytes_per_s: bytes }),
-            }
+            add(copied, Background { source: from.0, target: target.0, bytes_per_s: bytes });
             context.moves.bytes += unit.pages * PAGE_BYTES;
         }
         let window_ns = each_ns * targets.len().max(1) as f64;
@@ -163,6 +218,14 @@ impl Mover {
     }
 }
 
+/// Adds bytes to those between the same two nodes.
+fn add(sums: &mut Vec<Background>, more: Background) {
+    match sums.iter_mut().find(|sum| (sum.source, sum.target) == (more.source, more.target)) {
+        Some(sum) => sum.bytes_per_s += more.bytes_per_s,
+        None => sums.push(more),
+    }
+}
+
 /// Threads that want a page while it is moved wait for the rest of the move. With accesses as a Poisson process of rate r, the mean wait
 /// in a window of w is w - (1 - exp(-r w)) / r.
 fn stall(unit: Unit, window_ns: f64, context: &mut MoveContext<'_>) {
@@ -171,9 +234,11 @@ fn stall(unit: Unit, window_ns: f64, context: &mut MoveContext<'_>) {
     }
     for per in context.demand.of_unit(unit, context.pages) {
         let rate = (per.reads + per.writes) / context.demand_ns;
-        if rate > 0.0 {
+        let runner = &mut context.runners.all[per.thread as usize];
+        // Who has ended since accesses nothing more.
+        if rate > 0.0 && !matches!(runner.status, Status::Done(_)) {
             let wait = window_ns - (1.0 - (-rate * window_ns).exp()) / rate;
-            context.runners.all[per.thread as usize].debt_ns += wait;
+            runner.debt_ns += wait;
             context.cost.stalls_ns += wait;
         }
     }
@@ -228,4 +293,36 @@ fn unmap(process: u32, first: PageNumber, pages: u64, context: &mut MoveContext<
     context.moves.scans += 1;
     shoot_down(process, context);
     Ok(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What was begun for an epoch that ended early was forgotten: its time never passed, and all of its bytes were traffic of the time that did.
+    #[test]
+    fn time_and_bytes_are_conserved_wherever_epochs_end() {
+        let all = Background { source: 0, target: 1, bytes_per_s: 4096.0 * 256.0 };
+        let mut mover = Mover { owed_ns: 1e6, owed_copies: vec![all], ..Mover::new(1) };
+        let (mut ns, mut bytes) = (0.0, 0.0);
+        for epoch in 0..60 {
+            let mut worked = Worked { movers: 2.0, ..Worked::default() };
+            mover.pay(2.0 * 300_000.0, &mut worked);
+            let elapsed_ns = 25_000.0 * f64::from(epoch % 3);
+            let now_ns = worked.ns_within(elapsed_ns);
+            assert!(now_ns <= 2.0 * elapsed_ns * (1.0 + 1e-12), "{now_ns} ns of work in {elapsed_ns} ns");
+            ns += now_ns;
+            if elapsed_ns > 0.0 {
+                bytes +=
+                    worked.traffic(elapsed_ns).iter().map(|moved| moved.bytes_per_s * elapsed_ns / 1e9).sum::<f64>();
+            }
+            mover.carry_over(worked, elapsed_ns);
+            assert!(epoch > 15 || !mover.is_idle(), "a millisecond of work is done after {epoch} epochs");
+        }
+        assert!(
+            (ns / 1e6 - 1.0).abs() < 1e-9 && (bytes / all.bytes_per_s - 1.0).abs() < 1e-9,
+            "{ns} ns, {bytes} bytes"
+        );
+        assert!(mover.is_idle());
+    }
 }

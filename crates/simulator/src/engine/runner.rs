@@ -1,6 +1,8 @@
 //! Threads and their positions in their timelines: which step each is at, what it waits for, and how it comes to the next. When that happens is the
 //! agenda's to say.
 
+use std::collections::BTreeMap;
+
 use numapilot_machine::NodeIndex;
 
 use crate::engine::place::Touch;
@@ -127,17 +129,22 @@ impl Runners {
 
     /// What the scheduler of any system does: no CPU of a node has two threads more than another of that node.
     pub(crate) fn even_out(&mut self, cpus_of: &[Vec<usize>]) {
+        let is_alive = |runner: &&Runner| !matches!(runner.status, Status::Done(_));
+        let mut alive: BTreeMap<usize, usize> = BTreeMap::new();
+        self.all.iter().filter(is_alive).for_each(|runner| *alive.entry(runner.cpu).or_default() += 1);
         for cpus in cpus_of {
             loop {
-                let counts = || cpus.iter().map(|&cpu| (self.alive_on(cpu), cpu));
+                let counts = || cpus.iter().map(|cpu| (alive.get(cpu).copied().unwrap_or(0), *cpu));
                 let (Some((most, from)), Some((least, to))) = (counts().max(), counts().min()) else {
                     break;
                 };
-                let moved = self.all.iter().rposition(|r| r.cpu == from && !matches!(r.status, Status::Done(_)));
+                let moved = self.all.iter().rposition(|runner| runner.cpu == from && is_alive(&runner));
                 let Some(moved) = moved.filter(|_| most > least + 1) else {
                     break;
                 };
                 self.all[moved].cpu = to;
+                alive.insert(from, most - 1);
+                alive.insert(to, least + 1);
             }
         }
     }

@@ -25,6 +25,8 @@ pub struct Modelled {
     core: Core,
     /// Modelled seconds of each region; filled by [`Modelled::price`].
     seconds: Vec<f64>,
+    /// How far the model was from converging for the worst of them, 0 where it did for all.
+    residual: f64,
 }
 
 impl Modelled {
@@ -36,7 +38,7 @@ impl Modelled {
         anyhow::ensure!(has == guest, "{model} has {has} nodes, but the guest has {guest}: give --nodes {has}");
         let instructions_per_s = machine.clock_mhz().unwrap_or(CLOCK_MHZ) * 1e6;
         let core = Core { instructions_per_s, outstanding: OUTSTANDING };
-        Ok(Modelled { machine: model.to_owned(), system, core, seconds: Vec::new() })
+        Ok(Modelled { machine: model.to_owned(), system, core, seconds: Vec::new(), residual: 0.0 })
     }
 
     /// Prices what was counted.
@@ -44,7 +46,9 @@ impl Modelled {
         let mut solver = Solver::default();
         for region in 0..truth.regions.len() {
             let work = truth.work(region, topology);
-            self.seconds.push(phase_time_s(&self.system, &mut solver, &work, self.core)?);
+            let time = phase_time_s(&self.system, &mut solver, &work, self.core)?;
+            self.seconds.push(time.seconds);
+            self.residual = self.residual.max(time.residual);
         }
         Ok(())
     }
@@ -60,6 +64,7 @@ pub fn write(path: &Path, truth: &Truth, modelled: Option<&Modelled>) -> anyhow:
             "instructions_per_s": modelled.core.instructions_per_s,
             "outstanding": modelled.core.outstanding,
             "seconds_by_region": modelled.seconds,
+            "converged": modelled.residual == 0.0,
         });
     }
     write_bytes(path, serde_json::to_string(&all)?.as_bytes())
