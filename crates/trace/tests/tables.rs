@@ -187,13 +187,32 @@ fn damage_anywhere_is_an_error_that_names_the_file() {
         changed[at] ^= 0x10;
         std::fs::write(&path, &changed).unwrap();
         let message = reader.read::<AccessColumns>().unwrap_err().to_string();
-        assert!(message.contains("accesses.parquet") && message.contains("rebuilt from raw/"), "{message}");
+        assert!(message.contains("accesses.parquet") && message.contains("to rebuild the tables"), "{message}");
     }
     std::fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
     let message = reader.read::<AccessColumns>().unwrap_err().to_string();
     assert!(message.contains("bytes instead of"), "{message}");
     std::fs::remove_file(&path).unwrap();
     assert!(matches!(reader.read::<AccessColumns>(), Err(TableError::Damaged { .. })));
+}
+
+/// `record` removes raw/ by default, and without it a trace that has lost its meta.json is none any more.
+#[test]
+fn nobody_is_told_to_delete_what_cannot_be_made_again() {
+    let folder = tempfile::tempdir().unwrap();
+    write_trace(folder.path());
+    let reader = TraceReader::open(folder.path()).unwrap();
+    let path = folder.path().join("accesses.parquet");
+    std::fs::write(&path, "changed").unwrap();
+    let message = reader.read::<AccessColumns>().unwrap_err().to_string();
+    assert!(message.contains("If the trace has a raw/ folder, delete meta.json"), "{message}");
+    // Nothing is known to be wrong with a file that the system does not open: here a link to itself.
+    std::fs::remove_file(&path).unwrap();
+    std::os::unix::fs::symlink(&path, &path).unwrap();
+    let error = reader.read::<AccessColumns>().unwrap_err();
+    let message = error.to_string();
+    assert!(matches!(error, TableError::Io { .. }) && message.contains("cannot read"), "{message}");
+    assert!(message.contains("accesses.parquet") && !message.contains("delete"), "{message}");
 }
 
 #[test]

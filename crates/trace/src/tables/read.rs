@@ -183,7 +183,11 @@ impl TraceReader {
         let Some(&info) = self.meta.tables.get(table) else {
             return Err(damaged("meta.json does not list it".into()));
         };
-        let unreadable = |error: std::io::Error| damaged(format!("cannot be read ({error})"));
+        // What the system refuses to read for now (rights, too many open files) need not be damaged.
+        let unreadable = |error: std::io::Error| match error.kind() {
+            std::io::ErrorKind::NotFound => damaged(format!("cannot be read ({error})")),
+            _ => TableError::io("read", &path)(error),
+        };
         // To open something else, such as a pipe, could wait for ever.
         if !std::fs::metadata(&path).map_err(unreadable)?.is_file() {
             return Err(damaged("is no regular file".into()));
