@@ -246,6 +246,13 @@ def test_what_is_no_trace_is_told(root, tmp_path):
         shutil.rmtree(folder)
 
 
+def test_what_the_system_does_not_read_is_not_called_damaged(root, tmp_path):
+    folder = copy_of(root, tmp_path)
+    (folder / "objects.parquet").unlink()
+    (folder / "objects.parquet").symlink_to("objects.parquet")  # a circle, which nobody can open
+    assert code_of(lambda: numapilot.open(folder)) is Code.IO
+
+
 def test_a_table_that_changes_while_it_is_read_is_an_error(root, tmp_path):
     import pyarrow
 
