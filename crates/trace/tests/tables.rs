@@ -196,6 +196,26 @@ fn damage_anywhere_is_an_error_that_names_the_file() {
     assert!(matches!(reader.read::<AccessColumns>(), Err(TableError::Damaged { .. })));
 }
 
+/// The last step, which a full disk may stop, too, left `meta.json.PID.tmp` in the trace for good.
+#[test]
+fn metadata_that_cannot_be_put_in_place_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let names = || -> Vec<String> {
+        let entries = std::fs::read_dir(folder.path()).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.filter(|name| name.ends_with(".tmp")).collect()
+    };
+    // Of a writer that was killed: no process has this number.
+    std::fs::write(folder.path().join("meta.json.4194305.tmp"), "{").unwrap();
+    let writer = TraceWriter::create(FolderLock::take(folder.path()), Durability::Written).unwrap();
+    assert_eq!(names(), [""; 0]);
+    // No file takes the place of a folder.
+    std::fs::create_dir(folder.path().join(META_FILE)).unwrap();
+    let message = writer.finish(Meta::default()).unwrap_err().to_string();
+    assert!(message.contains("cannot rename") && message.contains("meta.json"), "{message}");
+    assert_eq!(names(), [""; 0]);
+}
+
 /// `record` removes raw/ by default, and without it a trace that has lost its meta.json is none any more.
 #[test]
 fn nobody_is_told_to_delete_what_cannot_be_made_again() {

@@ -456,6 +456,26 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn a_signal_makes_no_file_unreadable() {
+        /// Gives one byte, between a signal and the end.
+        struct Signalled(u8);
+        impl std::io::Read for Signalled {
+            fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+                self.0 += 1;
+                match self.0 {
+                    1 => Err(std::io::ErrorKind::Interrupted.into()),
+                    2 => {
+                        buffer[0] = b'x';
+                        Ok(1)
+                    }
+                    _ => Ok(0),
+                }
+            }
+        }
+        assert_eq!(checksum(Signalled(0), Path::new("x")).unwrap(), (1, crc32fast::hash(b"x")));
+    }
+
+    #[test]
     fn a_footer_that_would_take_too_much_memory_is_refused_before_it_is_read() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("stacks.parquet");

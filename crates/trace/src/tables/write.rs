@@ -175,12 +175,13 @@ fn own_suffix() -> String {
     format!("{}.tmp", std::process::id())
 }
 
-/// Whether a writer gives a table's file this name while it writes it: `TABLE.parquet.PID.tmp`.
+/// Whether a writer gives a table's file, or that of the metadata, this name while it writes it: `TABLE.parquet.PID.tmp`, `meta.json.PID.tmp`.
 pub(crate) fn is_temporary(name: &str) -> bool {
-    name.contains(".parquet.") && name.ends_with(".tmp")
+    let is_of_meta = name.strip_prefix(META_FILE).is_some_and(|rest| rest.starts_with('.'));
+    (name.contains(".parquet.") || is_of_meta) && name.ends_with(".tmp")
 }
 
-/// Removes temporary files of tables. A failure is ignored, because no reader opens a file of such a name.
+/// Removes temporary files of writers. A failure is ignored, because no reader opens a file of such a name.
 fn remove_temporaries(folder: &Path, suffix: &str) {
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -298,10 +299,13 @@ pub(super) fn checksum(mut file: impl Read, path: &Path) -> Result<(u64, u32), T
     let mut buffer = vec![0; 256 << 10];
     let mut total = 0;
     loop {
-        let bytes = file.read(&mut buffer).map_err(TableError::io("read", path))?;
-        if bytes == 0 {
-            return Ok((total, hasher.finalize()));
-        }
+        let bytes = match file.read(&mut buffer) {
+            Ok(0) => return Ok((total, hasher.finalize())),
+            Ok(bytes) => bytes,
+            // A signal came while a file server was asked.
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(TableError::io("read", path)(error)),
+        };
         hasher.update(&buffer[..bytes]);
         total += bytes as u64;
     }
