@@ -51,7 +51,7 @@ def test_rows_are_sequences(mg):
     assert [row.number for row in objects] == list(range(len(objects)))
     assert objects[-1].number == len(objects) - 1
     assert [row.number for row in objects[2:8:3]] == [2, 5] and objects[:0] == []
-    for wrong in (len(objects), -len(objects) - 1):
+    for wrong in (len(objects), -len(objects) - 1, 1 << 64, -(1 << 64)):
         with pytest.raises(IndexError):
             objects[wrong]
     with pytest.raises(TypeError):
@@ -203,6 +203,10 @@ def test_a_closed_trace_raises(root):
 def test_mistakes_are_exceptions(mg):
     assert code_of(lambda: mg.flow(object=1 << 31)) is Code.NOT_FOUND
     assert code_of(lambda: mg.flow(thread=len(mg.threads))) is Code.NOT_FOUND
+    # No number of a row, as large as it may be, is another kind of mistake.
+    for number in (-1, 1 << 32, 1 << 64):
+        for wrong in (lambda: mg.flow(site=number), lambda: mg.stack(number), lambda: mg.location(number)):
+            assert code_of(wrong) is Code.NOT_FOUND
     assert code_of(lambda: mg.flow(kind="nonsense")) is Code.NOT_FOUND
     assert code_of(lambda: mg.flow(time=(5, 5))) is Code.BAD_ARGUMENT
     assert code_of(lambda: mg.stack(1 << 30)) is Code.NOT_FOUND
@@ -211,7 +215,7 @@ def test_mistakes_are_exceptions(mg):
     assert code_of(lambda: mg.whatif({"nonsense": "interleave"})) is Code.BAD_ARGUMENT
     assert code_of(lambda: mg.whatif({"*": "nonsense"})) is Code.BAD_ARGUMENT
     assert code_of(lambda: mg.whatif({"*": "bind:77"})) is Code.MODEL
-    for wrong in ({"nonsense": 1}, {"thread": "3"}, {"thread": -1}, {"node": 1 << 20}, {"write": 3}, {"time": 5}):
+    for wrong in ({"nonsense": 1}, {"thread": "3"}, {"thread": 3.0}, {"node": 1 << 20}, {"write": 3}, {"time": 5}):
         with pytest.raises((TypeError, OverflowError, ValueError)):
             mg.flow(**wrong)
     for wrong in (mg.flow, mg.accesses, mg.statistics):
