@@ -206,7 +206,7 @@ mod tests {
         value: u64,
     }
 
-    versioned!(Known);
+    crate::ffi::versioned!(Known);
 
     #[repr(C)]
     struct Newer {
