@@ -29,6 +29,8 @@ def test_a_trace_tells_what_it_is(root, mg):
     assert len(mg) == meta["sampling"]["samples"] and mg.nodes == [0, 1, 2, 3]
     assert mg.machine.name == "opteron-8385" and mg.losses["ring_full"] == 0
     assert "mg.numatrace" in repr(mg)
+    with numapilot.open(root / "testdata/traces/mg") as named_without_its_ending:
+        assert named_without_its_ending.path == root / "testdata/traces/mg.numatrace"
 
 
 def test_of_page_faults_nothing_about_accesses_is_known(root, mg, tmp_path):
