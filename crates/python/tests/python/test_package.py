@@ -254,8 +254,11 @@ def test_what_is_no_trace_is_told(root, tmp_path):
 
 def test_what_the_system_does_not_read_is_not_called_damaged(root, tmp_path):
     folder = copy_of(root, tmp_path)
-    (folder / "objects.parquet").unlink()
-    (folder / "objects.parquet").symlink_to("objects.parquet")  # a circle, which nobody can open
+    with numapilot.open(folder) as trace:
+        table = trace.table("objects")
+        (folder / "objects.parquet").unlink()
+        (folder / "objects.parquet").symlink_to("objects.parquet")  # a circle, which nobody can open
+        assert code_of(table.__arrow_c_stream__) is Code.IO
     assert code_of(lambda: numapilot.open(folder)) is Code.IO
 
 
