@@ -196,6 +196,20 @@ fn damage_anywhere_is_an_error_that_names_the_file() {
     assert!(matches!(reader.read::<AccessColumns>(), Err(TableError::Damaged { .. })));
 }
 
+/// It was "External" or "fail to get inner writer", and a damaged trace to those who opened it in C or Python.
+#[test]
+fn a_full_disk_is_told_as_what_it_is() {
+    let full = Path::new("/dev/full");
+    let large = TableWriter::<AccessColumns>::create(full).unwrap().append(&realistic_accesses(5000)).unwrap_err();
+    // So little is written when the file is completed.
+    let small = TableWriter::<MarkColumns>::create(full).unwrap().finish(Durability::Written).unwrap_err();
+    for error in [large, small] {
+        let message = error.to_string();
+        assert!(matches!(error, TableError::Io { .. }), "{message}");
+        assert!(message.contains("cannot write to /dev/full: No space left"), "{message}");
+    }
+}
+
 /// The last step, which a full disk may stop, too, left `meta.json.PID.tmp` in the trace for good.
 #[test]
 fn metadata_that_cannot_be_put_in_place_leaves_nothing_behind() {

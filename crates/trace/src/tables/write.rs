@@ -286,10 +286,12 @@ impl<T: Table> TableWriter<T> {
 
     /// Completes the file without syncing it, and returns it with its rows, size and checksum.
     fn complete(self) -> Result<(TableInfo, File), TableError> {
-        let path = self.path;
-        let file = self.writer.into_inner().map_err(encode(&path))?;
+        let TableWriter { path, mut writer, rows, .. } = self;
+        // `into_inner` would not give the system's reason why the last bytes cannot be written.
+        writer.finish().map_err(encode(&path))?;
+        let file = writer.inner().try_clone().map_err(TableError::io("open", &path))?;
         let (bytes, crc32) = checksum(File::open(&path).map_err(TableError::io("open", &path))?, &path)?;
-        Ok((TableInfo { rows: self.rows, bytes, crc32 }, file))
+        Ok((TableInfo { rows, bytes, crc32 }, file))
     }
 }
 
@@ -312,5 +314,13 @@ pub(super) fn checksum(mut file: impl Read, path: &Path) -> Result<(u64, u32), T
 }
 
 fn encode(path: &Path) -> impl Fn(ParquetError) -> TableError + '_ {
-    move |error| TableError::Encode { path: path.to_path_buf(), why: error.to_string() }
+    let other = move |why: String| TableError::Encode { path: path.to_path_buf(), why };
+    move |error| match error {
+        // The system's own error, such as that of a full disk.
+        ParquetError::External(cause) => match cause.downcast::<std::io::Error>() {
+            Ok(source) => TableError::io("write to", path)(*source),
+            Err(cause) => other(cause.to_string()),
+        },
+        error => other(error.to_string()),
+    }
 }
