@@ -139,7 +139,7 @@ macro_rules! versioned {
 }
 pub(crate) use versioned;
 
-/// Fills the caller's struct, up to the smaller of the two sizes.
+/// Fills the caller's struct. Fields that the caller does not know are left out; those that we do not know become 0: nobody is to read what was there before.
 ///
 /// # Safety
 /// `to` is null or points to a struct whose first word is its size.
@@ -149,6 +149,10 @@ pub(crate) unsafe fn fill<T: Versioned>(to: *mut T, mut value: T, name: &str) ->
     value.set_size(theirs);
     // SAFETY: both are good for the smaller of the two sizes, and do not overlap.
     unsafe { ptr::copy_nonoverlapping((&raw const value).cast::<u8>(), to.cast::<u8>(), theirs.min(size_of::<T>())) };
+    if theirs > size_of::<T>() {
+        // SAFETY: the caller's `type_size` states that this many bytes exist.
+        unsafe { to.cast::<u8>().add(size_of::<T>()).write_bytes(0, theirs - size_of::<T>()) };
+    }
     Ok(())
 }
 
@@ -189,4 +193,34 @@ unsafe fn their_size<T: Versioned>(at: *const T, name: &str) -> Result<usize, Fa
         ));
     }
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[repr(C)]
+    #[derive(Clone, Copy)]
+    struct Known {
+        type_size: usize,
+        value: u64,
+    }
+
+    crate::ffi::versioned!(Known);
+
+    #[repr(C)]
+    struct Newer {
+        known: Known,
+        later: u64,
+    }
+
+    /// They kept what was on the stack of a program that had a newer header than the library.
+    #[test]
+    fn fields_that_only_the_caller_knows_are_zero() {
+        let mut newer = Newer { known: Known { type_size: size_of::<Newer>(), value: 1 }, later: u64::MAX };
+        // SAFETY: it begins with its own size.
+        let done = unsafe { fill((&raw mut newer).cast::<Known>(), Known { type_size: 0, value: 7 }, "row") };
+        assert!(done.is_ok());
+        assert_eq!((newer.known.type_size, newer.known.value, newer.later), (size_of::<Newer>(), 7, 0));
+    }
 }

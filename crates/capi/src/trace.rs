@@ -155,8 +155,8 @@ pub(crate) fn bad_handle(what: &str, error: BadHandle) -> Failure {
 fn cannot_open(path: &Path, error: &FlowError) -> Failure {
     let code = match error {
         FlowError::StillRecording { .. } | FlowError::MayBeRecording { .. } => NUMAPILOT_BUSY,
-        _ if !find(path).exists() => NUMAPILOT_IO,
         FlowError::Worker(_) => NUMAPILOT_INTERNAL,
+        _ if !find(path).exists() || error.is_io() => NUMAPILOT_IO,
         _ => NUMAPILOT_BAD_TRACE,
     };
     failure(code, error.to_string())

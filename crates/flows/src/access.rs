@@ -245,7 +245,8 @@ impl Accesses {
     /// address space. Call it when the rows have their final order.
     pub(crate) fn cluster_by_line(&mut self, space: impl Fn(ThreadIndex) -> u32) {
         let mut clusters: HashMap<(u32, u64), u32> = HashMap::new();
-        let mut weights: Vec<f32> = Vec::new();
+        // A sum of 32 bits would grow no more beyond 2^24 samples of one line.
+        let mut weights: Vec<f64> = Vec::new();
         // A row's cluster is remembered: looking it up once more would cost another miss of the caches for each row.
         let mut cluster_of: Vec<u32> = Vec::with_capacity(self.rows.len());
         for row in &self.rows {
@@ -255,11 +256,11 @@ impl Accesses {
             if cluster == next {
                 weights.push(0.0);
             }
-            weights[cluster as usize] += row.weight as f32;
+            weights[cluster as usize] += f64::from(row.weight);
             cluster_of.push(cluster);
         }
         for (row, cluster) in self.rows.iter_mut().zip(cluster_of) {
-            row.cluster = weights[cluster as usize];
+            row.cluster = weights[cluster as usize] as f32;
         }
     }
 
@@ -461,5 +462,15 @@ mod tests {
         assert_eq!(accesses.iter().map(|access| access.cluster).collect::<Vec<_>>(), [2.0, 3.0, 10.0, 1.0]);
         accesses.cluster_by_line(|thread| thread.0 / 2);
         assert_eq!(accesses.iter().map(|access| access.cluster).collect::<Vec<_>>(), [5.0, 5.0, 10.0, 1.0]);
+    }
+
+    /// The line of a lock: the many samples after the first ones counted for nothing.
+    #[test]
+    fn a_cluster_has_the_weight_of_all_its_samples() {
+        let mut accesses = Accesses::default();
+        accesses.push(&AccessRef { weight: 1 << 31, ..AccessRef::at(0) });
+        (0..1024).for_each(|_| accesses.push(&AccessRef { weight: 100, ..AccessRef::at(0) }));
+        accesses.cluster_by_line(|_| 0);
+        assert_eq!(accesses.get(0).cluster, f64::from((1_u32 << 31) + 102_400));
     }
 }

@@ -74,6 +74,21 @@ pub enum FlowError {
     Worker(PathBuf),
 }
 
+impl FlowError {
+    /// Whether the system refused to read or write a file: nothing is known to be wrong with the trace then.
+    #[must_use]
+    pub fn is_io(&self) -> bool {
+        let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(self);
+        while let Some(error) = cause {
+            if error.is::<std::io::Error>() {
+                return true;
+            }
+            cause = error.source();
+        }
+        false
+    }
+}
+
 /// ` by process N`, where that is known.
 fn by(recorder: &Recorder) -> String {
     if recorder.pid == Pid(0) { String::new() } else { format!(" by process {}", recorder.pid) }

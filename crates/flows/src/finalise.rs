@@ -475,11 +475,12 @@ fn count_problems(losses: &mut Losses, session: &SessionFacts<'_>) {
     for problem in &session.problems {
         match problem.damage {
             Damage::TornTail => losses.torn_chunks += 1,
-            Damage::NoBases(records) => losses.no_stamps += records,
+            Damage::NoBases(records) => losses.no_stamps = losses.no_stamps.saturating_add(records),
             Damage::Header | Damage::Version(_) | Damage::Checksum | Damage::Record(_) => losses.damaged_chunks += 1,
         }
     }
-    losses.damaged_chunks += session.missing_chunks;
+    // A damaged header may have the greatest of all sequence numbers.
+    losses.damaged_chunks = losses.damaged_chunks.saturating_add(session.missing_chunks);
     if let Some(end) = session.end {
         // The arena's counters hold what threads also reported, if they could.
         losses.ring_full = losses.ring_full.max(end.lost_full);
@@ -729,6 +730,16 @@ mod tests {
         assert!(tells(&start(Engine::Track), Some(&end)));
         assert!(!tells(&start(Engine::Track), None), "the recorder was killed");
         assert!(!tells(&start(Engine::Fault), Some(&end)), "threads without samples are unknown");
+    }
+
+    #[test]
+    fn losses_that_no_recording_has_do_not_wrap_round() {
+        let (start, mut losses) = (SessionStart::default(), Losses::default());
+        let problem =
+            Problem { path: std::path::PathBuf::new(), offset: 0, bytes: 0, damage: Damage::NoBases(u64::MAX) };
+        let problems = vec![problem.clone(), problem.clone(), Problem { damage: Damage::Header, ..problem }];
+        count_problems(&mut losses, &SessionFacts { start: &start, end: None, problems, missing_chunks: u64::MAX });
+        assert_eq!((losses.no_stamps, losses.damaged_chunks), (u64::MAX, u64::MAX));
     }
 
     /// A shell that forks a helper, and becomes the program by exec; the helper becomes another program.

@@ -40,6 +40,8 @@ const NODES_MAX: u16 = 4096;
 /// [`HOMES_MISSING_PER_READING`] for each reading of counters, of which a machine with so many nodes has no more.
 const HOMES_MISSING_MAX: usize = 1 << 26;
 const HOMES_MISSING_PER_READING: usize = 256;
+/// Latest end of a recording, in nanoseconds: after 146 years. A later one means damage, and sums of times could wrap round.
+const END_MAX: TimeNs = TimeNs(1 << 62);
 /// Most threads that read accesses.
 const READERS_MAX: usize = 4;
 /// Most memory that the row groups take which these threads hold, in bytes: some 90 MB each as the writer makes them, up to six times as much in other
@@ -113,7 +115,7 @@ fn read_tables(dir: &Path, reader: &TraceReader, meta: &Meta) -> Result<Tables, 
         placements: placements(reader.read()?),
         waits: waits(reader.read()?),
         marks: marks.rows().map(|mark| (TimeNs(mark.time_ns), mark.text.to_string())).collect(),
-        end: TimeNs(meta.duration_ns),
+        end: end(meta),
         losses: losses(meta),
     };
     tables.accesses.check(tables.objects.len(), tables.threads.len()).map_err(inconsistent)?;
@@ -438,6 +440,10 @@ fn waits(columns: SyncColumns) -> Vec<Wait> {
     rows.collect()
 }
 
+fn end(meta: &Meta) -> TimeNs {
+    TimeNs(meta.duration_ns).min(END_MAX)
+}
+
 /// Number of records that an import could not read.
 fn unread(meta: &Meta) -> u64 {
     let import = meta.more.get("import");
@@ -457,7 +463,7 @@ fn losses(meta: &Meta) -> Losses {
         reentrant: more("reentrant"),
         no_stamps: losses.no_stamps,
         stack_table: more("stack_table"),
-        damaged_chunks: losses.damaged_chunks + losses.missing_chunks,
+        damaged_chunks: losses.damaged_chunks.saturating_add(losses.missing_chunks),
         torn_chunks: more("torn_chunks"),
         failed_unwinds: losses.failed_unwinds,
         truncated_stacks: more("truncated_stacks"),
@@ -477,6 +483,18 @@ mod tests {
     use numapilot_trace::tables::{AccessRow, CounterRow, HomeCounterRow, StackRow, TableWriter};
 
     use super::*;
+
+    /// A damaged `meta.json` ended the program, or hid the losses.
+    #[test]
+    fn counts_and_times_that_no_recording_has_do_not_wrap_round() {
+        let mut meta = Meta { duration_ns: u64::MAX, ..Meta::default() };
+        meta.losses.damaged_chunks = u64::MAX;
+        meta.losses.missing_chunks = 2;
+        assert_eq!(losses(&meta).damaged_chunks, u64::MAX);
+        assert!(losses(&meta).records_lost());
+        assert_eq!(end(&meta), END_MAX);
+        assert_eq!(end(&Meta { duration_ns: 7, ..meta }), TimeNs(7));
+    }
 
     /// A table of seven row groups of different lengths: its file.
     fn table(folder: &Path) -> std::path::PathBuf {

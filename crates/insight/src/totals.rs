@@ -272,7 +272,7 @@ impl Analysis<'_> {
             }
         }
         let bin = |(index, (all, from_node, on_node)): (usize, (AllSums, Vec<f64>, Vec<f64>))| Bin {
-            start: TimeNs(start + index as u64 * bin_ns),
+            start: TimeNs(start.saturating_add(index as u64 * bin_ns)),
             samples: all.all.samples,
             accesses: all.all.total(),
             remote: all.remote.share_of(&all.known),

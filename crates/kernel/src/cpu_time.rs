@@ -7,6 +7,10 @@ use numapilot_machine::CpuId;
 
 use crate::error::KernelError;
 
+/// Most ticks of a kind that are believed: those of 40,000 years. Hypervisors and containers' own `/proc/stat` have told absurd times, and sums over all CPUs
+/// are to fit into a number.
+const TICKS_MAX: u64 = 1 << 47;
+
 /// One CPU's ticks since boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CpuTime {
@@ -42,7 +46,7 @@ fn line(text: &[u8]) -> Option<CpuTime> {
     let mut words = rest.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
     let cpu = CpuId(number(words.next()?)?.try_into().ok()?);
     let mut ticks = [0; 8];
-    ticks.iter_mut().zip(words).for_each(|(tick, word)| *tick = number(word).unwrap_or(0));
+    ticks.iter_mut().zip(words).for_each(|(tick, word)| *tick = number(word).unwrap_or(0).min(TICKS_MAX));
     let all_ticks = ticks.iter().sum();
     let [.., idle, waiting, _, _, stolen_ticks] = ticks;
     Some(CpuTime { cpu, busy_ticks: all_ticks - idle - waiting - stolen_ticks, stolen_ticks, all_ticks })
@@ -70,5 +74,15 @@ mod tests {
         let text = b"cpu  1 2 3\ncpu3 1 2 3 4 5 6 7 8 9 10\ncpu10 1 2 3 4\ncpu\nintr 5\n";
         assert_eq!(parse(text).collect::<Vec<_>>(), [cpu3, cpu10]);
         assert!(!all(Path::new("/")).unwrap().is_empty() && ticks_per_s() >= 1.0);
+    }
+
+    /// Their sum wrapped round, which ends a program that checks for it.
+    #[test]
+    fn absurd_times_are_limited_so_that_all_cpus_can_be_summed() {
+        let line = |cpu: u32| format!("cpu{cpu} 18446744073709551615{}\n", " 9223372036854775807".repeat(7));
+        let text: String = (0..8192).map(line).collect();
+        let all: Vec<CpuTime> = parse(text.as_bytes()).collect();
+        assert_eq!((all.len(), all[0].busy_ticks, all[0].stolen_ticks), (8192, 5 * TICKS_MAX, TICKS_MAX));
+        assert_eq!(all.iter().map(|time| time.all_ticks).sum::<u64>(), 8192 * 8 * TICKS_MAX);
     }
 }

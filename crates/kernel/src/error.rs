@@ -17,6 +17,14 @@ pub enum KernelError {
         /// Process or thread id.
         pid: Pid,
     },
+    /// The process runs, and the kernel shows no such file of it.
+    #[error("process {pid} has no {name}: this kernel was built without it, or a container hides it")]
+    NoFile {
+        /// Process id.
+        pid: Pid,
+        /// Name of the file in the process's folder of /proc.
+        name: String,
+    },
     /// The caller may not look into that process.
     #[error(
         "process {pid} cannot be inspected ({source}); run as its user or as root, or with CAP_SYS_PTRACE (and see kernel.yama.ptrace_scope)"

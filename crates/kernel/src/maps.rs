@@ -2,6 +2,7 @@
 //! the bytes once and uses buffers of the caller.
 
 use std::fs::OpenOptions;
+use std::io;
 use std::io::Write;
 use std::path::Path;
 
@@ -68,7 +69,8 @@ impl MapLine<'_> {
 /// Reads a file about the memory of process `pid` into `buffer`, which is emptied before; that of another thread where the first one has ended.
 ///
 /// # Errors
-/// The process has ended, or the caller may not inspect it, or a thread of it has its address space locked ([`read_patiently`]).
+/// The process has ended, or the caller may not inspect it, or the kernel has no such file, or a thread of it has its address space locked
+/// ([`read_patiently`]).
 pub fn read(pid: Pid, name: &str, buffer: &mut Vec<u8>) -> Result<(), KernelError> {
     read_under(Path::new("/"), pid, name, buffer)
 }
@@ -87,6 +89,11 @@ pub fn read_under(root: &Path, pid: Pid, name: &str, buffer: &mut Vec<u8>) -> Re
     {
         path = root.join(format!("proc/{pid}/task/{tid}/{name}"));
         result = read(&path);
+    } else if matches!(&result, Err(error) if error.kind() == io::ErrorKind::NotFound)
+        && root.join(format!("proc/{pid}/stat")).exists()
+    {
+        // A process that has ended has no other file either.
+        return Err(KernelError::NoFile { pid, name: name.to_owned() });
     }
     result.map(drop).map_err(|source| KernelError::of_file(path, pid, source))
 }
@@ -336,6 +343,19 @@ AnonHugePages:      2048 kB
         let error = read_under(root.path(), Pid(7), "numa_maps", &mut Vec::new()).unwrap_err();
         assert!(error.is_unanswered() && error.to_string().contains("numa_maps: not read"), "{error}");
         assert!(!read_under(root.path(), Pid(8), "numa_maps", &mut Vec::new()).unwrap_err().is_unanswered());
+    }
+
+    /// Kernels may be built without NUMA, or without `smaps`: `numapilot move` said that the process had ended.
+    #[test]
+    fn a_process_that_lacks_a_file_has_not_ended() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("proc/7");
+        std::fs::create_dir_all(&folder).unwrap();
+        let ask = || read_under(root.path(), Pid(7), "smaps", &mut Vec::new()).unwrap_err();
+        assert!(matches!(ask(), KernelError::Gone { pid: Pid(7) }));
+        std::fs::write(folder.join("stat"), "7 (x) S 1").unwrap();
+        let error = ask();
+        assert!(matches!(error, KernelError::NoFile { .. }) && error.to_string().contains("7 has no smaps"), "{error}");
     }
 
     #[test]

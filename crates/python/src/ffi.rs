@@ -50,14 +50,13 @@ fn with_code(error: PyErr, code: Code) -> PyErr {
 
 /// Converts an error of opening the trace at `path` to an exception.
 pub fn flow_error(path: &std::path::Path, found: &FlowError) -> PyErr {
-    let message = found.to_string();
-    let is_io = |error: &(dyn std::error::Error + 'static)| error.is::<std::io::Error>();
-    let mut causes = std::iter::successors(Some(found as &(dyn std::error::Error + 'static)), |error| error.source());
-    if matches!(found, FlowError::StillRecording { .. } | FlowError::MayBeRecording { .. }) {
-        return error(Code::Busy, message);
-    }
-    let code = if !find(path).exists() || causes.any(is_io) { Code::Io } else { Code::BadTrace };
-    error(code, message)
+    let code = match found {
+        FlowError::StillRecording { .. } | FlowError::MayBeRecording { .. } => Code::Busy,
+        FlowError::Worker(_) => Code::Internal,
+        _ if !find(path).exists() || found.is_io() => Code::Io,
+        _ => Code::BadTrace,
+    };
+    error(code, found.to_string())
 }
 
 /// Runs long work without the GIL, so that other Python threads run meanwhile. A panic becomes an exception.

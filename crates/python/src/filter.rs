@@ -3,7 +3,7 @@
 use numapilot_flows::{Filter, ObjectKind, SiteId, Trace};
 use numapilot_machine::NodeId;
 use numapilot_trace::ids::{ObjectId, ProcessIndex, ThreadIndex, TimeNs};
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -34,15 +34,16 @@ pub fn filter_of(trace: &Trace, keywords: Option<&Bound<'_, PyDict>>) -> PyResul
 }
 
 /// Converts a row's number, which must be below `count`.
-fn row(what: &str, value: &Bound<'_, PyAny>, count: usize) -> PyResult<u32> {
-    let number: u32 = value.extract()?;
-    if number as usize >= count {
-        return Err(error(
-            Code::NotFound,
-            format!("the trace has no {what} {number}; it has {count}, numbered from 0"),
-        ));
+pub fn row(what: &str, value: &Bound<'_, PyAny>, count: usize) -> PyResult<u32> {
+    match value.extract::<u32>() {
+        Ok(number) if (number as usize) < count => Ok(number),
+        Err(why) if !why.is_instance_of::<PyOverflowError>(value.py()) => Err(why),
+        // Negative numbers, and those of more than 32 bits, are no rows either.
+        _ => {
+            let why = format!("the trace has no {what} {value}; it has {count}, numbered from 0");
+            Err(error(Code::NotFound, why))
+        }
     }
-    Ok(number)
 }
 
 fn kind(value: &Bound<'_, PyAny>) -> PyResult<ObjectKind> {

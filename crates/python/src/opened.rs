@@ -7,6 +7,7 @@ use numapilot_flows::{Filter, Named, Trace};
 use numapilot_insight::Analysis;
 use numapilot_machine::Machine;
 use numapilot_report::Heading;
+use numapilot_trace::name::find;
 use pyo3::PyResult;
 
 use crate::ffi::{Code, error};
@@ -33,8 +34,9 @@ impl Opened {
         let trace = Trace::open(path)?;
         let machine = trace.machine();
         let heading = Heading::of(path, &trace, machine.as_ref());
-        // Tables and simulations read it again, when the program may be in another folder.
-        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+        // Tables and simulations read it again, when the program may be in another folder. The name may have been given without its ending.
+        let found = find(path);
+        let path = std::path::absolute(&found).unwrap_or(found);
         Ok(Opened { trace, path, machine, heading })
     }
 

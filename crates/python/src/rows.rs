@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use numapilot_flows::{Filter, Location, Object, Process, Site, SiteId, Thread};
 use numapilot_trace::ids::{ObjectId, ProcessIndex, ThreadIndex};
-use pyo3::exceptions::PyIndexError;
+use pyo3::exceptions::{PyIndexError, PyOverflowError};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PySlice};
 
@@ -64,10 +64,14 @@ impl PyRows {
             let rows = indexes.map(|index| self.row(py, index)).collect::<PyResult<Vec<_>>>()?;
             return Ok(PyList::new(py, rows)?.into_any());
         }
-        let index: isize = key.extract()?;
+        let beyond = || PyIndexError::new_err(format!("there are {count} rows"));
+        let index = match key.extract::<isize>() {
+            Err(why) if why.is_instance_of::<PyOverflowError>(py) => return Err(beyond()),
+            index => index?,
+        };
         let index = if index < 0 { index + count } else { index };
         if !(0..count).contains(&index) {
-            return Err(PyIndexError::new_err(format!("there are {count} rows")));
+            return Err(beyond());
         }
         self.row(py, index as usize)
     }

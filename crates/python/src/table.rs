@@ -7,7 +7,7 @@ use numapilot_arrow::{
     AccessBatches, ArrowArrayStream, Batches, Cell, Field, access_columns, schema, stream, table, table_fields,
     table_names,
 };
-use numapilot_flows::Filter;
+use numapilot_flows::{Filter, FlowError};
 use numapilot_trace::tables::schema::ColumnType;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
@@ -74,7 +74,10 @@ fn batches(source: &Source) -> PyResult<Box<dyn Batches>> {
         }
         Source::Table { folder, name } => {
             let opened = table(folder, name).ok_or_else(|| no_table(name))?;
-            opened.map_err(|why| error(Code::BadTrace, why.to_string()))
+            opened.map_err(|why| {
+                let why = FlowError::from(why);
+                error(if why.is_io() { Code::Io } else { Code::BadTrace }, why.to_string())
+            })
         }
     }
 }

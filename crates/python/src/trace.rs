@@ -3,14 +3,14 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use numapilot_flows::Filter;
+use numapilot_flows::{Filter, LocationId};
 use numapilot_trace::ids::StackId;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::ffi::{Code, closed, detached, error, flow_error};
 use crate::figures::{self, PyStatistics};
-use crate::filter::filter_of;
+use crate::filter::{filter_of, row};
 use crate::flow::PyFlow;
 use crate::machine::PyMachine;
 use crate::opened::Opened;
@@ -155,21 +155,18 @@ impl PyTrace {
     }
 
     /// A call stack's functions, innermost first, inlined ones before those that they were inlined into.
-    fn stack(&self, number: u32) -> PyResult<Vec<PyFrame>> {
+    fn stack(&self, number: &Bound<'_, PyAny>) -> PyResult<Vec<PyFrame>> {
         let opened = self.opened()?;
-        if number as usize >= opened.stack_count() {
-            return Err(error(Code::NotFound, format!("the trace has no stack {number}")));
-        }
-        let locations = opened.stack(StackId(number)).iter();
+        let stack = StackId(row("stack", number, opened.stack_count())?);
+        let locations = opened.stack(stack).iter();
         Ok(locations.flat_map(|&location| PyFrame::all_at(opened.location(location))).collect())
     }
 
     /// The functions at a code address.
-    fn location(&self, number: u32) -> PyResult<Vec<PyFrame>> {
+    fn location(&self, number: &Bound<'_, PyAny>) -> PyResult<Vec<PyFrame>> {
         let opened = self.opened()?;
-        let found = opened.locations().get(number as usize);
-        let location = found.ok_or_else(|| error(Code::NotFound, format!("the trace has no location {number}")))?;
-        Ok(PyFrame::all_at(location).collect())
+        let location = LocationId(row("location", number, opened.locations().len())?);
+        Ok(PyFrame::all_at(opened.location(location)).collect())
     }
 
     /// The accesses that pass the filter, in order of program time.

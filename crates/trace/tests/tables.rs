@@ -187,13 +187,66 @@ fn damage_anywhere_is_an_error_that_names_the_file() {
         changed[at] ^= 0x10;
         std::fs::write(&path, &changed).unwrap();
         let message = reader.read::<AccessColumns>().unwrap_err().to_string();
-        assert!(message.contains("accesses.parquet") && message.contains("rebuilt from raw/"), "{message}");
+        assert!(message.contains("accesses.parquet") && message.contains("to rebuild the tables"), "{message}");
     }
     std::fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
     let message = reader.read::<AccessColumns>().unwrap_err().to_string();
     assert!(message.contains("bytes instead of"), "{message}");
     std::fs::remove_file(&path).unwrap();
     assert!(matches!(reader.read::<AccessColumns>(), Err(TableError::Damaged { .. })));
+}
+
+/// It was "External" or "fail to get inner writer", and a damaged trace to those who opened it in C or Python.
+#[test]
+fn a_full_disk_is_told_as_what_it_is() {
+    let full = Path::new("/dev/full");
+    let large = TableWriter::<AccessColumns>::create(full).unwrap().append(&realistic_accesses(5000)).unwrap_err();
+    // So little is written when the file is completed.
+    let small = TableWriter::<MarkColumns>::create(full).unwrap().finish(Durability::Written).unwrap_err();
+    for error in [large, small] {
+        let message = error.to_string();
+        assert!(matches!(error, TableError::Io { .. }), "{message}");
+        assert!(message.contains("cannot write to /dev/full: No space left"), "{message}");
+    }
+}
+
+/// The last step, which a full disk may stop, too, left `meta.json.PID.tmp` in the trace for good.
+#[test]
+fn metadata_that_cannot_be_put_in_place_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let names = || -> Vec<String> {
+        let entries = std::fs::read_dir(folder.path()).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.filter(|name| name.ends_with(".tmp")).collect()
+    };
+    // Of a writer that was killed: no process has this number.
+    std::fs::write(folder.path().join("meta.json.4194305.tmp"), "{").unwrap();
+    let writer = TraceWriter::create(FolderLock::take(folder.path()), Durability::Written).unwrap();
+    assert_eq!(names(), [""; 0]);
+    // No file takes the place of a folder.
+    std::fs::create_dir(folder.path().join(META_FILE)).unwrap();
+    let message = writer.finish(Meta::default()).unwrap_err().to_string();
+    assert!(message.contains("cannot rename") && message.contains("meta.json"), "{message}");
+    assert_eq!(names(), [""; 0]);
+}
+
+/// `record` removes raw/ by default, and without it a trace that has lost its meta.json is none any more.
+#[test]
+fn nobody_is_told_to_delete_what_cannot_be_made_again() {
+    let folder = tempfile::tempdir().unwrap();
+    write_trace(folder.path());
+    let reader = TraceReader::open(folder.path()).unwrap();
+    let path = folder.path().join("accesses.parquet");
+    std::fs::write(&path, "changed").unwrap();
+    let message = reader.read::<AccessColumns>().unwrap_err().to_string();
+    assert!(message.contains("If the trace has a raw/ folder, delete meta.json"), "{message}");
+    // Nothing is known to be wrong with a file that the system does not open: here a link to itself.
+    std::fs::remove_file(&path).unwrap();
+    std::os::unix::fs::symlink(&path, &path).unwrap();
+    let error = reader.read::<AccessColumns>().unwrap_err();
+    let message = error.to_string();
+    assert!(matches!(error, TableError::Io { .. }) && message.contains("cannot read"), "{message}");
+    assert!(message.contains("accesses.parquet") && !message.contains("delete"), "{message}");
 }
 
 #[test]

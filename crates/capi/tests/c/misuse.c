@@ -135,6 +135,12 @@ static void structs_of_other_versions(void) {
     EXPECT(NUMAPILOT_OK, numapilot_flow_close(flow));
     later.more = 1;
     EXPECT(NUMAPILOT_BAD_ARGUMENT, numapilot_flow_open(trace, &later.filter, &flow));
+    struct {
+        numapilot_info info;
+        uint64_t more;
+    } newer = {.info = {.type_size = sizeof newer}, .more = 77};
+    EXPECT(NUMAPILOT_OK, numapilot_trace_info(trace, &newer.info));
+    if (newer.info.accesses == 0 || newer.more != 0) exit(7);
 }
 
 /* What outlives its trace's handle. */

@@ -84,7 +84,8 @@ class Trace:
     @property
     def is_closed(self) -> bool: ...
     @property
-    def path(self) -> os.PathLike[str]: ...
+    def path(self) -> os.PathLike[str]:
+        """The trace's folder, as an absolute path."""
     @property
     def meta(self) -> dict[str, Any]:
         """The content of meta.json (docs/trace-format.md)."""

@@ -29,6 +29,8 @@ def test_a_trace_tells_what_it_is(root, mg):
     assert len(mg) == meta["sampling"]["samples"] and mg.nodes == [0, 1, 2, 3]
     assert mg.machine.name == "opteron-8385" and mg.losses["ring_full"] == 0
     assert "mg.numatrace" in repr(mg)
+    with numapilot.open(root / "testdata/traces/mg") as named_without_its_ending:
+        assert named_without_its_ending.path == root / "testdata/traces/mg.numatrace"
 
 
 def test_of_page_faults_nothing_about_accesses_is_known(root, mg, tmp_path):
@@ -51,7 +53,7 @@ def test_rows_are_sequences(mg):
     assert [row.number for row in objects] == list(range(len(objects)))
     assert objects[-1].number == len(objects) - 1
     assert [row.number for row in objects[2:8:3]] == [2, 5] and objects[:0] == []
-    for wrong in (len(objects), -len(objects) - 1):
+    for wrong in (len(objects), -len(objects) - 1, 1 << 64, -(1 << 64)):
         with pytest.raises(IndexError):
             objects[wrong]
     with pytest.raises(TypeError):
@@ -203,6 +205,10 @@ def test_a_closed_trace_raises(root):
 def test_mistakes_are_exceptions(mg):
     assert code_of(lambda: mg.flow(object=1 << 31)) is Code.NOT_FOUND
     assert code_of(lambda: mg.flow(thread=len(mg.threads))) is Code.NOT_FOUND
+    # No number of a row, as large as it may be, is another kind of mistake.
+    for number in (-1, 1 << 32, 1 << 64):
+        for wrong in (lambda: mg.flow(site=number), lambda: mg.stack(number), lambda: mg.location(number)):
+            assert code_of(wrong) is Code.NOT_FOUND
     assert code_of(lambda: mg.flow(kind="nonsense")) is Code.NOT_FOUND
     assert code_of(lambda: mg.flow(time=(5, 5))) is Code.BAD_ARGUMENT
     assert code_of(lambda: mg.stack(1 << 30)) is Code.NOT_FOUND
@@ -211,7 +217,7 @@ def test_mistakes_are_exceptions(mg):
     assert code_of(lambda: mg.whatif({"nonsense": "interleave"})) is Code.BAD_ARGUMENT
     assert code_of(lambda: mg.whatif({"*": "nonsense"})) is Code.BAD_ARGUMENT
     assert code_of(lambda: mg.whatif({"*": "bind:77"})) is Code.MODEL
-    for wrong in ({"nonsense": 1}, {"thread": "3"}, {"thread": -1}, {"node": 1 << 20}, {"write": 3}, {"time": 5}):
+    for wrong in ({"nonsense": 1}, {"thread": "3"}, {"thread": 3.0}, {"node": 1 << 20}, {"write": 3}, {"time": 5}):
         with pytest.raises((TypeError, OverflowError, ValueError)):
             mg.flow(**wrong)
     for wrong in (mg.flow, mg.accesses, mg.statistics):
@@ -244,6 +250,16 @@ def test_what_is_no_trace_is_told(root, tmp_path):
         except numapilot.Error as error:
             assert Code(error.code) in (Code.BAD_TRACE, Code.IO)
         shutil.rmtree(folder)
+
+
+def test_what_the_system_does_not_read_is_not_called_damaged(root, tmp_path):
+    folder = copy_of(root, tmp_path)
+    with numapilot.open(folder) as trace:
+        table = trace.table("objects")
+        (folder / "objects.parquet").unlink()
+        (folder / "objects.parquet").symlink_to("objects.parquet")  # a circle, which nobody can open
+        assert code_of(table.__arrow_c_stream__) is Code.IO
+    assert code_of(lambda: numapilot.open(folder)) is Code.IO
 
 
 def test_a_table_that_changes_while_it_is_read_is_an_error(root, tmp_path):

@@ -70,6 +70,17 @@ fn a_bar_of_unknown_homes_is_neither_remote_nor_local() {
     assert!(!picture.contains("in the proportion of"), "all homes of the other are known: {picture}");
 }
 
+/// The time may be any in Python: sums of it wrapped round.
+#[test]
+fn the_last_nanoseconds_of_all_time_are_drawn_empty() {
+    let opened = open(Kind::Big, 6000, 120, 8);
+    for time in [TimeNs(u64::MAX - 9)..TimeNs(u64::MAX), TimeNs(u64::MAX - 1)..TimeNs(u64::MAX)] {
+        let filter = Filter { time: Some(time), ..Filter::default() };
+        let picture = opened.with(filter, |export| svg(View::Timeline, export)).expect("a picture");
+        assert!(picture.contains(">nothing to draw<"), "{picture}");
+    }
+}
+
 #[test]
 fn a_short_part_of_the_time_has_ticks() {
     let opened = open(Kind::Big, 6000, 120, 8);

@@ -33,6 +33,10 @@ impl Frame {
     fn x(&self, time_ns: u64) -> f64 {
         self.left + time_ns.saturating_sub(self.start_ns) as f64 / self.span_ns.max(1) as f64 * self.width
     }
+
+    fn end_ns(&self) -> u64 {
+        self.start_ns.saturating_add(self.span_ns)
+    }
 }
 
 pub fn svg(export: &Export<'_>) -> String {
@@ -130,10 +134,10 @@ fn steps(
     let mut points = Vec::with_capacity(4 * base.len());
     for (bin, value) in series.bins.iter().zip(next) {
         points.push((frame.x(bin.start.0), y(*value)));
-        points.push((frame.x(bin.start.0 + series.bin_ns), y(*value)));
+        points.push((frame.x(bin.start.0.saturating_add(series.bin_ns)), y(*value)));
     }
     for (bin, value) in series.bins.iter().zip(base).rev() {
-        points.push((frame.x(bin.start.0 + series.bin_ns), y(*value)));
+        points.push((frame.x(bin.start.0.saturating_add(series.bin_ns)), y(*value)));
         points.push((frame.x(bin.start.0), y(*value)));
     }
     writer.polygon(&points, &format!(r#"fill="{colour}""#));
@@ -159,7 +163,7 @@ fn shares(writer: &mut SvgWriter, series: &Series, frame: &Frame, top: f64) {
         let course = |share: fn(&Bin) -> f64| -> Vec<(f64, f64)> {
             let mut points = Vec::new();
             for bin in bins {
-                points.extend(places.iter().map(|place| (frame.x(bin.start.0 + place), y(share(bin)))));
+                points.extend(places.iter().map(|place| (frame.x(bin.start.0.saturating_add(*place)), y(share(bin)))));
             }
             points
         };
@@ -178,7 +182,7 @@ fn time_axis(writer: &mut SvgWriter, frame: &Frame, y: f64) {
         .into_iter()
         .find(|(_, ns)| frame.span_ns as f64 >= 2.0 * ns)
         .unwrap_or(("ns", 1.0));
-    let (start, end) = (frame.start_ns as f64 / ns, (frame.start_ns + frame.span_ns) as f64 / ns);
+    let (start, end) = (frame.start_ns as f64 / ns, frame.end_ns() as f64 / ns);
     for tick in ticks_within(start, end, 8) {
         let x = frame.x((tick * ns) as u64);
         writer.line((x, y), (x, y + 5.0), &format!(r#"stroke="{INK}""#));
@@ -195,7 +199,7 @@ fn time_axis(writer: &mut SvgWriter, frame: &Frame, y: f64) {
 /// Draws the marks that the program set.
 fn marks(writer: &mut SvgWriter, marks: &[(TimeNs, String)], frame: &Frame, (top, bottom): (f64, f64)) {
     const MOST: usize = 12;
-    let end = frame.start_ns + frame.span_ns;
+    let end = frame.end_ns();
     let shown: Vec<_> = marks.iter().filter(|(time, _)| (frame.start_ns..end).contains(&time.0)).collect();
     for (index, (time, text)) in shown.iter().enumerate().take(MOST) {
         let x = frame.x(time.0);

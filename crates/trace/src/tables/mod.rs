@@ -49,7 +49,9 @@ pub enum TableError {
     #[error(transparent)]
     Meta(#[from] crate::meta::MetaError),
     /// A table's file is missing, truncated, changed, or not Parquet.
-    #[error("{}: {why}. The tables can be rebuilt from raw/: delete meta.json beside it and open the trace again", path.display())]
+    #[error(
+        "{}: {why}. If the trace has a raw/ folder, delete meta.json and open the trace again to rebuild the tables", path.display()
+    )]
     Damaged {
         /// The table's file.
         path: PathBuf,

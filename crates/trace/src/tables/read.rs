@@ -183,7 +183,11 @@ impl TraceReader {
         let Some(&info) = self.meta.tables.get(table) else {
             return Err(damaged("meta.json does not list it".into()));
         };
-        let unreadable = |error: std::io::Error| damaged(format!("cannot be read ({error})"));
+        // What the system refuses to read for now (rights, too many open files) need not be damaged.
+        let unreadable = |error: std::io::Error| match error.kind() {
+            std::io::ErrorKind::NotFound => damaged(format!("cannot be read ({error})")),
+            _ => TableError::io("read", &path)(error),
+        };
         // To open something else, such as a pipe, could wait for ever.
         if !std::fs::metadata(&path).map_err(unreadable)?.is_file() {
             return Err(damaged("is no regular file".into()));
@@ -449,6 +453,26 @@ pub(super) mod tests {
         let length = FOOTER_BYTES_MAX as u32 + 1;
         let tail = [&length.to_le_bytes()[..], b"PAR1"].concat();
         File::create(path).unwrap().write_all_at(&tail, u64::from(length) + 4).unwrap();
+    }
+
+    #[test]
+    fn a_signal_makes_no_file_unreadable() {
+        /// Gives one byte, between a signal and the end.
+        struct Signalled(u8);
+        impl std::io::Read for Signalled {
+            fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+                self.0 += 1;
+                match self.0 {
+                    1 => Err(std::io::ErrorKind::Interrupted.into()),
+                    2 => {
+                        buffer[0] = b'x';
+                        Ok(1)
+                    }
+                    _ => Ok(0),
+                }
+            }
+        }
+        assert_eq!(checksum(Signalled(0), Path::new("x")).unwrap(), (1, crc32fast::hash(b"x")));
     }
 
     #[test]

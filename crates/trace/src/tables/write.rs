@@ -175,12 +175,13 @@ fn own_suffix() -> String {
     format!("{}.tmp", std::process::id())
 }
 
-/// Whether a writer gives a table's file this name while it writes it: `TABLE.parquet.PID.tmp`.
+/// Whether a writer gives a table's file, or that of the metadata, this name while it writes it: `TABLE.parquet.PID.tmp`, `meta.json.PID.tmp`.
 pub(crate) fn is_temporary(name: &str) -> bool {
-    name.contains(".parquet.") && name.ends_with(".tmp")
+    let is_of_meta = name.strip_prefix(META_FILE).is_some_and(|rest| rest.starts_with('.'));
+    (name.contains(".parquet.") || is_of_meta) && name.ends_with(".tmp")
 }
 
-/// Removes temporary files of tables. A failure is ignored, because no reader opens a file of such a name.
+/// Removes temporary files of writers. A failure is ignored, because no reader opens a file of such a name.
 fn remove_temporaries(folder: &Path, suffix: &str) {
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -285,10 +286,12 @@ impl<T: Table> TableWriter<T> {
 
     /// Completes the file without syncing it, and returns it with its rows, size and checksum.
     fn complete(self) -> Result<(TableInfo, File), TableError> {
-        let path = self.path;
-        let file = self.writer.into_inner().map_err(encode(&path))?;
+        let TableWriter { path, mut writer, rows, .. } = self;
+        // `into_inner` would not give the system's reason why the last bytes cannot be written.
+        writer.finish().map_err(encode(&path))?;
+        let file = writer.inner().try_clone().map_err(TableError::io("open", &path))?;
         let (bytes, crc32) = checksum(File::open(&path).map_err(TableError::io("open", &path))?, &path)?;
-        Ok((TableInfo { rows: self.rows, bytes, crc32 }, file))
+        Ok((TableInfo { rows, bytes, crc32 }, file))
     }
 }
 
@@ -298,15 +301,26 @@ pub(super) fn checksum(mut file: impl Read, path: &Path) -> Result<(u64, u32), T
     let mut buffer = vec![0; 256 << 10];
     let mut total = 0;
     loop {
-        let bytes = file.read(&mut buffer).map_err(TableError::io("read", path))?;
-        if bytes == 0 {
-            return Ok((total, hasher.finalize()));
-        }
+        let bytes = match file.read(&mut buffer) {
+            Ok(0) => return Ok((total, hasher.finalize())),
+            Ok(bytes) => bytes,
+            // A signal came while a file server was asked.
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(TableError::io("read", path)(error)),
+        };
         hasher.update(&buffer[..bytes]);
         total += bytes as u64;
     }
 }
 
 fn encode(path: &Path) -> impl Fn(ParquetError) -> TableError + '_ {
-    move |error| TableError::Encode { path: path.to_path_buf(), why: error.to_string() }
+    let other = move |why: String| TableError::Encode { path: path.to_path_buf(), why };
+    move |error| match error {
+        // The system's own error, such as that of a full disk.
+        ParquetError::External(cause) => match cause.downcast::<std::io::Error>() {
+            Ok(source) => TableError::io("write to", path)(*source),
+            Err(cause) => other(cause.to_string()),
+        },
+        error => other(error.to_string()),
+    }
 }

@@ -78,9 +78,7 @@ impl Reader {
     pub fn read(&mut self, root: &Root, machine: &Machine, pid: Pid) -> Result<MemoryMap, WatchError> {
         let name = self.name(root, pid)?;
         match maps::read_under(root.path(), pid, "numa_maps", &mut self.numa_maps) {
-            Err(KernelError::Gone { .. }) if root.has(&format!("proc/{pid}/stat")) => {
-                return Err(WatchError::NoNumaMaps { pid });
-            }
+            Err(KernelError::NoFile { .. }) => return Err(WatchError::NoNumaMaps { pid }),
             other => other?,
         }
         let mut notes = Vec::new();
