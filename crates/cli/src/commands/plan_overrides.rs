@@ -16,7 +16,7 @@ use numapilot_plan::{NodeSet, glob_matches};
 use numapilot_symbols::{path_ends_with, spellings};
 use numapilot_trace::ids::{ObjectId, ProcessIndex, StackId, ThreadIndex};
 
-use super::plan_sites::{Allocations, is_allocated};
+use super::plan_sites::{Allocations, is_allocated, shared_paths};
 use super::plan_threads::creation_numbers;
 
 /// The placement overrides of a plan for one recording.
@@ -135,7 +135,11 @@ fn is_static_match(matches: &ObjectMatch, site: &Site) -> bool {
                 && spellings(&site.name).iter().any(|name| glob_matches(pattern, name))
         }
         (_, Some(section), _) => site.kind == ObjectKind::Section && is_in() && *section == *site.name,
-        (_, _, Some(pattern)) => site.kind == ObjectKind::File && glob_matches(pattern, &site.name),
+        (_, _, Some(pattern)) => match site.kind {
+            ObjectKind::File => glob_matches(pattern, &site.name),
+            ObjectKind::Shared => shared_paths(&site.name).iter().any(|path| glob_matches(pattern, path)),
+            _ => false,
+        },
         _ => false,
     }
 }
@@ -374,6 +378,13 @@ mod tests {
         let fitted = plan.fit(&machine(), numapilot_plan::Fit::Exact).expect("it fits");
         let found = overrides(&fitted.plan, &trace, &machine()).expect("it can be asked");
         assert_eq!((found.overrides.len(), found.without_effect), (4, vec!["object none".to_owned()]));
+    }
+
+    #[test]
+    fn shared_memory_is_a_mapped_file_and_a_segment_is_none() {
+        let plan = plan("[[object]]\nmapped_file = \"/dev/shm/po*\"\npolicy = \"local\"\n");
+        let matches = |name: &str| is_static_match(&plan.objects[0].matches, &site(ObjectKind::Shared, name));
+        assert!(matches("/dev/shm/pool") && !matches("/dev/shm/other") && !matches("System V segment id 3"));
     }
 
     #[test]
