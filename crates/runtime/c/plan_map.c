@@ -14,11 +14,12 @@
 
 static uint64_t whole_pages(uint64_t bytes) { return (bytes + np_page_bytes() - 1) & -(uint64_t)np_page_bytes(); }
 
-/* `can_move` false: pages of the page cache, which the kernel places by the policy of the thread that reads them in. It would take ours, to no effect. */
+/* `can_move` false: pages of the page cache, which the kernel places by the policy of the thread that reads them in. It would take ours, to no effect. What is
+ * handed over is blocks (np_arena_hand_over): nobody would find these pages again. */
 static void placed(struct np_plan_rule *rule, uintptr_t address, uint64_t bytes, bool move, bool can_move) {
-    if (rule->policy == NP_PLAN_REPLICATE || rule->policy == NP_PLAN_HAND_OVER) return;
+    if (rule->policy == NP_PLAN_REPLICATE) return;
     struct np_place place = {.node = rule->policy == NP_PLAN_LOCAL ? np_place_node() : NP_ANY_NODE, .move = move, .joins = true};
-    if (can_move && np_place_range(rule, place, address, bytes, NULL)) {
+    if (can_move && rule->policy != NP_PLAN_HAND_OVER && np_place_range(rule, place, address, bytes, NULL)) {
         np_plan_count(&rule->placed, 1);
         np_plan_count(&rule->placed_bytes, bytes);
     } else {

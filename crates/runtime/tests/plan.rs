@@ -28,7 +28,7 @@ fn planner() -> &'static Path {
 }
 
 /// A plan image for blocks of these sizes.
-fn image(name: &str, least: u64, most: u64, policy: u32) -> PathBuf {
+pub(super) fn image(name: &str, least: u64, most: u64, policy: u32) -> PathBuf {
     image_with(name, least, most, policy, 0)
 }
 
@@ -47,7 +47,7 @@ fn image_of(name: &str, arguments: &[u64]) -> PathBuf {
     path
 }
 
-fn under(image: &Path, command: &mut Command) -> Output {
+pub(super) fn under(image: &Path, command: &mut Command) -> Output {
     command.env("LD_PRELOAD", planner()).env("NUMAPILOT_PLAN", image).output().expect("the program starts")
 }
 
@@ -58,7 +58,7 @@ fn give_both(command: &mut Command, image: &Path) {
 }
 
 /// Counters of the image's only rule: objects, bytes, passed, failures.
-fn counters(image: &Path) -> [u64; 4] {
+pub(super) fn counters(image: &Path) -> [u64; 4] {
     let bytes = fs::read(image).expect("the image");
     let at = bytes.len() - 48;
     [0, 1, 2, 3].map(|i| u64::from_le_bytes(bytes[at + i * 8..at + i * 8 + 8].try_into().expect("eight bytes")))
