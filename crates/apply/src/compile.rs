@@ -5,7 +5,6 @@ use std::ffi::OsString;
 use numapilot_launch::Target;
 use numapilot_machine::{CpuId, Machine, NodeId};
 use numapilot_plan::{Fitted, Frame, Layout, NodeSet, ObjectRule, Placing, Plan, Policy};
-use numapilot_symbols::path_ends_with;
 
 use super::code::{Found, Module, disjoint, look_up, modules, statics};
 use super::image::{Parts, Place, PlanImage, Rule};
@@ -287,7 +286,7 @@ fn static_part(object: &ObjectRule, rule: u32, modules: &[Module]) -> Vec<Static
     let mut parts = Vec::new();
     for (number, module) in modules.iter().enumerate() {
         let is_meant = match &matches.frame.module {
-            Some(end) => path_ends_with(&module.path.to_string_lossy(), end),
+            Some(end) => module.is_named(end),
             None => number == 0,
         };
         if is_meant {
