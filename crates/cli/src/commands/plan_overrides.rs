@@ -57,14 +57,14 @@ pub fn overrides(plan: &Plan, trace: &Trace, machine: &Machine) -> Result<PlanOv
     // As in a program that runs by the plan, the first rule that matches a thread or a process decides.
     let mut threads = HashSet::new();
     for rule in &plan.threads {
-        let which = rule.name.as_deref().or(rule.start.as_deref()).unwrap_or("all");
+        let which = rule.which();
         let assigned = assigned_threads(rule, trace, machine, &mut threads)?;
         let words = format!("thread {which}: {} on their nodes", assigned.len());
         found.add(!assigned.is_empty(), format!("thread {which}"), || PlacementOverride::threads(words, assigned));
     }
     let mut processes = HashSet::new();
     for rule in &plan.processes {
-        let which = rule.command.as_deref().unwrap_or("all");
+        let which = rule.which();
         let assigned = assigned_processes(rule, trace, machine, &mut processes)?;
         let words = format!("process {which}: {} on their nodes", assigned.len());
         found.add(!assigned.is_empty(), format!("process {which}"), || PlacementOverride::processes(words, assigned));
