@@ -77,7 +77,10 @@ impl<'t> Table<'t> {
     }
 
     fn get(&self, key: &'static str) -> Option<&'t DeValue<'t>> {
-        self.known.borrow_mut().push(key);
+        let mut known = self.known.borrow_mut();
+        if !known.contains(&key) {
+            known.push(key);
+        }
         self.table.get(key).map(Spanned::get_ref)
     }
 
