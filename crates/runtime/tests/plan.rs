@@ -22,7 +22,7 @@ const POLICIES: [(&str, u32); 7] = [
 /// The C constant `NP_PLAN_TWINS`.
 const TWINS: u32 = 1;
 
-fn planner() -> &'static Path {
+pub(super) fn planner() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| numapilot_runtime::unpack(&scratch().join("cache")).expect("unpack").planner)
 }
@@ -37,7 +37,7 @@ fn image_with(name: &str, least: u64, most: u64, policy: u32, flags: u32) -> Pat
 }
 
 /// The arguments of `programs/plan_image.c` behind the file's name.
-fn image_of(name: &str, arguments: &[u64]) -> PathBuf {
+pub(super) fn image_of(name: &str, arguments: &[u64]) -> PathBuf {
     static MAKER: OnceLock<PathBuf> = OnceLock::new();
     let include = format!("-I{}", Path::new(env!("CARGO_MANIFEST_DIR")).join("c").display());
     let maker = MAKER.get_or_init(|| compile("plan_image.c", "plan_image", &[&include]));
