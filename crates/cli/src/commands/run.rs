@@ -32,10 +32,11 @@ pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
         }
     };
     if let Some((_, fitted)) = planned.take_if(|(_, fitted)| fitted.is_moot() && !arguments.fold) {
-        say(format!("this machine has one node: plan {} has no effect", fitted.plan.file));
+        let note = format!("this machine has one node: plan {} has no effect", fitted.plan.file);
         if let Some(file) = &arguments.json {
-            write_json(file, &fitted, &Outcome::default(), false, &[])?;
+            write_json(file, &fitted, &Outcome::default(), false, std::slice::from_ref(&note))?;
         }
+        say(note);
     }
     let asked = arguments.replicate_mappings.as_deref();
     let copied = copied_files(asked, planned.as_ref().map(|(_, fitted)| &fitted.plan));
