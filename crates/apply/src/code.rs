@@ -16,8 +16,24 @@ const ARGUMENTS_MAX: usize = 64;
 #[derive(Clone, Debug)]
 pub(super) struct Module {
     pub path: PathBuf,
+    /// The file that the path leads to. The loader goes by `libx.so.1`, a link, the kernel by `libx.so.1.2.3`, and so do the recordings that it makes.
+    real: PathBuf,
     /// Device and inode of the file.
     pub id: (u64, u64),
+}
+
+impl Module {
+    /// `None`: there is no such file.
+    fn at(path: PathBuf) -> Option<Module> {
+        let status = std::fs::metadata(&path).ok()?;
+        let real = path.canonicalize().unwrap_or_else(|_| path.clone());
+        Some(Module { path, real, id: (status.dev(), status.ino()) })
+    }
+
+    /// Whether the end of a path means it, as rules name modules.
+    pub fn is_named(&self, end: &str) -> bool {
+        [&self.path, &self.real].into_iter().any(|path| path_ends_with(&path.to_string_lossy(), end))
+    }
 }
 
 /// The program, binaries among its arguments, what these are linked with as the loader says, and libraries that rules name by path.
@@ -32,23 +48,33 @@ pub(super) fn modules(target: &Target, command: &[OsString], named: &[&str]) -> 
         }
     }
     for binary in &interpreters {
-        paths.extend(libraries(binary));
+        paths.extend(libraries(binary, &target.binary));
     }
     paths.extend(named.iter().filter(|path| path.starts_with('/')).map(PathBuf::from));
     let mut modules: Vec<Module> = Vec::new();
-    for path in paths {
-        let Ok(status) = std::fs::metadata(&path) else { continue };
-        let id = (status.dev(), status.ino());
-        if !modules.iter().any(|module| module.id == id) {
-            modules.push(Module { path, id });
+    for module in paths.into_iter().filter_map(Module::at) {
+        if !modules.iter().any(|known| known.id == module.id) {
+            modules.push(module);
         }
     }
     modules
 }
 
+/// Folders of the system's loaders.
+const OF_SYSTEM: [&str; 6] = ["/usr", "/lib", "/lib64", "/lib32", "/nix/store", "/gnu/store"];
+
+/// The loader that a binary names, if it may be run: the program's own runs anyway. A file that the program is given to look at (`objdump -d FILE`) may name
+/// anything, itself for one.
+fn loader<'b>(binary: &'b Binary, program: &Binary) -> Option<&'b str> {
+    let BinaryKind::Dynamic { interpreter } = &binary.kind else { return None };
+    let is_systems = |real: PathBuf| OF_SYSTEM.iter().any(|folder| real.starts_with(folder));
+    let may_run = binary.kind == program.kind || Path::new(interpreter).canonicalize().is_ok_and(is_systems);
+    may_run.then_some(interpreter.as_str())
+}
+
 /// What the dynamic loader would load for this binary: it is asked, and starts nothing.
-fn libraries(binary: &Binary) -> Vec<PathBuf> {
-    let BinaryKind::Dynamic { interpreter } = &binary.kind else { return Vec::new() };
+fn libraries(binary: &Binary, program: &Binary) -> Vec<PathBuf> {
+    let Some(interpreter) = loader(binary, program) else { return Vec::new() };
     let Ok(output) = Command::new(interpreter).arg("--list").arg(&binary.path).env_remove("LD_PRELOAD").output() else {
         return Vec::new();
     };
@@ -71,7 +97,7 @@ pub(super) struct Found {
 }
 
 fn is_in(module: &Module, frame: &Frame) -> bool {
-    frame.module.as_ref().is_none_or(|end| path_ends_with(&module.path.to_string_lossy(), end))
+    frame.module.as_ref().is_none_or(|end| module.is_named(end))
 }
 
 /// Looks all frames up in all modules.
@@ -174,5 +200,31 @@ mod tests {
         let cut = disjoint(&[((10, 30), 0), ((20, 40), 1), ((41, 50), 1), ((60, 60), 2)]);
         assert_eq!(cut, [((10, 19), 1), ((20, 30), 3), ((31, 50), 2), ((60, 60), 4)]);
         assert!(disjoint(&[]).is_empty());
+    }
+
+    #[test]
+    fn a_library_is_named_as_the_loader_does_and_as_the_kernel_does() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("libx.so.1.2.3"), "").unwrap();
+        std::os::unix::fs::symlink("libx.so.1.2.3", folder.path().join("libx.so.1")).unwrap();
+        let module = Module::at(folder.path().join("libx.so.1")).unwrap();
+        assert!(module.is_named("libx.so.1") && module.is_named("libx.so.1.2.3") && !module.is_named("libx.so"));
+        assert!(Module::at(folder.path().join("liby.so")).is_none());
+    }
+
+    /// A file that a program looks at named a loader of its own, which was run to list the file's libraries.
+    #[test]
+    fn no_loader_is_run_that_a_file_among_the_arguments_names() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let [source, strange, loader, ran] = ["a.c", "strange", "loader", "ran"].map(|name| folder.path().join(name));
+        std::fs::write(&source, "int main(void) { return 0; }\n").unwrap();
+        std::fs::write(&loader, format!("#!/bin/sh\ntouch '{}'\n", ran.display())).unwrap();
+        std::fs::set_permissions(&loader, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let names_it = format!("-Wl,--dynamic-linker={}", loader.display());
+        assert!(Command::new("cc").arg(&source).arg(names_it).arg("-o").arg(&strange).status().unwrap().success());
+        let command = [OsString::from("true"), strange.clone().into_os_string()];
+        let found = modules(&numapilot_launch::resolve_target(&command).unwrap(), &command, &[]);
+        assert!(found.iter().any(|module| module.path == strange) && !ran.exists(), "{found:?}");
     }
 }

@@ -4,8 +4,7 @@ use std::ffi::OsString;
 
 use numapilot_launch::Target;
 use numapilot_machine::{CpuId, Machine, NodeId};
-use numapilot_plan::{Fitted, Frame, Layout, NodeSet, ObjectRule, Placing, Plan, Policy};
-use numapilot_symbols::path_ends_with;
+use numapilot_plan::{Fitted, Frame, Layout, NodeSet, ObjectRule, Placing, Plan, Policy, ThreadRule};
 
 use super::code::{Found, Module, disjoint, look_up, modules, statics};
 use super::image::{Parts, Place, PlanImage, Rule};
@@ -70,6 +69,7 @@ pub fn compile(
     let found = look_up(&modules, &frames.list);
     let statics = static_parts(&plan.objects, &modules);
     let (mut notes, mut dead) = (without_cpus(plan, &threads, &processes), vec![false; rules.len()]);
+    notes.extend(without_start(plan, &threads, &found, &frames));
     for (index, (rule, object)) in rules.iter_mut().zip(&plan.objects).enumerate() {
         if let Some(problem) = problem(index, rule, &statics, &found, &frames) {
             notes.push(format!("{}:{}: rule {} matches nothing: {problem}", plan.file, object.line, object.name));
@@ -115,7 +115,7 @@ fn without_cpus(plan: &Plan, threads: &[Place], processes: &[Place]) -> Vec<Stri
 }
 
 fn places(plan: &Plan, machine: &Machine, allowed: &[u64; CPU_WORDS], frames: &mut Frames) -> (Vec<Place>, Vec<Place>) {
-    let thread = |rule: &numapilot_plan::ThreadRule| Place {
+    let thread = |rule: &ThreadRule| Place {
         name: rule.name.clone().unwrap_or_default(),
         process: rule.process.clone().unwrap_or_default(),
         start_pattern: rule.start.as_ref().map_or(NO_PATTERN, |start| frames.function(start)),
@@ -132,20 +132,41 @@ fn places(plan: &Plan, machine: &Machine, allowed: &[u64; CPU_WORDS], frames: &m
 
 /// Why a rule can match nothing in this program.
 fn problem(index: usize, rule: &Rule, statics: &[Static], found: &[Found], frames: &Frames) -> Option<String> {
+    if rule.policy == POLICY_HAND_OVER && rule.kind != KIND_DYNAMIC {
+        return Some("only what `malloc` and `new` allocate can be handed over".to_owned());
+    }
     if rule.kind == KIND_STATIC {
         let has_some = statics.iter().any(|(_, owner, _, _)| *owner as usize == index);
         return (!has_some).then(|| "no such symbol or section".to_owned());
     }
-    let missing = (0..found.len()).find(|&p| rule.patterns >> p & 1 == 1 && found[p].ranges.is_empty())?;
-    Some(match &found[missing].lacks_debug {
+    let pattern = (0..found.len()).find(|&p| rule.patterns >> p & 1 == 1 && found[p].ranges.is_empty())?;
+    Some(missing(pattern, found, frames))
+}
+
+/// That the code of a frame is nowhere, and what to do.
+fn missing(pattern: usize, found: &[Found], frames: &Frames) -> String {
+    match &found[pattern].lacks_debug {
         Some(path) => {
             format!("{} has no debug information, which rules on source lines need: build it with -g", path.display())
         }
         None => format!(
             "the program and the libraries that it is linked with have no {}; name it as `numapilot report` does",
-            describe(&frames.list[missing])
+            describe(&frames.list[pattern])
         ),
-    })
+    }
+}
+
+/// Notes on the rules for threads whose start function is nowhere.
+fn without_start(plan: &Plan, threads: &[Place], found: &[Found], frames: &Frames) -> Vec<String> {
+    let note = |(rule, place): (&ThreadRule, &Place)| {
+        let pattern = place.start_pattern as usize; // of those without one, there is no such number
+        let is_missing = found.get(pattern)?.ranges.is_empty();
+        is_missing.then(|| {
+            let (which, why) = (rule.which(), missing(pattern, found, frames));
+            format!("{}:{}: the rule for thread {which} matches nothing: {why}", plan.file, rule.line)
+        })
+    };
+    plan.threads.iter().zip(threads).filter_map(note).collect()
 }
 
 /// Of each module, the code of all frames, cut so that no ranges overlap.
@@ -287,7 +308,7 @@ fn static_part(object: &ObjectRule, rule: u32, modules: &[Module]) -> Vec<Static
     let mut parts = Vec::new();
     for (number, module) in modules.iter().enumerate() {
         let is_meant = match &matches.frame.module {
-            Some(end) => path_ends_with(&module.path.to_string_lossy(), end),
+            Some(end) => module.is_named(end),
             None => number == 0,
         };
         if is_meant {
@@ -338,6 +359,8 @@ fn place(placing: &Placing, layout: Layout, machine: &Machine, allowed: &[u64; C
 
 #[cfg(test)]
 mod tests {
+    use numapilot_plan::Fit;
+
     use super::*;
 
     #[test]
@@ -346,6 +369,22 @@ mod tests {
         assert_eq!(describe(&frame), "code at a.c:3");
         let (function, module) = (Some("f".to_owned()), Some("libx.so".to_owned()));
         assert_eq!(describe(&Frame { function, module, ..frame }), "function f at a.c:3 in libx.so");
+    }
+
+    /// A misspelt start function was a rule of which the outcome said "0 placed", and nothing else.
+    #[test]
+    fn a_rule_that_can_match_nothing_is_named_with_its_line() {
+        let text = "version = 1\n[[object]]\nsymbol = \"table\"\npolicy = \"hand-over\"\nto = \"w\"\n\
+            [[thread]]\nstart = \"no_such_start\"\nnodes = \"all\"\n[[thread]]\nname = \"w\"\nnodes = \"all\"\n";
+        let machine = Machine::load("opteron-8385").expect("a model that comes with the program");
+        let fitted = Plan::parse(text, "plan.toml").expect("a plan").fit(&machine, Fit::Exact).expect("it fits");
+        let command = [OsString::from("true")];
+        let target = numapilot_launch::resolve_target(&command).expect("a program");
+        let image = compile(&fitted, &machine, &target, &command, Purpose::MeasureEmulated).expect("an image");
+        let [start, handed] = image.notes.as_slice() else { panic!("{:?}", image.notes) };
+        let begins = "plan.toml:6: the rule for thread no_such_start matches nothing: the program and the libraries that it is linked with have no function";
+        assert!(start.starts_with(begins), "{start}");
+        assert!(handed.starts_with("plan.toml:2: rule table matches nothing: only what `malloc`"), "{handed}");
     }
 
     /// Node 64 was taken for node 0: memory went to a node that the plan does not name.

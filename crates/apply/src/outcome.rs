@@ -104,18 +104,10 @@ fn places(image: &PlanImage, plan: &Plan) -> Vec<PlaceOutcome> {
         failures,
         error: error(errno),
     };
-    let order = |order: &[(u64, u64)]| {
-        let part = |&(a, b): &(u64, u64)| if a == b { a.to_string() } else { format!("{a}-{b}") };
-        (!order.is_empty()).then(|| order.iter().map(part).collect::<Vec<_>>().join(","))
-    };
-    let threads = plan.threads.iter().enumerate().map(|(index, rule)| {
-        let name = rule.name.clone().or_else(|| rule.start.clone());
-        let which = name.or_else(|| order(&rule.order)).unwrap_or_else(|| "all".to_owned());
-        outcome("thread", which, &rule.placing, image.thread(index))
-    });
-    let processes = plan.processes.iter().enumerate().map(|(index, rule)| {
-        let which = rule.command.clone().or_else(|| order(&rule.order)).unwrap_or_else(|| "all".to_owned());
-        outcome("process", which, &rule.placing, image.process(index))
-    });
+    let threads = plan.threads.iter().enumerate();
+    let threads = threads.map(|(index, rule)| outcome("thread", rule.which(), &rule.placing, image.thread(index)));
+    let processes = plan.processes.iter().enumerate();
+    let processes =
+        processes.map(|(index, rule)| outcome("process", rule.which(), &rule.placing, image.process(index)));
     threads.chain(processes).collect()
 }

@@ -140,6 +140,10 @@ fn on_one_node_it_says_so_and_runs_the_program() {
     let ran = finish(numapilot(&["run", "--plan"]).arg(&plan).args(["--", "sh", "-c", "echo $NUMAPILOT_PLAN; exit 5"]));
     assert_eq!((ran.code, ran.stdout.as_str()), (5, "\n"));
     assert!(ran.stderr.contains("one node") && ran.stderr.contains("no effect"), "{ran:?}");
+    let told =
+        finish(numapilot(&["run", "--quiet", "--json", "-", "--plan"]).arg(&plan).args(["--", "true"])).succeeded();
+    let told: Value = serde_json::from_str(&told.stdout).expect("JSON");
+    assert!(told["notes"][0].as_str().is_some_and(|note| note.contains("no effect")), "{told}");
 }
 
 #[test]

@@ -167,3 +167,35 @@ pub struct ProcessRule {
     /// Line in the file, from 1; 0: not read from one.
     pub line: usize,
 }
+
+/// Which threads or processes a rule is about, in a few words: those that a pattern names, those with numbers, those of a program.
+fn which(pattern: Option<&str>, order: &[(u64, u64)], program: Option<&str>) -> String {
+    let part = |&(first, last): &(u64, u64)| if first == last { first.to_string() } else { format!("{first}-{last}") };
+    let numbers = (!order.is_empty()).then(|| order.iter().map(part).collect::<Vec<_>>().join(","));
+    let which = match (pattern, numbers) {
+        (Some(pattern), Some(numbers)) => format!("{pattern} number {numbers}"),
+        (Some(pattern), None) => pattern.to_owned(),
+        (None, Some(numbers)) => numbers,
+        (None, None) => "all".to_owned(),
+    };
+    match program {
+        Some(program) => format!("{which} of {program}"),
+        None => which,
+    }
+}
+
+impl ThreadRule {
+    /// The threads that it is about, for messages: `worker*`, `0-3`, `all of server`.
+    #[must_use]
+    pub fn which(&self) -> String {
+        which(self.name.as_deref().or(self.start.as_deref()), &self.order, self.process.as_deref())
+    }
+}
+
+impl ProcessRule {
+    /// The processes that it is about, for messages: `server number 0-3`, `all`.
+    #[must_use]
+    pub fn which(&self) -> String {
+        which(self.command.as_deref(), &self.order, None)
+    }
+}

@@ -1,5 +1,7 @@
 //! Parses a plan file's text.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
 use numapilot_machine::{CpuId, NodeId, parse_cpu_list};
@@ -11,6 +13,8 @@ use crate::policy::{HandOver, NodeSet, Policy};
 use crate::table::{Source, Table};
 use crate::{MAX_RULES, VERSION};
 
+/// Most bytes of a plan file.
+const BYTES_MAX: u64 = 16 << 20;
 /// Highest node number that a plan may name.
 const NODE_MAX: u64 = 63;
 /// Frames that `called_from` may list.
@@ -22,8 +26,24 @@ impl Plan {
     /// # Errors
     /// The file cannot be read, or its text is not a valid plan; the error gives the line and a remedy.
     pub fn load(path: &Path) -> Result<Plan, PlanError> {
-        let text = std::fs::read_to_string(path).map_err(|error| PlanError::Read { path: path.to_owned(), error })?;
-        Plan::parse(&text, &path.display().to_string())
+        let refused = |error| PlanError::Read { path: path.to_owned(), error };
+        let mut bytes = Vec::new();
+        // A device may have no end.
+        File::open(path).map_err(refused)?.take(BYTES_MAX + 1).read_to_end(&mut bytes).map_err(refused)?;
+        if bytes.len() as u64 > BYTES_MAX {
+            return Err(refused(std::io::Error::other(format!("it has more than {} MiB", BYTES_MAX >> 20))));
+        }
+        Plan::read(bytes, &path.display().to_string())
+    }
+
+    fn read(bytes: Vec<u8>, file: &str) -> Result<Plan, PlanError> {
+        let text = String::from_utf8(bytes).map_err(|error| {
+            let position = error.utf8_error().valid_up_to();
+            let valid = String::from_utf8_lossy(&error.as_bytes()[..position]);
+            let source = Source { file, text: &valid };
+            source.error(&(position..position), "this is no UTF-8", "save the file as UTF-8 (docs/plan-format.md)")
+        })?;
+        Plan::parse(&text, file)
     }
 
     /// Parses a plan; `file` is its name in messages.
@@ -301,4 +321,26 @@ fn process(table: &Table<'_>) -> Result<ProcessRule, PlanError> {
         layout,
         line: table.line(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The message gave no line, and what read the file no end.
+    #[test]
+    fn a_file_that_is_no_text_is_refused_with_its_line() {
+        let read = |bytes: &[u8]| Plan::read(bytes.to_vec(), "plan.toml").map_err(|error| error.to_string());
+        let why = read(b"version = 1\n# caf\xe9\n").unwrap_err();
+        assert!(why.starts_with("plan.toml:2: this is no UTF-8; save the file as UTF-8"), "{why}");
+        assert!(read(b"version = 1\n[[object]]\npolicy = \"local\" # caf\xc3\xa9\n").is_ok());
+        let endless = Plan::load(Path::new("/dev/zero")).unwrap_err().to_string();
+        assert!(endless.contains("more than 16 MiB"), "{endless}");
+    }
+
+    #[test]
+    fn keys_that_are_read_twice_are_listed_once() {
+        let why = Plan::parse("version = 1\n[[object]]\npolicy = \"local\"\nxyz = 1\n", "p").unwrap_err().to_string();
+        assert_eq!(why.matches("min_size").count(), 1, "{why}");
+    }
 }

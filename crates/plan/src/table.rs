@@ -77,7 +77,10 @@ impl<'t> Table<'t> {
     }
 
     fn get(&self, key: &'static str) -> Option<&'t DeValue<'t>> {
-        self.known.borrow_mut().push(key);
+        let mut known = self.known.borrow_mut();
+        if !known.contains(&key) {
+            known.push(key);
+        }
         self.table.get(key).map(Spanned::get_ref)
     }
 
@@ -95,8 +98,9 @@ impl<'t> Table<'t> {
                 "give a name, or leave the key out",
             ));
         }
-        if text.len() > 512 {
-            return Err(self.error_at(key, "longer than 512 bytes", "shorten it, with `*` for the omitted part"));
+        if text.len() > TEXT_MAX {
+            let what = format!("longer than {TEXT_MAX} bytes");
+            return Err(self.error_at(key, what, "shorten it, with `*` for the omitted part"));
         }
         Ok(Some(text.to_owned()))
     }
@@ -170,6 +174,9 @@ impl<'t> Table<'t> {
         Ok(())
     }
 }
+
+/// Most bytes of a text: the planner in the program keeps as many, and a zero byte (`NP_PLAN_TEXT`).
+const TEXT_MAX: usize = 511;
 
 /// Most ranges of numbers that one rule may have: the planner in the program keeps as many (`NP_PLAN_RANGES`).
 pub const RANGES_MAX: usize = 8;

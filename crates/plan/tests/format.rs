@@ -66,6 +66,31 @@ fn an_example_is_read_as_meant() {
     assert_eq!(plan.processes[0].placing, Placing::Cpus((0..4).map(CpuId).collect()));
 }
 
+/// A rule for thread 3 was one for "all", in the list of rules and in what was said of it.
+#[test]
+fn rules_for_threads_and_processes_say_which_these_are() {
+    let example = Plan::parse(EXAMPLE, "example.toml").unwrap();
+    assert_eq!([example.threads[0].which(), example.processes[0].which()], ["worker* number 1-15", "server"]);
+    let text = "version = 1\n[[thread]]\norder = 3\nprocess = \"app\"\nnodes = \"0\"\n[[thread]]\nstart = \"run\"\nnodes = \"0\"\n\
+        [[process]]\norder = \"0,2-3\"\nnodes = \"0\"\n[[process]]\nnodes = \"1\"\n";
+    let plan = Plan::parse(text, "plan.toml").unwrap();
+    let which: Vec<String> =
+        plan.threads.iter().map(ThreadRule::which).chain(plan.processes.iter().map(ProcessRule::which)).collect();
+    assert_eq!(which, ["3 of app", "run", "0,2-3", "all"]);
+}
+
+/// The planner in the program ends texts with a zero byte; the last byte of a longest text was cut off, and the pattern was another one.
+#[test]
+fn a_text_is_no_longer_than_the_planner_keeps() {
+    let of = |bytes: usize| {
+        let path = "x".repeat(bytes);
+        Plan::parse(&format!("version = 1\n[[object]]\nmapped_file = \"{path}\"\npolicy = \"local\"\n"), "plan.toml")
+    };
+    assert!(of(511).is_ok());
+    let why = of(512).unwrap_err().to_string();
+    assert!(why.starts_with("plan.toml:3: mapped_file: longer than 511 bytes"), "{why}");
+}
+
 #[test]
 fn what_is_wrong_is_named_with_file_line_and_remedy() {
     let head = "version = 1\n";

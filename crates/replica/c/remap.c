@@ -458,6 +458,7 @@ __attribute__((constructor)) static void begin(void) {
         np_settings.node = (int)number_in("NUMAPILOT_REPLICATE_NODE", -1);
         np_settings.by_order = number_in("NUMAPILOT_REPLICATE_BY_ORDER", 0) == 1;
         pthread_atfork(before_fork, after_fork, after_fork_in_child);
+        np_guard_open_signals();
         numapilot_remap_now();
         if (np_settings.by_order) np_orders_watch();
     }

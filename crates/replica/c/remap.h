@@ -108,6 +108,9 @@ HIDDEN enum remap_reason np_guard_put(const struct mapping *mapping, int file, i
 /* Before the program changes [start, start + bytes) itself: takes guarded mappings there back to what they were. `will_write`: collapses them for all. */
 HIDDEN void np_guard_release(uintptr_t start, size_t bytes, bool will_write);
 
+/* At the start: the signals of faults are open from then on. */
+HIDDEN void np_guard_open_signals(void);
+
 /* Held across a fork. */
 HIDDEN void np_guard_lock(void);
 HIDDEN void np_guard_unlock(void);

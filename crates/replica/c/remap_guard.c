@@ -229,8 +229,23 @@ static void take_over(void) {
     }
 }
 
+/* A program starts with the signals blocked that its starter's thread had blocked. */
+void np_guard_open_signals(void) {
+    kernel_mask ours = 1ull << (SIGSEGV - 1) | 1ull << (SIGBUS - 1);
+    if (np_settings.shared) syscall(SYS_rt_sigprocmask, SIG_UNBLOCK, &ours, NULL, sizeof ours);
+}
+
+/* For another signal. While its handler runs, what `sa_mask` says is blocked. */
+static int act_on_other(int signal, const struct sigaction *wanted, struct sigaction *before) {
+    if (!wanted || !np_settings.shared) return real_sigaction()(signal, wanted, before);
+    struct sigaction open = *wanted;
+    sigdelset(&open.sa_mask, SIGSEGV);
+    sigdelset(&open.sa_mask, SIGBUS);
+    return real_sigaction()(signal, &open, before);
+}
+
 EXPORT int sigaction(int signal, const struct sigaction *wanted, struct sigaction *before) {
-    if (!is_ours(signal)) return real_sigaction()(signal, wanted, before);
+    if (!is_ours(signal)) return act_on_other(signal, wanted, before);
     kernel_mask mask = lock();
     int result = 0;
     if (!has_handlers) {
@@ -254,9 +269,9 @@ EXPORT void (*signal(int number, void (*handler)(int)))(int) {
     return sigaction(number, &wanted, &before) == 0 ? before.sa_handler : SIG_ERR;
 }
 
-/* A fault on a blocked signal ends the process: ours stay open. */
+/* A fault on a blocked signal ends the process: ours stay open, from the start. What blocks them before something is guarded may write to it afterwards. */
 static const sigset_t *without_ours(int how, const sigset_t *set, sigset_t *changed) {
-    if (!set || how == SIG_UNBLOCK || !__atomic_load_n(&has_handlers, __ATOMIC_RELAXED)) return set;
+    if (!set || how == SIG_UNBLOCK || !np_settings.shared) return set;
     *changed = *set;
     sigdelset(changed, SIGSEGV);
     sigdelset(changed, SIGBUS);

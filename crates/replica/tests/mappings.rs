@@ -160,11 +160,13 @@ fn handlers_of_the_program_are_kept() {
         let output = run(&mut command);
         (String::from_utf8_lossy(&output.stdout).into_owned(), output.status)
     };
-    for kind in ["own", "default", "ignored", "sent", "bus", "threads"] {
+    // The last three write while the signals of faults would be blocked, and were ended by the first write.
+    for kind in ["own", "default", "ignored", "sent", "bus", "threads", "blocked", "inherited", "masked"] {
         assert_eq!(outcome(kind, Some(&mappings)), outcome(kind, None), "{kind}");
         assert_eq!(count(&mappings.summary().expect("summary"), Action::Collapsed, &file_of(kind)), 1, "{kind}");
     }
     assert_eq!(outcome("own", Some(&mappings)).0, "written 7\nown handler\n");
+    assert_eq!(outcome("masked", Some(&mappings)).0, "written 7\n");
 }
 
 #[test]

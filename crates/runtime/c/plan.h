@@ -169,6 +169,7 @@ struct np_place {
     bool move;     /* pages that are there, too */
     bool joins;    /* it needs no mapping of its own: what lies beside it has the same policy, or the program has just made it */
     bool is_run;   /* of small objects: in pieces of no less than a granule */
+    uint64_t page; /* of huge pages (hugetlb): the kernel refuses parts of them. 0: of the kernel's pages */
 };
 /* The policy of `rule` for these pages (whole pages); true: the kernel took it. *mappings (or NULL): what it took of the mappings that a process may have. */
 bool np_place_range(struct np_plan_rule *rule, struct np_place place, uintptr_t address, uint64_t bytes, uint32_t *mappings);

@@ -7,18 +7,50 @@
 #include <linux/magic.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <sys/vfs.h>
 
-static uint64_t whole_pages(uint64_t bytes) { return (bytes + np_page_bytes() - 1) & -(uint64_t)np_page_bytes(); }
+#ifndef MAP_HUGE_SHIFT
+#define MAP_HUGE_SHIFT 26
+#define MAP_HUGE_MASK 0x3f
+#endif
+#define USUAL_HUGE_BYTES (2ul << 20)
 
-/* `can_move` false: pages of the page cache, which the kernel places by the policy of the thread that reads them in. It would take ours, to no effect. */
-static void placed(struct np_plan_rule *rule, uintptr_t address, uint64_t bytes, bool move, bool can_move) {
-    if (rule->policy == NP_PLAN_REPLICATE || rule->policy == NP_PLAN_HAND_OVER) return;
-    struct np_place place = {.node = rule->policy == NP_PLAN_LOCAL ? np_place_node() : NP_ANY_NODE, .move = move, .joins = true};
-    if (can_move && np_place_range(rule, place, address, bytes, NULL)) {
+static uint64_t whole_pages(uint64_t bytes, uint64_t page) { return (bytes + page - 1) & -page; }
+
+/* Of mappings that do not say how large their huge pages are. */
+static NP_COLD __attribute__((noinline)) uint64_t default_huge_bytes(void) {
+    char text[4096];
+    uint64_t bytes = 0;
+    long fd = NP_SYS4(SYS_openat, AT_FDCWD, "/proc/meminfo", O_RDONLY | O_CLOEXEC, 0);
+    long length = fd >= 0 ? NP_SYS3(SYS_read, fd, text, sizeof text - 1) : 0;
+    if (fd >= 0) NP_SYS1(SYS_close, fd);
+    text[length > 0 ? length : 0] = 0;
+    const char *at = strstr(text, "Hugepagesize:");
+    for (at = at != NULL ? at + sizeof "Hugepagesize:" - 1 : ""; *at == ' ' || (*at >= '0' && *at <= '9'); at++)
+        if (*at != ' ') bytes = bytes * 10 + (uint64_t)(*at - '0');
+    return bytes != 0 && (bytes & (bytes - 1)) == 0 ? bytes << 10 : USUAL_HUGE_BYTES;
+}
+
+/* The pages of what a call has mapped, of which the kernel places no parts. A mapping of huge pages (hugetlb) is as long as its pages need. */
+static uint64_t page_of(int flags, int fd) {
+    struct statfs system;
+    unsigned log2 = (unsigned)flags >> MAP_HUGE_SHIFT & MAP_HUGE_MASK;
+    if (!(flags & MAP_ANONYMOUS))
+        return NP_SYS2(SYS_fstatfs, fd, &system) == 0 && system.f_type == HUGETLBFS_MAGIC ? (uint64_t)system.f_bsize : np_page_bytes();
+    if (!(flags & MAP_HUGETLB)) return np_page_bytes();
+    return log2 != 0 ? 1ul << log2 : default_huge_bytes();
+}
+
+/* `can_move` false: pages of the page cache, which the kernel places by the policy of the thread that reads them in. It would take ours, to no effect. What is
+ * handed over is blocks (np_arena_hand_over): nobody would find these pages again. */
+static void placed(struct np_plan_rule *rule, uintptr_t address, uint64_t bytes, uint64_t page, bool move, bool can_move) {
+    if (rule->policy == NP_PLAN_REPLICATE) return;
+    struct np_place place = {.node = rule->policy == NP_PLAN_LOCAL ? np_place_node() : NP_ANY_NODE, .move = move, .joins = true, .page = page};
+    if (can_move && rule->policy != NP_PLAN_HAND_OVER && np_place_range(rule, place, address, bytes, NULL)) {
         np_plan_count(&rule->placed, 1);
         np_plan_count(&rule->placed_bytes, bytes);
     } else {
@@ -36,7 +68,7 @@ static bool is_memory(int fd) {
 }
 
 /* `copies`: pages that are written become the process's own. */
-static void place_file(int fd, uintptr_t address, uint64_t bytes, bool copies) {
+static void place_file(int fd, uintptr_t address, uint64_t bytes, uint64_t page, bool copies) {
     char link[32] = "/proc/self/fd/", path[1024];
     unsigned at = 14;
     unsigned digits = 1;
@@ -51,7 +83,7 @@ static void place_file(int fd, uintptr_t address, uint64_t bytes, bool copies) {
         bool fits = rules[i].kind == NP_PLAN_FILE && bytes >= rules[i].min_size && bytes <= rules[i].max_size;
         if (!fits || !np_plan_glob(rules[i].text, path)) continue;
         if (rules[i].process[0] != 0 && !np_plan_glob(rules[i].process, np_plan_command)) continue;
-        placed(&rules[i], address, bytes, true, copies || is_memory(fd));
+        placed(&rules[i], address, bytes, page, true, copies || is_memory(fd));
         return;
     }
 }
@@ -103,12 +135,13 @@ static NP_COLD void mapped(void *address, size_t bytes, int protection, int flag
     /* With the releases in np_plan_maps_init: is_wanted saw one of the two, and so does this. */
     (void)__atomic_load_n(&least, __ATOMIC_ACQUIRE);
     (void)__atomic_load_n(&has_files, __ATOMIC_ACQUIRE);
+    uint64_t page = page_of(flags, fd), whole = whole_pages(bytes, page);
     if (flags & MAP_ANONYMOUS) {
         struct np_plan_thread *thread = np_plan_thread_here();
         int rule = thread != NULL ? np_match(thread, bytes, caller) : -1;
-        if (rule >= 0) placed(&np_plan_rules()[rule], (uintptr_t)address, whole_pages(bytes), false, true);
+        if (rule >= 0) placed(&np_plan_rules()[rule], (uintptr_t)address, whole, page, false, true);
     } else {
-        place_file(fd, (uintptr_t)address, whole_pages(bytes), (flags & MAP_TYPE) == MAP_PRIVATE && (protection & PROT_WRITE));
+        place_file(fd, (uintptr_t)address, whole, page, (flags & MAP_TYPE) == MAP_PRIVATE && (protection & PROT_WRITE));
     }
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     np_plan_tls.map_frame = 0;
@@ -171,8 +204,9 @@ static int place_module(struct dl_phdr_info *info, size_t bytes, void *context) 
         struct np_plan_rule *rule = &np_plan_rules()[statics[i].rule];
         if (module->device != status.st_dev || module->inode != status.st_ino) continue;
         if (rule->process[0] != 0 && !np_plan_glob(rule->process, np_plan_command)) continue;
-        uintptr_t first = (info->dlpi_addr + statics[i].first) & -np_page_bytes();
-        placed(rule, first, whole_pages(info->dlpi_addr + statics[i].last + 1 - first), true, is_written(info, statics[i].first));
+        uintptr_t page = np_page_bytes(), first = (info->dlpi_addr + statics[i].first) & -page;
+        uint64_t whole = whole_pages(info->dlpi_addr + statics[i].last + 1 - first, page);
+        placed(rule, first, whole, page, true, is_written(info, statics[i].first));
     }
     return 0;
 }

@@ -53,7 +53,13 @@ void np_match_left(void) {
     np_plan_lock_left(&view_lock);
 }
 
-void np_match_forked(void) { __atomic_store_n(&readers, 0, __ATOMIC_RELAXED); }
+/* Instances are counted in the order in which rules ask: only objects that meet all else. */
+static uint64_t instances_seen[256];
+
+void np_match_forked(void) {
+    __atomic_store_n(&readers, 0, __ATOMIC_RELAXED);
+    for (uint32_t i = 0; i < 256; i++) np_store(instances_seen[i], 0); /* plans number objects within a process */
+}
 
 /* What may go now; the lock is held. */
 static struct view *take_retired(void) {
@@ -259,9 +265,6 @@ static inline uint64_t patterns_of(struct np_plan_thread *thread, struct np_regs
     if (np_likely(np_memo_holds(&memo->walk, caller))) return memo->found;
     return walk(thread, memo, caller);
 }
-
-/* Instances are counted in the order in which rules ask: only objects that meet all else. */
-static uint64_t instances_seen[256];
 
 int np_match(struct np_plan_thread *thread, size_t bytes, struct np_regs caller) {
     struct np_plan_rule *rules = np_plan_rules();

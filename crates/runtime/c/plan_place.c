@@ -129,12 +129,13 @@ static int whole(const struct np_plan_rule *rule, uintptr_t address, uint64_t by
     return node < NP_PLAN_NODES ? ask(address, bytes, MODE_PREFERRED, 1ull << node, move) : EINVAL;
 }
 
-static unsigned page_shift(void) { return (unsigned)__builtin_ctzl(np_page_bytes()); }
+static unsigned shift_of(struct np_place place) { return (unsigned)__builtin_ctzl(place.page != 0 ? place.page : np_page_bytes()); }
 
 /* Contiguous parts, one to a node, ends at whole pages. */
-static int split(const struct np_plan_rule *rule, uintptr_t address, uint64_t bytes, bool move, uint32_t *mappings) {
+static int split(const struct np_plan_rule *rule, struct np_place place, uintptr_t address, uint64_t bytes, uint32_t *mappings) {
     uint32_t count = (uint32_t)__builtin_popcountll(rule->nodes);
-    unsigned shift = page_shift();
+    unsigned shift = shift_of(place);
+    bool move = place.move;
     uint64_t pages = bytes >> shift;
     int error = 0;
     if (!charge(count)) return whole(rule, address, bytes, move);
@@ -148,9 +149,11 @@ static int split(const struct np_plan_rule *rule, uintptr_t address, uint64_t by
     return error;
 }
 
-/* Stripes in proportion to the weights, as short as a bound on the number of mappings allows; `least`: pages, at least. */
-static int weighted(const struct np_plan_rule *rule, uintptr_t address, uint64_t bytes, bool move, uint64_t least, uint32_t *mappings) {
-    unsigned shift = page_shift();
+/* Stripes in proportion to the weights, as short as a bound on the number of mappings allows. */
+static int weighted(const struct np_plan_rule *rule, struct np_place place, uintptr_t address, uint64_t bytes, uint32_t *mappings) {
+    unsigned shift = shift_of(place);
+    bool move = place.move;
+    uint64_t least = place.is_run ? NP_GRANULE >> shift : 1; /* pages */
     uint64_t pages = bytes >> shift, round = 0, nodes = rule->nodes;
     for (uint64_t rest = nodes; rest != 0; rest &= rest - 1) round += rule->weights[__builtin_ctzll(rest)];
     if (round == 0) return EINVAL;
@@ -210,14 +213,14 @@ bool np_place_range(struct np_plan_rule *rule, struct np_place place, uintptr_t 
     switch (rule->policy) {
     case NP_PLAN_WEIGHTED:
         if (rule->flags & NP_PLAN_OWN_WEIGHTS) {
-            error = weighted(rule, address, bytes, place.move, place.is_run ? NP_GRANULE >> page_shift() : 1, mappings);
+            error = weighted(rule, place, address, bytes, mappings);
             break;
         }
         __attribute__((fallthrough));
     case NP_PLAN_NODE:
     case NP_PLAN_INTERLEAVE: error = uniform(rule, &place, address, bytes, mappings); break;
     case NP_PLAN_LOCAL: error = local(&place, address, bytes, mappings); break;
-    case NP_PLAN_SPLIT: error = split(rule, address, bytes, place.move, mappings); break;
+    case NP_PLAN_SPLIT: error = split(rule, place, address, bytes, mappings); break;
     default: error = ask(address, bytes, MODE_LOCAL, 0, false); break; /* addresses that served another policy */
     }
     return counted(rule, error);

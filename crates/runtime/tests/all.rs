@@ -17,6 +17,7 @@ mod java;
 mod lifecycle;
 mod order;
 mod plan;
+mod plan_rules;
 mod pools;
 mod race;
 mod robust;

@@ -22,13 +22,13 @@ const POLICIES: [(&str, u32); 7] = [
 /// The C constant `NP_PLAN_TWINS`.
 const TWINS: u32 = 1;
 
-fn planner() -> &'static Path {
+pub(super) fn planner() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| numapilot_runtime::unpack(&scratch().join("cache")).expect("unpack").planner)
 }
 
 /// A plan image for blocks of these sizes.
-fn image(name: &str, least: u64, most: u64, policy: u32) -> PathBuf {
+pub(super) fn image(name: &str, least: u64, most: u64, policy: u32) -> PathBuf {
     image_with(name, least, most, policy, 0)
 }
 
@@ -37,7 +37,7 @@ fn image_with(name: &str, least: u64, most: u64, policy: u32, flags: u32) -> Pat
 }
 
 /// The arguments of `programs/plan_image.c` behind the file's name.
-fn image_of(name: &str, arguments: &[u64]) -> PathBuf {
+pub(super) fn image_of(name: &str, arguments: &[u64]) -> PathBuf {
     static MAKER: OnceLock<PathBuf> = OnceLock::new();
     let include = format!("-I{}", Path::new(env!("CARGO_MANIFEST_DIR")).join("c").display());
     let maker = MAKER.get_or_init(|| compile("plan_image.c", "plan_image", &[&include]));
@@ -47,7 +47,7 @@ fn image_of(name: &str, arguments: &[u64]) -> PathBuf {
     path
 }
 
-fn under(image: &Path, command: &mut Command) -> Output {
+pub(super) fn under(image: &Path, command: &mut Command) -> Output {
     command.env("LD_PRELOAD", planner()).env("NUMAPILOT_PLAN", image).output().expect("the program starts")
 }
 
@@ -58,7 +58,7 @@ fn give_both(command: &mut Command, image: &Path) {
 }
 
 /// Counters of the image's only rule: objects, bytes, passed, failures.
-fn counters(image: &Path) -> [u64; 4] {
+pub(super) fn counters(image: &Path) -> [u64; 4] {
     let bytes = fs::read(image).expect("the image");
     let at = bytes.len() - 48;
     [0, 1, 2, 3].map(|i| u64::from_le_bytes(bytes[at + i * 8..at + i * 8 + 8].try_into().expect("eight bytes")))

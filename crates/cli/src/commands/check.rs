@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 use super::exit::BEYOND_LIMITS;
 use super::record::{binding, cpu_list};
-use super::summary::{refuse_twice, summarise, summarise_named};
+use super::summary::{mixed, refuse_twice, summarise, summarise_named};
 use crate::args::CheckArgs;
 use crate::output;
 
@@ -71,6 +71,9 @@ pub fn run(arguments: &CheckArgs) -> Result<ExitCode> {
             base.program,
             run.program
         );
+    }
+    if let Some(words) = mixed(&runs) {
+        crate::output::tell!("numapilot: {words}");
     }
     match unknown {
         // A limit that is exceeded fails the check, whatever else is known.

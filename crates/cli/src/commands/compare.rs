@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::exit::BEYOND_LIMITS;
 use super::simulate::progress;
-use super::summary::{refuse_twice, summarise_named};
+use super::summary::{refuse_twice, summarise_named, unlike};
 use crate::args::CompareArgs;
 use crate::output;
 
@@ -94,8 +94,12 @@ impl Limits {
 
 fn judge(arguments: &CompareArgs, found: &Comparison) -> Result<Limits> {
     let mut limits = Limits::default();
+    let different = |is_of_times| unlike(found.before.iter().chain(&found.after), is_of_times);
     let of = |metric: Metric| found.metrics.iter().find(|change| change.metric == metric).map(|change| &change.change);
     if let Some(limit) = arguments.max_slowdown {
+        if let Some(why) = different(true) {
+            bail!("--max-slowdown: {why}; record both sides for one machine and with one engine");
+        }
         let time = of(Metric::RunTime);
         let Some((rise, certain)) = time.and_then(|time| time.relative.zip(time.certain_relative_rise())) else {
             bail!(
@@ -106,6 +110,9 @@ fn judge(arguments: &CompareArgs, found: &Comparison) -> Result<Limits> {
         limits.judge(limit, rise.low, certain, &format!("the run time rose by {value}, more than {most}"));
     }
     if let Some(limit) = arguments.max_more_remote {
+        if let Some(why) = different(false) {
+            bail!("--max-more-remote: {why}; record both sides for one machine");
+        }
         let Some(change) = of(Metric::RemoteShare) else {
             bail!("--max-more-remote: the remote accesses of a recording are unknown (see the notes)");
         };
@@ -152,7 +159,46 @@ fn foretold(value: &Value) -> Option<Prediction> {
 
 #[cfg(test)]
 mod tests {
+    use numapilot_trace::engine::Engine;
+
+    use super::super::summary::tests::run as recorded;
     use super::*;
+    use crate::args::{Colour, LookArgs};
+
+    fn arguments() -> CompareArgs {
+        CompareArgs {
+            before: PathBuf::new(),
+            after: PathBuf::new(),
+            more_before: Vec::new(),
+            more_after: Vec::new(),
+            prediction: None,
+            max_slowdown: None,
+            max_more_remote: None,
+            no_model: false,
+            top: 10,
+            json: false,
+            html: None,
+            svg: None,
+            quiet: true,
+            look: LookArgs { color: Colour::Never, width: 100 },
+        }
+    }
+
+    /// A gate passed or failed by what another machine makes of the program.
+    #[test]
+    fn a_rise_from_one_machine_to_another_is_no_verdict() {
+        let arguments = CompareArgs { max_slowdown: Some(0.05), ..arguments() };
+        let judged = |machine: &str, engine: Engine| {
+            let (before, after) =
+                (recorded("b", "small", Engine::Instrument, 1e9), recorded("a", machine, engine, 2e9));
+            let found = compare(vec![before], vec![after], None).expect("two sides");
+            judge(&arguments, &found).map(|limits| limits.exceeded.len()).map_err(|error| error.to_string())
+        };
+        assert_eq!(judged("small", Engine::Instrument), Ok(1));
+        let why = judged("large", Engine::Instrument).expect_err("another machine");
+        assert!(why.starts_with("--max-slowdown: b was recorded on machine small, a on large; "), "{why}");
+        assert!(judged("small", Engine::Emulate).is_err_and(|why| why.contains("by engine instrument, a by emulate")));
+    }
 
     #[test]
     fn a_prediction_of_processor_time_is_taken_for_one() {

@@ -47,12 +47,10 @@ fn describe(plan: &Plan) -> String {
         format!("{place}, {}", layout.name())
     };
     for rule in &plan.threads {
-        let which = rule.name.as_deref().or(rule.start.as_deref()).unwrap_or("all");
-        text.push_str(&format!("thread {which}: {}\n", place(&rule.placing, rule.layout)));
+        text.push_str(&format!("thread {}: {}\n", rule.which(), place(&rule.placing, rule.layout)));
     }
     for rule in &plan.processes {
-        let which = rule.command.as_deref().unwrap_or("all");
-        text.push_str(&format!("process {which}: {}\n", place(&rule.placing, rule.layout)));
+        text.push_str(&format!("process {}: {}\n", rule.which(), place(&rule.placing, rule.layout)));
     }
     text
 }

@@ -16,7 +16,7 @@ use numapilot_plan::{NodeSet, glob_matches};
 use numapilot_symbols::{path_ends_with, spellings};
 use numapilot_trace::ids::{ObjectId, ProcessIndex, StackId, ThreadIndex};
 
-use super::plan_sites::{Allocations, is_allocated};
+use super::plan_sites::{Allocations, is_allocated, shared_paths};
 use super::plan_threads::creation_numbers;
 
 /// The placement overrides of a plan for one recording.
@@ -57,14 +57,14 @@ pub fn overrides(plan: &Plan, trace: &Trace, machine: &Machine) -> Result<PlanOv
     // As in a program that runs by the plan, the first rule that matches a thread or a process decides.
     let mut threads = HashSet::new();
     for rule in &plan.threads {
-        let which = rule.name.as_deref().or(rule.start.as_deref()).unwrap_or("all");
+        let which = rule.which();
         let assigned = assigned_threads(rule, trace, machine, &mut threads)?;
         let words = format!("thread {which}: {} on their nodes", assigned.len());
         found.add(!assigned.is_empty(), format!("thread {which}"), || PlacementOverride::threads(words, assigned));
     }
     let mut processes = HashSet::new();
     for rule in &plan.processes {
-        let which = rule.command.as_deref().unwrap_or("all");
+        let which = rule.which();
         let assigned = assigned_processes(rule, trace, machine, &mut processes)?;
         let words = format!("process {which}: {} on their nodes", assigned.len());
         found.add(!assigned.is_empty(), format!("process {which}"), || PlacementOverride::processes(words, assigned));
@@ -135,7 +135,11 @@ fn is_static_match(matches: &ObjectMatch, site: &Site) -> bool {
                 && spellings(&site.name).iter().any(|name| glob_matches(pattern, name))
         }
         (_, Some(section), _) => site.kind == ObjectKind::Section && is_in() && *section == *site.name,
-        (_, _, Some(pattern)) => site.kind == ObjectKind::File && glob_matches(pattern, &site.name),
+        (_, _, Some(pattern)) => match site.kind {
+            ObjectKind::File => glob_matches(pattern, &site.name),
+            ObjectKind::Shared => shared_paths(&site.name).iter().any(|path| glob_matches(pattern, path)),
+            _ => false,
+        },
         _ => false,
     }
 }
@@ -374,6 +378,13 @@ mod tests {
         let fitted = plan.fit(&machine(), numapilot_plan::Fit::Exact).expect("it fits");
         let found = overrides(&fitted.plan, &trace, &machine()).expect("it can be asked");
         assert_eq!((found.overrides.len(), found.without_effect), (4, vec!["object none".to_owned()]));
+    }
+
+    #[test]
+    fn shared_memory_is_a_mapped_file_and_a_segment_is_none() {
+        let plan = plan("[[object]]\nmapped_file = \"/dev/shm/po*\"\npolicy = \"local\"\n");
+        let matches = |name: &str| is_static_match(&plan.objects[0].matches, &site(ObjectKind::Shared, name));
+        assert!(matches("/dev/shm/pool") && !matches("/dev/shm/other") && !matches("System V segment id 3"));
     }
 
     #[test]

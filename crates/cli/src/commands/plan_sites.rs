@@ -17,7 +17,7 @@ pub struct Allocations<'t> {
 }
 
 impl<'t> Allocations<'t> {
-    /// All allocations of a trace: heap blocks, anonymous mappings and shared memory.
+    /// All allocations of a trace: heap blocks and anonymous mappings, those that processes share included.
     pub fn of(trace: &'t Trace) -> Allocations<'t> {
         let (mut by_stack, mut smallest) = (BTreeMap::new(), BTreeMap::new());
         for object in trace.objects() {
@@ -131,9 +131,23 @@ impl<'t> Allocations<'t> {
     }
 }
 
-/// Whether objects of this kind come from a call that allocates or maps memory.
+/// Whether objects of this kind come from a call that allocates or maps memory, of those that the planner in the program sees: it has no part in `shmat`.
 pub fn is_allocated(kind: ObjectKind) -> bool {
-    matches!(kind, ObjectKind::Heap | ObjectKind::Anonymous | ObjectKind::Shared)
+    matches!(kind, ObjectKind::Heap | ObjectKind::Anonymous)
+}
+
+/// The paths that shared memory of this name may have while a program maps it, which `mapped_file` is about; the likeliest first. Empty for what is no file to
+/// the program: segments of System V, and shared memory without a name.
+pub fn shared_paths(name: &str) -> Vec<String> {
+    let is_offset = |at: &str| !at.is_empty() && at.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let whole = name.rsplit_once(" at 0x").filter(|(_, at)| is_offset(at)).map_or(name, |(whole, _)| whole);
+    if let Some(title) = whole.strip_prefix("memfd ") {
+        // Of several of one name, all but the first have a number.
+        let is_number = |number: &str| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+        let first = title.rsplit_once(' ').filter(|(_, number)| is_number(number)).map(|(first, _)| first);
+        return first.into_iter().chain([title]).map(|title| format!("/memfd:{title} (deleted)")).collect();
+    }
+    if whole.starts_with("/dev/shm/") { vec![whole.to_owned(), format!("{whole} (deleted)")] } else { Vec::new() }
 }
 
 /// The last part of a path.
@@ -165,6 +179,10 @@ pub fn plain_conditions(site: &Site) -> Option<ObjectMatch> {
         ObjectKind::Static => Some(ObjectMatch { symbol: Some(site.name.to_string()), ..named }),
         ObjectKind::Section => Some(ObjectMatch { section: Some(site.name.to_string()), ..named }),
         ObjectKind::File => Some(ObjectMatch { mapped_file: Some(site.name.to_string()), ..ObjectMatch::default() }),
+        ObjectKind::Shared => {
+            let path = shared_paths(&site.name).into_iter().next()?;
+            Some(ObjectMatch { mapped_file: Some(path), ..ObjectMatch::default() })
+        }
         _ => None,
     }
 }
@@ -249,6 +267,24 @@ mod tests {
         assert_eq!(frame.function.as_deref(), Some("f"));
         assert_eq!(plain_conditions(&Site { module: PYTHON.into(), ..site("grid", 7) }), None);
         assert_eq!(plain_conditions(&Site { kind: ObjectKind::Pool, ..named.clone() }), None);
+        // A rule on the line of a `shmat` was written, and the planner never saw that call.
+        assert_eq!(plain_conditions(&Site { kind: ObjectKind::Shared, ..named.clone() }), None);
         assert_eq!(plain_conditions(&Site { kind: ObjectKind::Stack, ..named }), None);
+    }
+
+    /// As `flows` calls shared memory, and as a program has it mapped.
+    #[test]
+    fn shared_memory_is_named_by_its_path() {
+        let path = |name: &str| plain_conditions(&Site { kind: ObjectKind::Shared, ..site(name, 0) })?.mapped_file;
+        for (name, expected) in [
+            ("/dev/shm/pool", Some("/dev/shm/pool")),
+            ("/dev/shm/pool at 0x200000", Some("/dev/shm/pool")),
+            ("memfd ring", Some("/memfd:ring (deleted)")),
+            ("memfd ring 2 at 0x1000", Some("/memfd:ring (deleted)")),
+            ("System V segment id 3", None),
+            ("anonymous shared memory", None),
+        ] {
+            assert_eq!(path(name).as_deref(), expected, "{name}");
+        }
     }
 }

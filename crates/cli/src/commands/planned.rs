@@ -356,10 +356,12 @@ mod tests {
             site(numapilot_flows::ObjectKind::Section, ".rodata"),
             site(numapilot_flows::ObjectKind::File, "/dev/shm/index"),
             site(numapilot_flows::ObjectKind::Section, ".bss"),
+            site(numapilot_flows::ObjectKind::Shared, "/dev/shm/index"),
+            site(numapilot_flows::ObjectKind::Shared, "System V segment id 3"),
         ];
         let trace = Trace::from_tables(Tables { sites: kinds.to_vec(), ..Tables::default() });
         let all = Allocations::of(&trace);
         let made = |number: u32| rules(SiteId(number), &Policy::Interleave(NodeSet::All), &[], &all, &trace).len();
-        assert_eq!([made(0), made(1), made(2), made(3)], [0, 0, 1, 1]);
+        assert_eq!([0, 1, 2, 3, 4, 5].map(made), [0, 0, 1, 1, 1, 0]);
     }
 }

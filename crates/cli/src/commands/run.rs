@@ -32,10 +32,11 @@ pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
         }
     };
     if let Some((_, fitted)) = planned.take_if(|(_, fitted)| fitted.is_moot() && !arguments.fold) {
-        say(format!("this machine has one node: plan {} has no effect", fitted.plan.file));
+        let note = format!("this machine has one node: plan {} has no effect", fitted.plan.file);
         if let Some(file) = &arguments.json {
-            write_json(file, &fitted, &Outcome::default(), false, &[])?;
+            write_json(file, &fitted, &Outcome::default(), false, std::slice::from_ref(&note))?;
         }
+        say(note);
     }
     let asked = arguments.replicate_mappings.as_deref();
     let copied = copied_files(asked, planned.as_ref().map(|(_, fitted)| &fitted.plan));
@@ -146,7 +147,9 @@ fn object_line(planned: &ObjectRule, rule: &RuleOutcome) -> String {
         let noun = if rule.placed == 1 { "object" } else { "objects" };
         line.push_str(&format!("{} {noun}, {}", rule.placed, units::bytes(rule.placed_bytes)));
     }
-    if rule.passed > 0 && planned.matches.mapped_file.is_some() {
+    if rule.passed > 0 && matches!(planned.policy, Policy::HandOver(_)) {
+        line.push_str(" (what `malloc` and `new` allocate is handed over, and no mapping)");
+    } else if rule.passed > 0 && planned.matches.mapped_file.is_some() {
         line.push_str(" (the kernel places pages of regular files where they are read in, not by their mapping)");
     }
     if rule.moved > 0 {
@@ -217,25 +220,27 @@ mod tests {
     fn objects_that_were_not_placed_are_told_as_such() {
         let text = "version = 1\n[[object]]\nname = \"table\"\npolicy = \"node\"\nnode = 0\n";
         let plan = Plan::parse(text, "plan.toml").expect("a plan");
-        let line = |placed, passed, failures| {
-            let outcome = RuleOutcome {
-                name: "table".to_owned(),
-                policy: "node 0".to_owned(),
-                placed,
-                placed_bytes: 0,
-                passed,
-                failures,
-                error: None,
-                moved: 0,
-                is_idle: false,
-            };
-            object_line(&plan.objects[0], &outcome)
+        let outcome = |placed, passed, failures| RuleOutcome {
+            name: "table".to_owned(),
+            policy: "node 0".to_owned(),
+            placed,
+            placed_bytes: 0,
+            passed,
+            failures,
+            error: None,
+            moved: 0,
+            is_idle: false,
         };
+        let line = |placed, passed, failures| object_line(&plan.objects[0], &outcome(placed, passed, failures));
         assert!(
             line(0, 5, 1)
                 .contains("nothing was placed: the kernel placed the 5 matching objects; the kernel refused 1 call")
         );
         assert!(line(2, 5, 0).contains("2 objects, 0 B, 5 more not placed"), "{}", line(2, 5, 0));
         assert!(line(0, 0, 0).contains("no object matched"));
+        let mut handed = plan.objects[0].clone();
+        handed.policy = Policy::HandOver(numapilot_plan::HandOver { to: "worker".to_owned() });
+        let passed = outcome(0, 1, 0);
+        assert!(object_line(&handed, &passed).contains("and no mapping"), "{}", object_line(&handed, &passed));
     }
 }

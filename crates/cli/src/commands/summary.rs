@@ -58,7 +58,75 @@ pub fn refuse_twice(paths: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
+/// Why figures of these recordings say nothing of a change between them: they are of different machines, or, of times, by different engines too. As `check`
+/// judges a baseline.
+pub fn unlike<'r>(mut runs: impl Iterator<Item = &'r RunSummary>, is_of_times: bool) -> Option<String> {
+    let first = runs.next()?;
+    runs.find_map(|run| {
+        if run.machine != first.machine {
+            return Some(format!(
+                "{} was recorded on machine {}, {} on {}",
+                first.trace, first.machine, run.trace, run.machine
+            ));
+        }
+        let engines = [first.engine.name(), run.engine.name()];
+        (is_of_times && engines[0] != engines[1])
+            .then(|| format!("{} was recorded by engine {}, {} by {}", first.trace, engines[0], run.trace, engines[1]))
+    })
+}
+
+/// That recordings which are judged together are not of one program on one machine.
+pub fn mixed(runs: &[RunSummary]) -> Option<String> {
+    let first = runs.first()?;
+    let other = runs.iter().find(|run| (&run.program, &run.machine) != (&first.program, &first.machine))?;
+    Some(format!(
+        "the recordings are judged as one, and {} is of `{}` on machine {}, {} of `{}` on {}",
+        first.trace, first.program, first.machine, other.trace, other.program, other.machine
+    ))
+}
+
 /// Fails if too few of the program's accesses were recorded to judge or predict anything.
 pub fn refuse_blind(analysis: &Analysis<'_>) -> Result<()> {
     analysis.blindness().map_or(Ok(()), |blindness| bail!("{}", blindness.says()))
+}
+
+#[cfg(test)]
+pub mod tests {
+    use numapilot_insight::compare::TimeSource;
+    use numapilot_trace::engine::Engine;
+
+    use super::*;
+
+    /// A recording of `app` that took so long.
+    pub fn run(trace: &str, machine: &str, engine: Engine, ns: f64) -> RunSummary {
+        RunSummary {
+            trace: trace.to_owned(),
+            program: "app".to_owned(),
+            machine: machine.to_owned(),
+            engine: engine.into(),
+            is_simulated: true,
+            time: Some(RunTime { ns, source: TimeSource::Modelled, idle_ns: Some(0.0), processor_ns: None }),
+            is_of_accesses: true,
+            remote_share: None,
+            imbalance: None,
+            accesses: None,
+            latency_cycles: None,
+            lost_records: 0,
+            damaged_chunks: 0,
+            part_of_run: None,
+            objects: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn recordings_of_different_programs_or_machines_are_named() {
+        let a = run("a", "small", Engine::Instrument, 1e9);
+        let b = RunSummary { program: "other".to_owned(), ..run("b", "small", Engine::Instrument, 1e9) };
+        assert_eq!(mixed(&[a.clone(), a.clone()]), None);
+        let said = mixed(&[a.clone(), b]).expect("a sentence");
+        assert!(said.ends_with("a is of `app` on machine small, b of `other` on small"), "{said}");
+        let by_another = run("c", "small", Engine::Emulate, 1e9);
+        assert_eq!(unlike([&a, &by_another].into_iter(), false), None);
+        assert!(unlike([&a, &by_another].into_iter(), true).is_some_and(|why| why.ends_with("c by emulate")));
+    }
 }

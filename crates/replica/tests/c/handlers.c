@@ -1,8 +1,9 @@
 /* handlers.c: a program with handlers of its own for the faults that guarded mappings use. Maps FILE shared, writes to it, which collapses it, and then does
  * what its own handler, or nobody, is for.
  *
- * Usage: handlers FILE own|default|ignored|sent|bus|threads. `own`: a bad pointer, with a handler on an alternative stack of 8 KiB; `default`, `ignored`: a bad
- * pointer ends the process; `sent`: a signal that was sent; `bus`: a file that was cut short; `threads`: many threads write at once. */
+ * Usage: handlers FILE own|default|ignored|sent|bus|threads|blocked|inherited|masked. `own`: a bad pointer, with a handler on an alternative stack of 8 KiB;
+ * `default`, `ignored`: a bad pointer ends the process; `sent`: a signal that was sent; `bus`: a file that was cut short; `threads`: many threads write at
+ * once; `blocked`, `inherited`: it writes with all signals blocked, by itself or by who started it; `masked`: in a handler that blocks all. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -11,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 enum { BYTES = 1 << 20, THREADS = 8, PAGE = 4096 };
@@ -39,9 +41,21 @@ static void write_with_threads(void) {
     exit(wrong != 0);
 }
 
+static void write_in_handler(int number) { shared[5] = (char)(number - SIGUSR1 + 7); }
+
+static void block_all(char **argv) {
+    sigset_t all;
+    sigfillset(&all);
+    if (!strcmp(argv[2], "blocked")) pthread_sigmask(SIG_SETMASK, &all, NULL);
+    if (strcmp(argv[2], "inherited") != 0) return;
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, NULL, 8); /* as a starter that the library is not in */
+    execl("/proc/self/exe", argv[0], argv[1], "started", (char *)NULL);
+}
+
 int main(int argc, char **argv) {
     if (argc != 3) return 2;
     const char *kind = argv[2];
+    block_all(argv);
     int file = open(argv[1], O_RDWR);
     shared = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     if (shared == MAP_FAILED) return 2;
@@ -53,9 +67,14 @@ int main(int argc, char **argv) {
     if (!strcmp(kind, "ignored")) action.sa_handler = SIG_IGN;
     sigaction(SIGSEGV, &action, NULL);
     signal(SIGBUS, on_signal);
-    shared[5] = 7;
+    struct sigaction masked = {.sa_handler = write_in_handler};
+    sigfillset(&masked.sa_mask);
+    if (sigaction(SIGUSR1, &masked, NULL) != 0) return 2;
+    if (!strcmp(kind, "masked")) raise(SIGUSR1);
+    else shared[5] = 7;
     printf("written %d\n", shared[5]);
     fflush(stdout);
+    if (!strcmp(kind, "blocked") || !strcmp(kind, "started") || !strcmp(kind, "masked")) return 0;
     if (!strcmp(kind, "sent")) raise(SIGSEGV);
     if (!strcmp(kind, "bus") && ftruncate(file, 0) == 0) return shared[PAGE];
     *bad_pointer = 1;
