@@ -218,10 +218,11 @@ impl Watched {
 
     /// A row for each member since a reading.
     fn rows(&self, before: &TreeReading, now: &TreeReading) -> Vec<ProcessFigures> {
-        if self.members.is_none() {
-            return Vec::new();
-        }
-        now.since(before, self.live.root(), self.live.machine())
+        let Some(members) = &self.members else { return Vec::new() };
+        let mut rows = now.since(before, self.live.root(), self.live.machine());
+        // The id of a member that has ended may be another process's.
+        rows.retain(|row| members.contains(row.pid));
+        rows
     }
 
     /// Observes until the processes have ended, the time is over or a signal arrives. Returns the metrics of the whole time.
