@@ -6,6 +6,7 @@ Needs gcc, binutils, dpkg-deb, GNU tar and xz.
 import gzip
 import importlib.machinery
 import importlib.util
+import json
 import os
 import pathlib
 import re
@@ -199,6 +200,18 @@ class ThirdParties(unittest.TestCase):
         for absent in ["chosen against", "a source", "macro", "tester", "Text 2"]:
             self.assertNotIn(absent, text)
 
+    def test_the_container_image_has_them_too(self):
+        """It has no package of which they are a part."""
+        program = {"name": "p", "id": "p", "source": None, "targets": [{"kind": ["bin"]}]}
+        metadata = json.dumps({"packages": [program], "resolve": {"nodes": [{"id": "p", "deps": []}]}})
+        for words, said in [(["p"], "third_party: p: cargo metadata names no crate"), ([], "usage: cargo metadata")]:
+            made = subprocess.run([sys.executable, FOLDER / "third_party.py", *words], input=metadata, capture_output=True, text=True, check=False)
+            self.assertEqual((made.returncode, made.stdout), (1, ""), made)
+            self.assertIn(said, made.stderr)
+        steps = (TREE / "packaging/container/Containerfile").read_text(encoding="utf-8")
+        self.assertIn("python3 tools/third_party.py numapilot <build-metadata.json >THIRD-PARTY.txt\n", steps)
+        self.assertRegex(steps, r"\nCOPY --from=build /src/THIRD-PARTY.txt /src/LICENSE-APACHE /src/LICENSE-MIT /usr/share/doc/numapilot/\n")
+
     def test_a_licence_that_is_not_known_is_an_error(self):
         for expression in ["GPL-3.0", "MIT AND GPL-2.0", "", None]:
             with self.subTest(expression=expression), self.assertRaisesRegex(third_party.NotAllowed, "two 1.0.0"):
@@ -266,6 +279,29 @@ class OfThisTree(unittest.TestCase):
         targets = {layout.target(template, name) for name, table in tables.items() for template in table["files"]}
         self.assertLessEqual({program, configuration}, targets)
         self.assertEqual(tables["numapilot-daemon"]["conffiles"], ["/" + configuration])
+
+    def test_an_image_is_not_built_from_what_was_built_here(self):
+        """`COPY . .` sent target/, tens of gigabytes of it, along with the sources."""
+        left_out = {line.removeprefix("**/") for line in (TREE / ".dockerignore").read_text(encoding="utf-8").splitlines() if not line.startswith("#")}
+        ignored = {line.strip("/") for line in (TREE / ".gitignore").read_text(encoding="utf-8").splitlines()}
+        self.assertLessEqual(ignored | {".git", "node_modules"}, left_out)
+        tracked = subprocess.run(["git", "-C", TREE, "ls-files"], capture_output=True, text=True, check=False).stdout.splitlines()
+        for path in tracked:
+            folders = path.split("/")[:-1]
+            self.assertFalse({"target", "node_modules"} & set(folders) or folders[:1] in (["build"], ["dist"]), f"{path} is in no image's sources")
+
+    def test_a_container_may_see_other_processes_memory(self):
+        """The runtimes' profiles of AppArmor and SELinux forbid it beside seccomp's and the capabilities."""
+        ours = ["--security-opt seccomp=unconfined", "--security-opt apparmor=unconfined", "--security-opt label=disable"]
+        for name in ["packaging/container/Containerfile", "docs/guides/containers.md"]:
+            text = (TREE / name).read_text(encoding="utf-8")
+            command = re.search(r"podman run --pid=host(?:.*\\\n)+.*", text)[0]
+            for option in ours:
+                self.assertIn(option, command, name)
+        manifest = (TREE / "packaging/kubernetes/daemonset.yaml").read_text(encoding="utf-8")
+        for profile in ["seccompProfile", "appArmorProfile"]:
+            self.assertRegex(manifest, rf"\n {{12}}{profile}:\n(?: +#.*\n)* {{14}}type: Unconfined\n")
+        self.assertRegex(manifest, r"\n {12}seLinuxOptions:\n {14}level: s0\n {14}type: spc_t\n")
 
 
 class Made(unittest.TestCase):

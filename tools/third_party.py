@@ -2,10 +2,14 @@
 
 What is linked comes from `cargo metadata`; tests, build scripts and procedural macros are in no program. Texts come from each crate's sources, which Cargo has
 unpacked to build it; where a crate has none, its licence and authors are named.
+
+usage: cargo metadata --format-version 1 | python3 tools/third_party.py PROGRAM
 """
 
+import json
 import pathlib
 import re
+import sys
 
 # Licences (SPDX) under which a program of ours may be handed on; each asks at most that its text goes along.
 ALLOWED = {
@@ -110,3 +114,16 @@ def notices(metadata, program):
     for number, name, text in bodies.values():
         parts.append(f"{'-' * 79}\nText {number} ({name})\n\n{text}\n")
     return "\n".join(parts)
+
+
+def main():
+    if len(sys.argv) != 2:
+        sys.exit(__doc__.split("\n\n")[-1].strip())
+    try:
+        print(notices(json.load(sys.stdin), sys.argv[1]), end="")
+    except NotAllowed as error:
+        sys.exit(f"third_party: {error}")
+
+
+if __name__ == "__main__":
+    main()

@@ -98,7 +98,7 @@ pub fn why_absent(pid: Pid) -> String {
             "process {pid} runs, but /proc does not show it to you (is it mounted with hidepid?); run as root, or as a member of the group that its \
              option gid= names"
         ),
-        Ok(_) => format!("process {pid} has ended"),
+        Ok(_) => format!("process {pid} has ended (a zombie until its parent process waits for it)"),
     }
 }
 

@@ -4,7 +4,9 @@ use std::os::unix::fs::MetadataExt;
 
 use numapilot_balancer::event::Target;
 use numapilot_host::Pid;
+use numapilot_host::ProcessPages;
 use numapilot_host::Root;
+use numapilot_host::TaskStat;
 use numapilot_host::TaskStatus;
 use numapilot_host::Tid;
 use numapilot_kernel::task;
@@ -34,6 +36,22 @@ pub fn process(pid: Pid) -> Option<ProcessFacts> {
     (before == after.start_ticks).then_some(ProcessFacts { target, uids, owner })
 }
 
+/// Why a process has no memory that could be moved; `None`: it has some.
+#[must_use]
+pub(crate) fn without_memory(root: &Root, pid: Pid) -> Option<&'static str> {
+    if ProcessPages::read(root, pid)?.mapped > 0 {
+        return None;
+    }
+    let mut text = Vec::new();
+    let stat = TaskStat::read(root, pid, &mut text)?;
+    // Where the first thread alone has ended, the process seems to have none.
+    match (stat.is_zombie(), stat.has_ended()) {
+        (true, _) => Some("has ended"),
+        (false, true) => None,
+        (false, false) => Some("is a thread of the kernel and has no memory of its own"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     //! This process, its threads, and one that is gone.
@@ -59,5 +77,23 @@ mod tests {
         let mut child = std::process::Command::new("true").spawn().unwrap();
         child.wait().unwrap();
         assert_eq!(process(Pid::of_child(&child)), None);
+    }
+
+    /// `ctl add 2` was a success.
+    #[test]
+    fn threads_of_the_kernel_and_zombies_have_no_memory() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::new(folder.path());
+        for (pid, pages, state) in [(7, 0, "S"), (8, 0, "Z"), (9, 50, "S")] {
+            let of_process = folder.path().join(format!("proc/{pid}"));
+            std::fs::create_dir_all(&of_process).unwrap();
+            std::fs::write(of_process.join("statm"), format!("{pages} 4 1 3 0 9 0\n")).unwrap();
+            let zeros = " 0".repeat(48);
+            std::fs::write(of_process.join("stat"), format!("{pid} (task) {state} 1{zeros}\n")).unwrap();
+        }
+        let told = [7, 8, 9, 10].map(|pid| without_memory(&root, Pid(pid)).unwrap_or_default());
+        assert!(told[0].contains("thread of the kernel") && told[1] == "has ended", "{told:?}");
+        assert_eq!(told[2..], ["", ""]);
+        assert_eq!(without_memory(&Root::default(), Pid::own()), None);
     }
 }

@@ -131,6 +131,8 @@ fn check(output: &Path, existing: Existing) -> Result<(), OutputError> {
             return Err(OutputError::Busy { path: output.to_owned() });
         }
         Ok(_) if !is_trace(output) => return Err(OutputError::Foreign { path: output.to_owned() }),
+        // Its tables would come to lie in the new trace: they are written by their paths.
+        Ok(_) if is_being_completed(output) => return Err(OutputError::Busy { path: output.to_owned() }),
         Ok(_) => {}
     }
     let old = old_name(output);
@@ -139,6 +141,14 @@ fn check(output: &Path, existing: Existing) -> Result<(), OutputError> {
         Existing::Rotate if is_in_the_way => Err(OutputError::Foreign { path: old }),
         Existing::Rotate | Existing::Replace => Ok(()),
     }
+}
+
+/// Whether a process makes the tables of the trace in `folder` now: the recorder, whose recording has ended, or a reader of what a killed one left. It holds a
+/// [`crate::tables::FolderLock`] meanwhile.
+#[must_use]
+pub fn is_being_completed(folder: &Path) -> bool {
+    let lock = fs::File::open(folder).map(|folder| folder.try_lock_shared());
+    matches!(lock, Ok(Err(fs::TryLockError::WouldBlock)))
 }
 
 fn refused(path: &Path) -> impl FnOnce(io::Error) -> OutputError {
@@ -414,6 +424,26 @@ mod tests {
                 assert_eq!(fs::read_to_string(old_name(&output).join("raw/mark")).unwrap(), "old");
             }
         }
+    }
+
+    /// A recording with the name of one whose tables were being made took the folder away from under it, and got its tables.
+    #[test]
+    fn a_trace_whose_tables_are_being_made_is_not_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let output = folder.path().join("a.numatrace");
+        trace(&output, "ended");
+        assert!(!is_being_completed(&output) && !is_being_completed(&old_name(&output)));
+        let held = crate::tables::FolderLock::take(&output);
+        assert!(is_being_completed(&output));
+        for existing in [Existing::Rotate, Existing::Replace] {
+            assert!(matches!(prepare(&output, existing), Err(OutputError::Busy { .. })));
+            assert!(matches!(Pending::create(&output, existing), Err(OutputError::Busy { .. })));
+        }
+        assert_eq!(names(folder.path()), ["a.numatrace"]);
+        assert_eq!(fs::read_to_string(output.join("raw/mark")).unwrap(), "ended");
+        drop(held);
+        prepare(&output, Existing::Rotate).unwrap().keep();
+        assert_eq!(names(folder.path()), ["a.numatrace", "a.numatrace.old"]);
     }
 
     #[test]

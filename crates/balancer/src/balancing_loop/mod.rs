@@ -472,7 +472,7 @@ impl Balancer {
 
     fn reload(&mut self, control_port: &mut dyn ControlPort) -> Result<String, String> {
         match control_port.reload()? {
-            None => Ok("there is no configuration file to reload".to_owned()),
+            None => Err("there is no configuration file to reload; start with --config to have one".to_owned()),
             Some(tunables) => {
                 self.regression_guard.set_max_harm(tunables.max_harm);
                 self.migration_executor = MigrationExecutor::new(&self.machine, tunables.moving());
@@ -580,18 +580,20 @@ mod tests {
         let who = Who::Group(Group::Processes(vec![pid]));
         let options = Options { who, dry_run: true, probes: false, samples: false, ..Options::default() };
         let made = Balancer::new(machine, policy, options, &[]);
-        let was_and_is_seen = made.map(|mut balancer| {
+        let told = made.map(|mut balancer| {
             let was = balancer.fault_sampler.sees(pid, None);
             let command = Command::RemoveTarget(balancer.targets.all[&pid].target.clone());
             let mut desk = Desk::default();
             balancer.handle_command(Steering { command, by_uid: None, answer: None }, &mut desk);
-            (was, balancer.fault_sampler.sees(pid, None))
+            let is_seen = balancer.fault_sampler.sees(pid, None);
+            // Without a configuration file, which was a success.
+            (was, is_seen, balancer.reload(&mut desk).is_ok())
         });
         child.kill().unwrap();
         child.wait().unwrap();
-        match was_and_is_seen {
+        match told {
             Err(BalancerError::Source(error)) => numapilot_not_run::not_run!(PageFaultEvents, "{error}"),
-            seen => assert_eq!(seen.unwrap(), (true, false)),
+            seen => assert_eq!(seen.unwrap(), (true, false, false)),
         }
     }
 

@@ -27,10 +27,13 @@ use numapilot_kernel::task;
 use numapilot_kernel::task::Process;
 use numapilot_launch::Exit;
 use numapilot_trace::chunk::Activity;
+use numapilot_trace::chunk::RAW_FOLDER;
+use numapilot_trace::chunk::RECORDER_FILE;
 use numapilot_trace::chunk::Recorder;
 use numapilot_trace::chunk::activity;
 use numapilot_trace::meta::META_FILE;
 use numapilot_trace::name;
+use numapilot_trace::output::is_being_completed;
 
 use crate::output::tell;
 
@@ -38,6 +41,8 @@ use crate::output::tell;
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// A recorder that fails after it has begun (the program does not exist, say) mostly does so within this time: its messages are shown here then.
 const FAILS_WITHIN: Duration = Duration::from_millis(300);
+/// A recorder that has ended its recording begins to make the tables within this time.
+const COMPLETES_WITHIN: Duration = Duration::from_secs(2);
 /// A start that takes longer than this is explained.
 const EXPLAINED_AFTER: Duration = Duration::from_secs(2);
 
@@ -47,14 +52,7 @@ const EXPLAINED_AFTER: Duration = Duration::from_secs(2);
 /// # Errors
 /// Another recording is being written to `folder`, or the recorder cannot be started.
 pub fn start(folder: &Path, is_quiet: bool) -> Result<ExitCode> {
-    if let Activity::Recording(recorder) = activity(folder) {
-        bail!(
-            "{}: another recording is being written there, by process {}; end it with `numapilot record --stop {}`, or choose another name (-o)",
-            folder.display(),
-            recorder.pid,
-            folder.display()
-        );
-    }
+    refuse_if_written(folder)?;
     let log = log_of(folder);
     let mut child = spawn(&log).inspect_err(|_| drop_log(folder, &log))?;
     let begun = Instant::now();
@@ -85,6 +83,24 @@ pub fn start(folder: &Path, is_quiet: bool) -> Result<ExitCode> {
         );
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Fails where another recording is being written: its messages would be lost, too.
+fn refuse_if_written(folder: &Path) -> Result<()> {
+    let shown = folder.display();
+    if let Activity::Recording(recorder) = activity(folder) {
+        bail!(
+            "{shown}: another recording is being written there, by process {}; end it with `numapilot record --stop {shown}`, or choose another name (-o)",
+            recorder.pid
+        );
+    }
+    if is_being_completed(folder) {
+        bail!(
+            "{shown}: another recording is being written there, whose tables are being made; wait for them with `numapilot record --stop {shown}`, \
+             or choose another name (-o)"
+        );
+    }
+    Ok(())
 }
 
 /// `run.numatrace.log` of `run.numatrace`.
@@ -157,6 +173,10 @@ pub fn stop(trace: &Path, is_quiet: bool) -> Result<ExitCode> {
     let shown = folder.display();
     let recorder = match activity(&folder) {
         Activity::Recording(recorder) | Activity::Unknown(recorder) => recorder,
+        Activity::Ended if is_unfinished(&folder) => {
+            await_tables(&folder, is_quiet);
+            return completed(&folder, is_quiet);
+        }
         Activity::Ended if folder.join(META_FILE).is_file() => {
             bail!("{shown}: no recording is running there; it has ended: numapilot report {shown}")
         }
@@ -164,15 +184,46 @@ pub fn stop(trace: &Path, is_quiet: bool) -> Result<ExitCode> {
     };
     let process = opened(&recorder).with_context(|| shown.to_string())?;
     process.signal(interrupt_of(recorder.pid)).with_context(|| shown.to_string())?;
-    let bar = if is_quiet { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
-    bar.set_message(format!("process {} ends the recording and writes the trace", recorder.pid));
-    crate::output::animate(&bar);
+    let bar = spinner(format!("process {} ends the recording and writes the trace", recorder.pid), is_quiet);
     while process.is_running() {
         process.wait(LOOK_EVERY);
     }
     bar.finish_and_clear();
+    completed(&folder, is_quiet)
+}
+
+fn spinner(message: String, is_quiet: bool) -> ProgressBar {
+    let bar = if is_quiet { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
+    bar.set_message(message);
+    crate::output::animate(&bar);
+    bar
+}
+
+/// Whether the recording of a trace has ended by itself, and its tables are being made, or are about to be. A recorder that was killed leaves its file.
+fn is_unfinished(folder: &Path) -> bool {
+    let raw = folder.join(RAW_FOLDER);
+    let is_ended = raw.is_dir() && !raw.join(RECORDER_FILE).exists() && !folder.join(META_FILE).is_file();
+    is_ended || is_being_completed(folder)
+}
+
+/// Waits until the tables of a recording that has ended are made.
+fn await_tables(folder: &Path, is_quiet: bool) {
+    let bar = spinner("the recording has ended, and its trace is being written".to_owned(), is_quiet);
+    let begun = Instant::now();
+    while is_being_completed(folder) || (is_unfinished(folder) && begun.elapsed() < COMPLETES_WITHIN) {
+        std::thread::sleep(LOOK_EVERY);
+    }
+    bar.finish_and_clear();
+}
+
+/// Says that a trace is complete.
+///
+/// # Errors
+/// It is not.
+fn completed(folder: &Path, is_quiet: bool) -> Result<ExitCode> {
+    let shown = folder.display();
     if !folder.join(META_FILE).is_file() {
-        let log = log_of(&folder);
+        let log = log_of(folder);
         let more = if log.is_file() { format!(": {} says why", log.display()) } else { String::new() };
         bail!("{shown}: the recorder has ended without completing the trace{more}");
     }
@@ -208,6 +259,8 @@ fn interrupt_of(pid: Pid) -> i32 {
 
 #[cfg(test)]
 mod tests {
+    use numapilot_trace::tables::FolderLock;
+
     use super::*;
 
     #[test]
@@ -216,6 +269,39 @@ mod tests {
         let of = |text: &str| without_detach(words(text).into_iter());
         assert_eq!(of("record --detach -o run -- ./app --detach"), words("record -o run -- ./app --detach"));
         assert_eq!(of("record --pid 7 --detach"), words("record --pid 7"));
+    }
+
+    /// While the tables were made, `record --stop` said that no recording was running, and a reader had to guess when there was one to read.
+    #[test]
+    fn a_recording_that_ended_by_itself_is_awaited_until_its_tables_are_made() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path().join("run.numatrace");
+        fs::create_dir_all(folder.join(RAW_FOLDER)).unwrap();
+        let (held, meta) = (FolderLock::take(&folder), folder.join(META_FILE));
+        let refused = refuse_if_written(&folder).unwrap_err().to_string();
+        assert!(refused.contains("numapilot record --stop"), "{refused}");
+        let recorder = std::thread::spawn(move || {
+            std::thread::sleep(LOOK_EVERY);
+            fs::write(meta, "{}").unwrap();
+            drop(held);
+        });
+        assert!(stop(&folder, true).is_ok());
+        assert!(folder.join(META_FILE).is_file());
+        recorder.join().unwrap();
+        assert!(refuse_if_written(&folder).is_ok());
+        let ended = stop(&folder, true).unwrap_err().to_string();
+        assert!(ended.contains("it has ended: numapilot report"), "{ended}");
+    }
+
+    /// A recorder that was killed is not waited for.
+    #[test]
+    fn a_killed_recorder_leaves_nothing_to_wait_for() {
+        let place = tempfile::tempdir().unwrap();
+        let raw = place.path().join(RAW_FOLDER);
+        fs::create_dir(&raw).unwrap();
+        assert!(is_unfinished(place.path()));
+        fs::write(raw.join(RECORDER_FILE), "{}").unwrap();
+        assert!(!is_unfinished(place.path()));
     }
 
     /// `record --detach -- ./no-such-program` left a `.log` of nothing, which the next listing took for that of a trace.

@@ -31,14 +31,18 @@ pub fn named(pid: Pid) -> Result<Process> {
     })
 }
 
-/// Refuses named processes that do not exist. What else is wrong with a process, whoever looks at it says.
+/// Refuses named processes that do not exist, or that have ended and whose parents have not waited for them. What else is wrong with a process, whoever looks
+/// at it says.
 ///
 /// # Errors
-/// The first of them, as [`named`] has it.
+/// The first of them, as [`named`] has it, or the first that has ended.
 pub fn require(pids: &[Pid]) -> Result<()> {
     let is_absent =
         |error: &anyhow::Error| matches!(error.downcast_ref::<WatchError>(), Some(WatchError::NoProcess { .. }));
-    pids.iter().filter_map(|pid| named(*pid).err()).find(is_absent).map_or(Ok(()), Err)
+    pids.iter().filter_map(|pid| named(*pid).err()).find(is_absent).map_or(Ok(()), Err)?;
+    let (root, mut buffer) = (Root::default(), Vec::new());
+    let zombie = pids.iter().find(|pid| TaskStat::read(&root, **pid, &mut buffer).is_some_and(|stat| stat.is_zombie()));
+    zombie.map_or(Ok(()), |pid| Err(anyhow!(why_absent(*pid))))
 }
 
 /// [`require`] for commands that are about memory: threads of the kernel, too, are refused. Without that a recording of nothing succeeded.
@@ -121,6 +125,23 @@ mod tests {
                 format!("there is no process {none}: it has ended, or never ran; look it up with `pgrep` or `ps`")
             );
         }
+    }
+
+    /// `top` showed an empty list, and `record` had another status than the other commands.
+    #[test]
+    fn a_process_that_nobody_has_waited_for_is_said_to_have_ended() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = Pid::of_child(&child);
+        let (root, mut buffer) = (Root::default(), Vec::new());
+        while TaskStat::read(&root, pid, &mut buffer).is_none_or(|stat| !stat.is_zombie()) {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        for told in [require(&[Pid::own(), pid]), require_memory(&root, &[pid])] {
+            let told = told.unwrap_err().to_string();
+            assert!(told.starts_with(&format!("process {pid} has ended")), "{told}");
+        }
+        child.wait().unwrap();
+        assert!(require(&[Pid::own()]).is_ok());
     }
 
     /// `record --pid 2` ended with status 0 and an empty trace.

@@ -185,10 +185,13 @@ impl Watched {
 
     /// Looks for members every now and then. Returns whether all of them have ended.
     fn have_ended(&mut self) -> bool {
+        let is_due = self.looked_at.elapsed() >= JOIN_EVERY || self.empty_since.is_some();
+        is_due && self.find_members()
+    }
+
+    /// Looks for members now. Returns whether all of them have ended.
+    fn find_members(&mut self) -> bool {
         let Some(members) = &mut self.members else { return false };
-        if self.looked_at.elapsed() < JOIN_EVERY && self.empty_since.is_none() {
-            return false;
-        }
         self.looked_at = Instant::now();
         let joined = members.refresh(self.live.root());
         self.pids.extend(joined.iter().map(|member| member.pid));
@@ -215,10 +218,11 @@ impl Watched {
 
     /// A row for each member since a reading.
     fn rows(&self, before: &TreeReading, now: &TreeReading) -> Vec<ProcessFigures> {
-        if self.members.is_none() {
-            return Vec::new();
-        }
-        now.since(before, self.live.root(), self.live.machine())
+        let Some(members) = &self.members else { return Vec::new() };
+        let mut rows = now.since(before, self.live.root(), self.live.machine());
+        // The id of a member that has ended may be another process's.
+        rows.retain(|row| members.contains(row.pid));
+        rows
     }
 
     /// Observes until the processes have ended, the time is over or a signal arrives. Returns the metrics of the whole time.
@@ -245,6 +249,9 @@ impl Watched {
             if let (Some(at), Some(interval)) = (next, arguments.interval)
                 && elapsed >= at
             {
+                if interval >= JOIN_EVERY {
+                    self.find_members();
+                }
                 let now = TreeReading::read(self.live.root(), &self.pids);
                 let processes = self.rows(&self.last, &now);
                 self.last = now;
@@ -261,6 +268,8 @@ impl Watched {
                 None => signals::sleep(pause),
             }
         }
+        // Of memory that those share which began since the last look, the others have a part only: it would be in no row, and missing in the total.
+        self.find_members();
         let now = TreeReading::read(self.live.root(), &self.pids);
         let processes = self.rows(&self.first, &now);
         Ok(Stat { interval: Interval { processes, ..whole.interval(&mut self.live) }, memory: self.memory() })
@@ -411,5 +420,46 @@ impl Output {
             Form::Csv => self.write(&repeats.csv()),
             Form::Text => self.write(&repeats.text(self.look)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::BufRead;
+    use std::io::BufReader;
+    use std::process::Stdio;
+
+    use clap::Parser;
+    use numapilot_host::Group;
+
+    use super::*;
+    use crate::args::Arguments;
+
+    /// A server that forked in the last half second: its workers had no row, and of the memory that they share with it the total had the server's part alone.
+    #[test]
+    fn a_process_that_began_just_before_the_end_has_its_row_and_its_memory() {
+        let arguments = Arguments::try_parse_from(["numapilot", "stat", "--no-samples", "--pid", "1"]).unwrap();
+        let crate::args::Command::Stat(arguments) = arguments.command else { panic!("stat") };
+        let mut server = Command::new("sh");
+        server.args(["-c", "read go; sleep 60 & echo $!; wait"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut server = server.spawn().unwrap();
+        let pid = Pid::of_child(&server);
+        let mut members = Members::new(Group::Trees(vec![pid]));
+        members.refresh(&Root::default());
+        let mut watched = Watched::open(&arguments, Scope::Processes(vec![pid])).unwrap();
+        watched.attend(Some(members));
+        watched.looked_at = Instant::now();
+        server.stdin.take().unwrap().write_all(b"go\n").unwrap();
+        let mut line = String::new();
+        BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let worker = Pid(line.trim().parse().unwrap());
+        let mut out = Output::new(&arguments).unwrap();
+        let told = watched.follow(&arguments, &mut out, &[], Some(Duration::ZERO)).unwrap();
+        Process::open(worker).unwrap().signal(libc::SIGKILL).unwrap();
+        server.wait().unwrap();
+        let mut rows: Vec<Pid> = told.interval.processes.iter().map(|process| process.pid).collect();
+        rows.sort_unstable();
+        assert_eq!(rows, [pid.min(worker), pid.max(worker)]);
+        assert!(told.memory.iter().any(|map| map.pid == worker), "{:?}", told.memory.len());
     }
 }

@@ -10,10 +10,8 @@ use anyhow::anyhow;
 use anyhow::bail;
 use numapilot_host::Pid;
 use numapilot_host::Root;
-use numapilot_kernel::task::Process;
 use numapilot_kernel::task::why_absent;
 use numapilot_machine::Machine;
-use numapilot_watch::WatchError;
 use numapilot_watch::live::Live;
 use numapilot_watch::live::LiveOptions;
 use numapilot_watch::live::counters::Scope;
@@ -30,6 +28,7 @@ use numapilot_watch::top::TopOptions;
 
 use super::ctl::default_socket;
 use super::group::group;
+use super::group::require;
 use crate::args::Colour;
 use crate::args::TopArgs;
 use crate::output;
@@ -47,10 +46,10 @@ pub fn run(arguments: &TopArgs) -> Result<ExitCode> {
         None => {
             let socket = arguments.socket.clone().unwrap_or_else(default_socket);
             let group = group(&Root::default(), &arguments.pid, &arguments.group, false)?;
+            require(&arguments.pid)?;
             let is_shown = |pid: Pid| Root::default().text(&format!("proc/{pid}/stat")).is_some();
             if let Some(pid) = arguments.pid.iter().copied().find(|pid| !is_shown(*pid)) {
-                let is_hidden = Process::open(pid).is_ok_and(|process| process.is_running());
-                return Err(if is_hidden { anyhow!(why_absent(pid)) } else { WatchError::NoProcess { pid }.into() });
+                return Err(anyhow!(why_absent(pid)));
             }
             Box::new(LiveSource::new(live()?, socket).with_group(group))
         }

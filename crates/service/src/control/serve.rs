@@ -14,6 +14,7 @@ use numapilot_balancer::status::Board;
 use numapilot_balancer::status::Command;
 use numapilot_balancer::status::Steering;
 use numapilot_host::Pid;
+use numapilot_host::Root;
 
 use super::Answer;
 use super::Line;
@@ -165,6 +166,9 @@ impl RequestHandler {
 
     fn addable(&self, authority: Authority, pid: Pid) -> Result<Target, String> {
         let target = authority.may_name(pid, identity::process(pid))?;
+        if let Some(why) = identity::without_memory(&Root::default(), pid) {
+            return Err(format!("process {pid} {why}"));
+        }
         let status = self.board.get();
         let own = status.targets.iter().filter(|other| other.target.uid == authority.uid).count();
         if !authority.is_master && own >= TARGETS_PER_USER {

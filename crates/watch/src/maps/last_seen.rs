@@ -15,6 +15,7 @@ use super::Reader;
 use crate::error::WatchError;
 use numapilot_host::Pid;
 use numapilot_host::Root;
+use numapilot_host::TaskStat;
 
 /// Pause between two readings, in multiples of the time of a reading: watching costs at most 1 % of the time.
 const PAUSE_PER_LOOK: u32 = 100;
@@ -27,6 +28,8 @@ pub struct LastSeen {
     reader: Reader,
     began: Instant,
     seen: BTreeMap<Pid, (Duration, MemoryMap)>,
+    /// When the processes started, in clock ticks since the boot: one that gets the id of one that has ended is another.
+    started: BTreeMap<Pid, u64>,
     /// Processes for which the kernel did not answer at the last reading: they have not ended.
     locked: BTreeSet<Pid>,
     due: Duration,
@@ -38,6 +41,7 @@ impl Default for LastSeen {
             reader: Reader::default(),
             began: Instant::now(),
             seen: BTreeMap::new(),
+            started: BTreeMap::new(),
             locked: BTreeSet::new(),
             due: Duration::ZERO,
         }
@@ -76,9 +80,15 @@ impl LastSeen {
         // Nobody asks for others any more: those of a unit come and go for months.
         let wanted: BTreeSet<Pid> = pids.iter().copied().collect();
         self.seen.retain(|pid, _| wanted.contains(pid));
+        self.started.retain(|pid, _| wanted.contains(pid));
+        let mut buffer = Vec::new();
         self.reader.keep(&wanted);
         self.locked.clear();
         for &pid in pids {
+            let start = TaskStat::read(root, pid, &mut buffer).map(|stat| stat.start_ticks);
+            if start.is_some_and(|start| *self.started.entry(pid).or_insert(start) != start) {
+                continue;
+            }
             match self.reader.read(root, machine, pid) {
                 // A process that is ending has no memory any more, which is not an error yet.
                 Ok(map) if !map.areas.is_empty() || !self.seen.contains_key(&pid) => {
@@ -125,6 +135,26 @@ mod tests {
         assert_eq!(shown[0].bytes_by_node(), [9 * 4096]);
         assert_eq!(seen.seen.keys().copied().collect::<Vec<_>>(), [Pid(41)]);
         assert_eq!(seen.reader.places.keys().copied().collect::<Vec<_>>(), [Pid(41)]);
+    }
+
+    /// Its memory was shown as that of the process which had the id before.
+    #[test]
+    fn a_process_that_gets_the_id_of_one_that_has_ended_is_another() {
+        let tree = Tree::symmetric(1, 2, 1 << 20);
+        let started = |ticks: u32, pages: u32| {
+            tree.process(40, "app", &[(40, 0, 10)]);
+            let stat = std::fs::read_to_string(tree.root().path().join("proc/40/stat")).unwrap();
+            tree.put("proc/40/stat", &stat.replace(" 90 1000000 ", &format!(" {ticks} 1000000 ")));
+            tree.put("proc/40/numa_maps", &format!("7f0000000000 default anon={pages} N0={pages} kernelpagesize_kB=4"));
+        };
+        let (root, machine, mut seen) = (tree.root(), tree.machine(), LastSeen::default());
+        for (ticks, pages, told, has_ended) in [(90, 9, 9, false), (90, 8, 8, false), (95, 3, 8, true)] {
+            started(ticks, pages);
+            let shown = seen.now(&root, &machine, &[Pid(40)]);
+            let is_told = shown[0].notes.iter().any(|note| note.contains("The process has ended"));
+            assert_eq!((shown[0].bytes_by_node(), is_told), (vec![told * 4096], has_ended), "{:?}", shown[0].notes);
+        }
+        assert!(seen.now(&root, &machine, &[]).is_empty() && seen.started.is_empty());
     }
 
     #[test]

@@ -86,7 +86,7 @@ pub fn tree_text(maps: &[MemoryMap], look: Look) -> String {
     cells.extend([or_dot(total.values().sum()), or_dot(total_far(maps))]);
     cells.extend(columns.iter().map(|node| or_dot(total.get(node).copied().unwrap_or(0))));
     table.row(cells);
-    let note = "In the total, memory that the processes share counts once; in their rows it counts in each.";
+    let note = "The total counts memory that they share once, and in part what others map too; rows count it whole.";
     format!("{}{}\n", table.render(look, 0), look.faint(note))
 }
 
@@ -117,6 +117,18 @@ mod tests {
         maps[2].far_nodes.clear();
         maps[1].far_nodes.clear();
         assert_eq!(total_far(&maps), (4 << 20) / 3, "far from one of three that have the same pages");
+    }
+
+    /// Of two of a database's hundred processes, a fiftieth of the shared buffers was said to be all, counted once.
+    #[test]
+    fn the_total_says_that_what_others_map_too_counts_in_part() {
+        let map = MemoryMap::default();
+        let text = tree_text(&[map.clone(), map], Look { width: 100, colour: false });
+        let note = text.lines().last().unwrap();
+        assert!(
+            note.contains("share once") && note.contains("in part what others map too") && note.len() <= 100,
+            "{note}"
+        );
     }
 
     #[test]

@@ -15,6 +15,7 @@ use numapilot_kernel::cpu_time::ticks_per_s;
 use numapilot_kernel::task;
 use numapilot_machine::CpuId;
 use numapilot_machine::Machine;
+use numapilot_text::units;
 
 use super::Source;
 use super::memory::Memory;
@@ -86,15 +87,7 @@ impl LiveSource {
         members.refresh_from(&mut self.processes);
         let processes = &mut frame.interval.processes;
         processes.retain(|process| members.contains(process.pid));
-        let threads = processes.iter().map(|process| process.threads).sum();
-        frame.total = Some(ProcessFigures {
-            name: format!("{} processes", processes.len()).into(),
-            threads,
-            cpus: processes.iter().map(|process| process.cpus).sum(),
-            resident_bytes: processes.iter().map(|process| process.resident_bytes).sum(),
-            faults_per_s: processes.iter().map(|process| process.faults_per_s).sum(),
-            ..ProcessFigures::default()
-        });
+        frame.total = Some(total(processes));
     }
 
     /// Puts titles in the place of names. A title is read when its process is new or did something: others have not changed theirs. Of many new processes
@@ -210,5 +203,31 @@ impl Source for LiveSource {
             self.live.look();
             self.memory.look();
         }
+    }
+}
+
+/// All processes of a group together.
+fn total(processes: &[ProcessFigures]) -> ProcessFigures {
+    ProcessFigures {
+        name: units::counted(processes.len() as u64, "process", "processes").into(),
+        threads: processes.iter().map(|process| process.threads).sum(),
+        cpus: processes.iter().map(|process| process.cpus).sum(),
+        resident_bytes: processes.iter().map(|process| process.resident_bytes).sum(),
+        faults_per_s: processes.iter().map(|process| process.faults_per_s).sum(),
+        ..ProcessFigures::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A total of "1 processes".
+    #[test]
+    fn a_total_counts_its_processes_in_words() {
+        let one = ProcessFigures { threads: 3, resident_bytes: 4096, ..ProcessFigures::default() };
+        let totals = [total(std::slice::from_ref(&one)), total(&[one.clone(), one])];
+        let told = totals.map(|total| (total.name.to_string(), total.threads, total.resident_bytes));
+        assert_eq!(told, [("1 process".to_owned(), 3, 4096), ("2 processes".to_owned(), 6, 8192)]);
     }
 }
