@@ -29,11 +29,14 @@ pub fn finish_times_s(
     })
 }
 
-/// [`finish_times_s`] with the throughputs that `solve` gives, each with its residual, 0 where it converged.
+/// The throughput of each class, in accesses per second, and the residual of the solution: 0 where it converged.
+type Solved = Result<(Vec<f64>, f64), TrafficError>;
+
+/// [`finish_times_s`] with the throughputs that `solve` gives.
 fn finish(
     load: &Load,
     accesses: &[f64],
-    solve: &mut dyn FnMut(&Load) -> Result<(Vec<f64>, f64), TrafficError>,
+    solve: &mut dyn FnMut(&Load) -> Solved,
 ) -> Result<FinishTimes, TrafficError> {
     if accesses.len() != load.classes.len() || accesses.iter().any(|a| !(a.is_finite() && *a >= 0.0)) {
         let what = format!(
