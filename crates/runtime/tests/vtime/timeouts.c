@@ -1,14 +1,17 @@
 /* timeouts.c: waits with a time-out, for a thread that takes fifty times as long in host time as in its own, as emulated ones do. Prints how much
  * program time each took. */
 #define _GNU_SOURCE
+#include "wire.h"
 #include "work.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/futex.h>
 #include <poll.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -26,10 +29,10 @@ static const char *way;
 
 static int is(const char *name) { return strcmp(way, name) == 0; }
 
-static struct timespec soon(clockid_t clock) {
+static struct timespec in_ns(clockid_t clock, long ns) {
     struct timespec then;
     clock_gettime(clock, &then);
-    then.tv_nsec += TIMEOUT_NS;
+    then.tv_nsec += ns;
     then.tv_sec += then.tv_nsec / 1000000000;
     then.tv_nsec %= 1000000000;
     return then;
@@ -67,7 +70,7 @@ static void *slow(void *argument) {
 
 /* 1: the wait is over; 0: it timed out. */
 static int waited(pthread_t thread) {
-    struct timespec until = soon(CLOCK_REALTIME), part = {0, TIMEOUT_NS};
+    struct timespec until = in_ns(CLOCK_REALTIME, TIMEOUT_NS), part = {0, TIMEOUT_NS};
     struct pollfd fd = {pipes[0], POLLIN, 0};
     char byte;
     if (is("mutex")) return pthread_mutex_timedlock(&mutex, &until) == 0;
@@ -99,12 +102,31 @@ static void *passing(void *argument) {
     return argument;
 }
 
+/* Goes on for longer than such a wait is made to last. */
+static void *endless(void *argument) {
+    for (int i = 0; i < 4 * ROUNDS; i++) {
+        spin();
+        if (numapilot_work) numapilot_work(ROUND_CYCLES / 25);
+    }
+    return argument;
+}
+
+/* How many waits were counted that ended too early in program time. */
+static uint64_t counted(void) {
+    const char *path = getenv("NUMAPILOT_ARENA");
+    uint64_t count = 0;
+    int fd = path != NULL ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    if (fd < 0 || pread(fd, &count, sizeof count, offsetof(struct np_arena, early_timeouts)) != sizeof count) return UINT64_MAX;
+    close(fd);
+    return count;
+}
+
 /* A wait that nobody ends: what it took. */
-static uint64_t nobody(void *(*other)(void *)) {
+static uint64_t nobody(void *(*other)(void *), long timeout_ns) {
     pthread_t thread;
     pthread_create(&thread, NULL, other, NULL);
     uint64_t begin = clock_now();
-    struct timespec until = soon(CLOCK_REALTIME);
+    struct timespec until = in_ns(CLOCK_REALTIME, timeout_ns);
     pthread_mutex_lock(&mutex);
     if (pthread_cond_timedwait(&condition, &mutex, &until) != ETIMEDOUT) abort();
     uint64_t elapsed = clock_now() - begin;
@@ -138,6 +160,8 @@ int main(void) {
         way = ways[i];
         printf("%s %lu ", way, somebody());
     }
-    printf("idle %lu passing %lu\n", nobody(idle), nobody(passing));
+    printf("idle %lu passing %lu ", nobody(idle, TIMEOUT_NS), nobody(passing, TIMEOUT_NS));
+    uint64_t before = counted(), early = nobody(endless, TIMEOUT_NS / 20);
+    printf("early %lu counted %lu\n", early, counted() - before);
     return 0;
 }
