@@ -125,15 +125,20 @@ static struct outside outside_begin(void) {
     return wait;
 }
 
-/* `timeout_cycles`: passed if the call timed out (0: it did not). */
-static void outside_end(const struct outside *wait, uint64_t timeout_cycles) {
+/* `timeout_cycles`: passed if the call timed out (0: it did not). `timed`: the same of a wait that others could have ended (NULL: it was none, or they did). */
+static void outside_end_timed(const struct outside *wait, uint64_t timeout_cycles, struct np_timed *timed) {
     if (wait->slot == NULL) return;
     int saved = errno;
-    if (timeout_cycles > 0) np_clock_sleep(wait->slot, timeout_cycles, NP_SYNC_SLEEP, 0);
+    if (timed != NULL) np_timed_out(timed, NP_SYNC_SLEEP, 0);
+    else if (timeout_cycles > 0) np_clock_sleep(wait->slot, timeout_cycles, NP_SYNC_SLEEP, 0);
     else if (np_monotonic_ns() - wait->began_ns >= REAL_WAIT_NS) np_block_catch_up(wait->slot);
     np_block_end(wait->slot);
     np_throttle(wait->slot);
     errno = saved;
+}
+
+static void outside_end(const struct outside *wait, uint64_t timeout_cycles) {
+    outside_end_timed(wait, timeout_cycles, NULL);
 }
 
 /* Runs a call that may wait outside, and gives its result. `timeout`: cycles that passed if the result is 0. */
@@ -146,35 +151,58 @@ static void outside_end(const struct outside *wait, uint64_t timeout_cycles) {
     })
 
 static uint64_t cycles_of_ms(int milliseconds) {
-    return milliseconds > 0 ? np_cycles_of_ns((uint64_t)milliseconds * 1000000ull) : NP_YIELD_CYCLES;
+    return milliseconds > 0 ? np_cycles_of_ns((uint64_t)milliseconds * 1000000ull) : 0;
 }
 
+/* The same for a wait for descriptors, of which there are some (`any`; without, it is a sleep): where its time-out passes, `again` is `call` for timed.part. */
+#define READY(any, call, timeout, again)                                                                         \
+    ({                                                                                                           \
+        struct outside wait_ = outside_begin();                                                                  \
+        struct np_timed timed = {.slot = NULL};                                                                  \
+        int result_ = call;                                                                                      \
+        uint64_t cycles_ = wait_.slot != NULL && result_ == 0 ? (timeout) : 0;                                   \
+        if (cycles_ > 0 && (any)) {                                                                              \
+            timed = np_timed_since(wait_.slot, wait_.began_ns, cycles_);                                         \
+            while (result_ == 0 && np_timed_goes_on(&timed, CLOCK_MONOTONIC, 0)) result_ = again;                \
+        }                                                                                                        \
+        bool timed_out_ = result_ == 0;                                                                          \
+        outside_end_timed(&wait_, timed_out_ ? cycles_ + NP_YIELD_CYCLES : 0, timed_out_ && timed.slot != NULL ? &timed : NULL); \
+        result_;                                                                                                 \
+    })
+
+/* For a call that cannot be repeated, since it has overwritten what it was to wait for: it has timed out, and is over at the next look. */
+#define ONCE(timed) ((timed).limit_ns = 0, 0)
+
+static int part_ms(const struct np_timed *timed) { return (int)(timed->part.tv_nsec / 1000000); }
+
 NP_EXPORT int poll(struct pollfd *fds, nfds_t count, int milliseconds) {
-    return OUTSIDE(int, NP_REAL(poll)(fds, count, milliseconds), cycles_of_ms(milliseconds));
+    return READY(count > 0, NP_REAL(poll)(fds, count, milliseconds), cycles_of_ms(milliseconds), NP_REAL(poll)(fds, count, part_ms(&timed)));
 }
 
 NP_EXPORT int ppoll(struct pollfd *fds, nfds_t count, const struct timespec *timeout, const sigset_t *mask) {
-    return OUTSIDE(int, NP_REAL(ppoll)(fds, count, timeout, mask), cycles_of(timeout) + NP_YIELD_CYCLES);
+    return READY(count > 0, NP_REAL(ppoll)(fds, count, timeout, mask), cycles_of(timeout), NP_REAL(ppoll)(fds, count, &timed.part, mask));
 }
 
 NP_EXPORT int select(int count, fd_set *readable, fd_set *writable, fd_set *exceptional, struct timeval *timeout) {
     /* glibc reads the timeout as we do; before the call, since Linux writes the rest back. */
     struct timespec time = {0, 0};
     if (timeout != NULL) time = (struct timespec){timeout->tv_sec, timeout->tv_usec * 1000};
-    return OUTSIDE(int, NP_REAL(select)(count, readable, writable, exceptional, timeout), cycles_of(&time) + NP_YIELD_CYCLES);
+    return READY(count > 0, NP_REAL(select)(count, readable, writable, exceptional, timeout), cycles_of(&time), ONCE(timed));
 }
 
 NP_EXPORT int pselect(int count, fd_set *readable, fd_set *writable, fd_set *exceptional, const struct timespec *timeout,
                       const sigset_t *mask) {
-    return OUTSIDE(int, NP_REAL(pselect)(count, readable, writable, exceptional, timeout, mask), cycles_of(timeout) + NP_YIELD_CYCLES);
+    return READY(count > 0, NP_REAL(pselect)(count, readable, writable, exceptional, timeout, mask), cycles_of(timeout), ONCE(timed));
 }
 
 NP_EXPORT int epoll_wait(int fd, struct epoll_event *events, int count, int milliseconds) {
-    return OUTSIDE(int, NP_REAL(epoll_wait)(fd, events, count, milliseconds), cycles_of_ms(milliseconds));
+    return READY(true, NP_REAL(epoll_wait)(fd, events, count, milliseconds), cycles_of_ms(milliseconds),
+                 NP_REAL(epoll_wait)(fd, events, count, part_ms(&timed)));
 }
 
 NP_EXPORT int epoll_pwait(int fd, struct epoll_event *events, int count, int milliseconds, const sigset_t *mask) {
-    return OUTSIDE(int, NP_REAL(epoll_pwait)(fd, events, count, milliseconds, mask), cycles_of_ms(milliseconds));
+    return READY(true, NP_REAL(epoll_pwait)(fd, events, count, milliseconds, mask), cycles_of_ms(milliseconds),
+                 NP_REAL(epoll_pwait)(fd, events, count, part_ms(&timed), mask));
 }
 
 /* ---- signals: as the main threads of servers wait ---- */

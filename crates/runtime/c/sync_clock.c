@@ -42,6 +42,7 @@ struct resource {
 
 struct condition {
     uint64_t generation;      /* broadcasts so far */
+    uint64_t notified_ns;     /* host time of the last signal or broadcast */
     struct {
         uint64_t clock;
         uint32_t wakes;       /* waiters of this broadcast that have not left yet: each is a wake-up in flight */
@@ -447,6 +448,7 @@ void np_cond_notify(struct np_slot *slot, uintptr_t address, bool all) {
     if (object == NULL) return;
     struct condition *condition = &object->condition;
     uint64_t clock = np_clock_of(slot);
+    condition->notified_ns = np_monotonic_ns();
     if (all) {
         /* Once for each waiter: those of earlier broadcasts are expected already, those of signals now at this clock. */
         while (condition->count > 0) np_vtime_birth_done(take_signal(condition));
@@ -463,6 +465,14 @@ void np_cond_notify(struct np_slot *slot, uintptr_t address, bool all) {
         np_wakes_begin(clock, 1);
     }
     leave(object);
+}
+
+uint64_t np_cond_notified_ns(struct np_slot *slot, uintptr_t address) {
+    struct object *object = take(slot, NP_OBJECT_COND, address, false);
+    if (object == NULL) return 0;
+    uint64_t ns = object->condition.notified_ns;
+    leave(object);
+    return ns;
 }
 
 /* ---- semaphores ---- */

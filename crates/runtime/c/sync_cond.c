@@ -2,7 +2,7 @@
  *
  * The waiter gives the mutex back at the start and takes it again at the end, in program time as in the real one; in between it is
  * blocked, and leaves at the clock of the signal that woke it. A wait without a signal (spurious) leaves at its own clock;
- * one that timed out, at its deadline.
+ * one that timed out, at its deadline (sync_timed.c).
  */
 #define _GNU_SOURCE
 #include "vtime.h"
@@ -41,24 +41,29 @@ struct wait {
     struct np_slot *slot;
     uintptr_t condition, mutex;
     uint64_t ticket;
-    uint64_t deadline_clock; /* 0: none */
+    struct np_timed timed;
 };
 
-static struct wait begin(struct np_slot *slot, void *condition, void *mutex, uint64_t timeout_cycles) {
-    struct wait wait = {slot, (uintptr_t)condition, (uintptr_t)mutex, 0, 0};
+static struct wait begin(struct np_slot *slot, void *condition, void *mutex, clockid_t clock_id, const struct timespec *deadline) {
+    struct wait wait = {.slot = slot, .condition = (uintptr_t)condition, .mutex = (uintptr_t)mutex};
     np_lock_releasing(slot, wait.mutex, NP_SYNC_MUTEX);
-    if (timeout_cycles != 0) wait.deadline_clock = np_clock_of(slot) + timeout_cycles;
+    wait.timed = np_timed_until(slot, clock_id, deadline);
     wait.ticket = np_cond_begin(slot, wait.condition);
     np_block_begin(slot);
     return wait;
+}
+
+/* Between two parts the thread has the mutex, but whoever signals need not: such a signal may have found nobody, and ends the wait. */
+static bool goes_on(struct wait *wait, const pthread_cond_t *condition, clockid_t clock_id) {
+    bool has_other_processes = (condition->__data.__wrefs & 1) != 0;
+    return np_timed_goes_on(&wait->timed, clock_id, has_other_processes ? UINT64_MAX : np_cond_notified_ns(wait->slot, wait->condition));
 }
 
 static int end(struct wait *wait, int result) {
     struct np_slot *slot = wait->slot;
     uint64_t wake, clock = np_cond_end(slot, wait->condition, wait->ticket, result == 0, &wake);
     np_clock_wait_until(slot, clock, NP_SYNC_COND, wait->condition);
-    if (result == ETIMEDOUT && wait->deadline_clock > np_clock_of(slot))
-        np_clock_sleep(slot, wait->deadline_clock - np_clock_of(slot), NP_SYNC_COND, wait->condition);
+    if (result == ETIMEDOUT) np_timed_out(&wait->timed, NP_SYNC_COND, wait->condition);
     np_block_end(slot);
     if (wake != 0) np_vtime_birth_done(wake);
     np_lock_acquired(slot, wait->mutex, NP_SYNC_MUTEX);
@@ -68,7 +73,7 @@ static int end(struct wait *wait, int result) {
 NP_EXPORT int pthread_cond_wait(pthread_cond_t *restrict condition, pthread_mutex_t *restrict mutex) {
     struct np_slot *slot = np_vtime_caller();
     if (slot == NULL) return NP_REAL_COND(pthread_cond_wait)(condition, mutex);
-    struct wait wait = begin(slot, condition, mutex, 0);
+    struct wait wait = begin(slot, condition, mutex, CLOCK_REALTIME, NULL);
     return end(&wait, NP_REAL_COND(pthread_cond_wait)(condition, mutex));
 }
 
@@ -77,18 +82,23 @@ NP_EXPORT int pthread_cond_timedwait(pthread_cond_t *restrict condition, pthread
     struct np_slot *slot = np_vtime_caller();
     if (slot == NULL) return NP_REAL_COND(pthread_cond_timedwait)(condition, mutex, deadline);
     /* Which clock the deadline is on is an attribute, which glibc keeps as bit 1 of this word. */
-    bool monotonic = (condition->__data.__wrefs & 2) != 0;
-    uint64_t cycles = np_cycles_until(monotonic ? CLOCK_MONOTONIC : CLOCK_REALTIME, deadline);
-    struct wait wait = begin(slot, condition, mutex, cycles);
-    return end(&wait, NP_REAL_COND(pthread_cond_timedwait)(condition, mutex, deadline));
+    clockid_t clock_id = (condition->__data.__wrefs & 2) != 0 ? CLOCK_MONOTONIC : CLOCK_REALTIME;
+    struct wait wait = begin(slot, condition, mutex, clock_id, deadline);
+    int result = NP_REAL_COND(pthread_cond_timedwait)(condition, mutex, deadline);
+    while (result == ETIMEDOUT && goes_on(&wait, condition, clock_id))
+        result = NP_REAL_COND(pthread_cond_timedwait)(condition, mutex, &wait.timed.until);
+    return end(&wait, result);
 }
 
 NP_EXPORT int pthread_cond_clockwait(pthread_cond_t *restrict condition, pthread_mutex_t *restrict mutex, clockid_t clock_id,
                                      const struct timespec *restrict deadline) {
     struct np_slot *slot = np_vtime_caller();
     if (slot == NULL) return NP_REAL(pthread_cond_clockwait)(condition, mutex, clock_id, deadline);
-    struct wait wait = begin(slot, condition, mutex, np_cycles_until(clock_id, deadline));
-    return end(&wait, NP_REAL(pthread_cond_clockwait)(condition, mutex, clock_id, deadline));
+    struct wait wait = begin(slot, condition, mutex, clock_id, deadline);
+    int result = NP_REAL(pthread_cond_clockwait)(condition, mutex, clock_id, deadline);
+    while (result == ETIMEDOUT && goes_on(&wait, condition, clock_id))
+        result = NP_REAL(pthread_cond_clockwait)(condition, mutex, clock_id, &wait.timed.until);
+    return end(&wait, result);
 }
 
 NP_EXPORT int pthread_cond_signal(pthread_cond_t *condition) {

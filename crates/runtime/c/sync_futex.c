@@ -1,5 +1,5 @@
 /* sync_futex.c: clocks at futexes that a program reaches through libc's syscall() (syscall.c): std::atomic::wait and what is built on it, Rust's std, and
- * hand-written locks. A waiter that was woken leaves at the clock of the last wake of its address; a wait that timed out, at its deadline.
+ * hand-written locks. A waiter that was woken leaves at the clock of the last wake of its address; a wait that timed out, at its deadline (sync_timed.c).
  */
 #define _GNU_SOURCE
 #include "syscalls.h"
@@ -11,8 +11,7 @@
 
 /* What a wait that timed out passed. Its time-out is read only after the kernel did: the pointer may be bad. */
 static uint64_t timeout_cycles(int operation, const struct timespec *timeout, uint64_t began_ns) {
-    if ((operation & FUTEX_CMD_MASK) == FUTEX_WAIT)
-        return np_cycles_of_ns((uint64_t)timeout->tv_sec * 1000000000ull + (uint64_t)timeout->tv_nsec);
+    if (operation == FUTEX_WAIT) return np_cycles_of_ns((uint64_t)timeout->tv_sec * 1000000000ull + (uint64_t)timeout->tv_nsec);
     return np_cycles_of_ns(np_monotonic_ns() - began_ns);
 }
 
@@ -23,8 +22,22 @@ static long wait_on(struct np_slot *slot, np_syscall_function real, uintptr_t ad
     np_block_begin(slot);
     long result = real(SYS_futex, address, operation, value, timeout, address2, value3);
     int saved = errno;
-    if (result == 0) np_clock_wait_until(slot, np_event_get(slot, NP_OBJECT_FUTEX, address), NP_SYNC_FUTEX, address);
-    else if (saved == ETIMEDOUT) np_clock_sleep(slot, timeout_cycles((int)operation, (const struct timespec *)timeout, began_ns), NP_SYNC_FUTEX, address);
+    bool timed_out = result != 0 && saved == ETIMEDOUT;
+    struct np_timed timed = {.slot = slot};
+    if (timed_out) {
+        int command = (int)operation & FUTEX_CMD_MASK;
+        timed = np_timed_since(slot, began_ns, timeout_cycles(command, (const struct timespec *)timeout, began_ns));
+        clockid_t clock_id = (operation & FUTEX_CLOCK_REALTIME) != 0 ? CLOCK_REALTIME : CLOCK_MONOTONIC;
+        /* Between two parts of it the word may change: then the kernel says so, as to whoever comes late. */
+        while (timed_out && (command == FUTEX_WAIT || command == FUTEX_WAIT_BITSET) && np_timed_goes_on(&timed, clock_id, 0)) {
+            result = real(SYS_futex, address, operation, value, (long)(command == FUTEX_WAIT ? &timed.part : &timed.until), address2, value3);
+            saved = errno;
+            timed_out = result != 0 && saved == ETIMEDOUT;
+        }
+    }
+    bool woken = result == 0 || (timed.deadline != 0 && saved == EAGAIN);
+    if (timed_out) np_timed_out(&timed, NP_SYNC_FUTEX, address);
+    else if (woken) np_clock_wait_until(slot, np_event_get(slot, NP_OBJECT_FUTEX, address), NP_SYNC_FUTEX, address);
     np_block_end(slot);
     errno = saved;
     return result;

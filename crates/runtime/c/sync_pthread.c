@@ -2,8 +2,8 @@
  * condition variables, sync_sem.c the semaphores. The C++ classes come through these.
  *
  * Each hook passes straight through when nothing is recorded or no time is simulated, calls the real function exactly once with the same effect
- * (a lock may be tried first), and returns what it returned. Waits in host time say nothing about program time: what moves the clock
- * is documented in sync_clock.c.
+ * (a lock may be tried first; a time-out may pass in parts, see sync_timed.c), and returns what it returned. Waits in host time say nothing about program
+ * time: what moves the clock is documented in sync_clock.c.
  */
 #define _GNU_SOURCE
 #include "vtime.h"
@@ -48,21 +48,25 @@ NP_EXPORT int pthread_mutex_trylock(pthread_mutex_t *mutex) {
     return result;
 }
 
-static int after_timed(struct np_slot *slot, int result, uint64_t cycles, uint64_t before, uintptr_t object, enum np_sync_kind kind) {
-    uint64_t passed = np_clock_of(slot) - before;
-    if (result == ETIMEDOUT && cycles > passed) np_clock_sleep(slot, cycles - passed, kind, object);
-    return result;
-}
+/* Waits until the caller's `deadline` on the clock; `again` is `call` until timed.until. What ends such a wait is a state that stays, so that none is missed
+ * between its parts. */
+#define NP_UNTIL(kind, object, clock_id, call, again)                                                  \
+    ({                                                                                                 \
+        struct np_timed timed = np_timed_until(slot, clock_id, deadline);                              \
+        np_block_begin(slot);                                                                          \
+        int timed_result_ = call;                                                                      \
+        while (timed_result_ == ETIMEDOUT && np_timed_goes_on(&timed, clock_id, 0)) timed_result_ = again; \
+        if (timed_result_ == ETIMEDOUT) np_timed_out(&timed, kind, object);                            \
+        np_block_end(slot);                                                                            \
+        timed_result_;                                                                                 \
+    })
 
 NP_EXPORT int pthread_mutex_timedlock(pthread_mutex_t *restrict mutex, const struct timespec *restrict deadline) {
     struct np_slot *slot = np_vtime_caller();
     if (slot == NULL) return NP_REAL(pthread_mutex_timedlock)(mutex, deadline);
     np_throttle(slot);
-    uint64_t cycles = np_cycles_until(CLOCK_REALTIME, deadline), before = np_clock_of(slot);
-    np_block_begin(slot);
-    int result = NP_REAL(pthread_mutex_timedlock)(mutex, deadline);
-    after_timed(slot, result, cycles, before, (uintptr_t)mutex, NP_SYNC_MUTEX);
-    np_block_end(slot);
+    int result = NP_UNTIL(NP_SYNC_MUTEX, (uintptr_t)mutex, CLOCK_REALTIME, NP_REAL(pthread_mutex_timedlock)(mutex, deadline),
+                          NP_REAL(pthread_mutex_timedlock)(mutex, &timed.until));
     if (got(result)) np_lock_acquired(slot, (uintptr_t)mutex, NP_SYNC_MUTEX);
     return result;
 }
@@ -71,11 +75,8 @@ NP_EXPORT int pthread_mutex_clocklock(pthread_mutex_t *restrict mutex, clockid_t
     struct np_slot *slot = np_vtime_caller();
     if (slot == NULL) return NP_REAL(pthread_mutex_clocklock)(mutex, clock_id, deadline);
     np_throttle(slot);
-    uint64_t cycles = np_cycles_until(clock_id, deadline), before = np_clock_of(slot);
-    np_block_begin(slot);
-    int result = NP_REAL(pthread_mutex_clocklock)(mutex, clock_id, deadline);
-    after_timed(slot, result, cycles, before, (uintptr_t)mutex, NP_SYNC_MUTEX);
-    np_block_end(slot);
+    int result = NP_UNTIL(NP_SYNC_MUTEX, (uintptr_t)mutex, clock_id, NP_REAL(pthread_mutex_clocklock)(mutex, clock_id, deadline),
+                          NP_REAL(pthread_mutex_clocklock)(mutex, clock_id, &timed.until));
     if (got(result)) np_lock_acquired(slot, (uintptr_t)mutex, NP_SYNC_MUTEX);
     return result;
 }
@@ -177,11 +178,8 @@ static void rwlock_got(struct np_slot *slot, pthread_rwlock_t *lock, bool write)
         struct np_slot *slot = np_vtime_caller();                                                                             \
         if (slot == NULL) return NP_REAL(pthread_rwlock_timed##kind##lock)(lock, deadline);                                 \
         np_throttle(slot);                                                                                                  \
-        uint64_t cycles = np_cycles_until(CLOCK_REALTIME, deadline), before = np_clock_of(slot);                            \
-        np_block_begin(slot);                                                                                               \
-        int result = NP_REAL(pthread_rwlock_timed##kind##lock)(lock, deadline);                                             \
-        after_timed(slot, result, cycles, before, (uintptr_t)lock, NP_SYNC_RWLOCK);                                         \
-        np_block_end(slot);                                                                                                 \
+        int result = NP_UNTIL(NP_SYNC_RWLOCK, (uintptr_t)lock, CLOCK_REALTIME, NP_REAL(pthread_rwlock_timed##kind##lock)(lock, deadline), \
+                              NP_REAL(pthread_rwlock_timed##kind##lock)(lock, &timed.until));                               \
         if (result == 0) rwlock_got(slot, lock, write);                                                                     \
         return result;                                                                                                      \
     }                                                                                                                       \
@@ -190,11 +188,8 @@ static void rwlock_got(struct np_slot *slot, pthread_rwlock_t *lock, bool write)
         struct np_slot *slot = np_vtime_caller();                                                                             \
         if (slot == NULL) return NP_REAL(pthread_rwlock_clock##kind##lock)(lock, clock_id, deadline);                       \
         np_throttle(slot);                                                                                                  \
-        uint64_t cycles = np_cycles_until(clock_id, deadline), before = np_clock_of(slot);                                  \
-        np_block_begin(slot);                                                                                               \
-        int result = NP_REAL(pthread_rwlock_clock##kind##lock)(lock, clock_id, deadline);                                   \
-        after_timed(slot, result, cycles, before, (uintptr_t)lock, NP_SYNC_RWLOCK);                                         \
-        np_block_end(slot);                                                                                                 \
+        int result = NP_UNTIL(NP_SYNC_RWLOCK, (uintptr_t)lock, clock_id, NP_REAL(pthread_rwlock_clock##kind##lock)(lock, clock_id, deadline), \
+                              NP_REAL(pthread_rwlock_clock##kind##lock)(lock, clock_id, &timed.until));                     \
         if (result == 0) rwlock_got(slot, lock, write);                                                                     \
         return result;                                                                                                      \
     }
@@ -283,13 +278,18 @@ static void joined(struct np_slot *slot, pthread_t thread) {
     if (np_thread_end_clock(thread, &clock, &index)) np_clock_wait_until(slot, clock, NP_SYNC_JOIN, index);
 }
 
-#define NP_JOIN(slot, thread, call)          \
-    ({                                       \
-        np_block_begin(slot);                \
-        int result_ = call;                  \
-        if (result_ == 0) joined(slot, thread); \
-        np_block_end(slot);                  \
-        result_;                             \
+#define NP_JOINED(slot, thread, call)               \
+    ({                                              \
+        int joined_result_ = call;                  \
+        if (joined_result_ == 0) joined(slot, thread); \
+        joined_result_;                             \
+    })
+#define NP_JOIN(slot, thread, call)                   \
+    ({                                                \
+        np_block_begin(slot);                         \
+        int result_ = NP_JOINED(slot, thread, call);  \
+        np_block_end(slot);                           \
+        result_;                                      \
     })
 
 NP_EXPORT int pthread_join(pthread_t thread, void **value) {
@@ -309,17 +309,15 @@ NP_EXPORT int pthread_tryjoin_np(pthread_t thread, void **value) {
 NP_EXPORT int pthread_timedjoin_np(pthread_t thread, void **value, const struct timespec *deadline) {
     struct np_slot *slot = np_vtime_caller();
     if (slot == NULL) return NP_REAL(pthread_timedjoin_np)(thread, value, deadline);
-    uint64_t cycles = np_cycles_until(CLOCK_REALTIME, deadline), before = np_clock_of(slot);
-    int result = NP_JOIN(slot, thread, NP_REAL(pthread_timedjoin_np)(thread, value, deadline));
-    return after_timed(slot, result, cycles, before, thread, NP_SYNC_JOIN);
+    return NP_UNTIL(NP_SYNC_JOIN, thread, CLOCK_REALTIME, NP_JOINED(slot, thread, NP_REAL(pthread_timedjoin_np)(thread, value, deadline)),
+                    NP_JOINED(slot, thread, NP_REAL(pthread_timedjoin_np)(thread, value, &timed.until)));
 }
 
 NP_EXPORT int pthread_clockjoin_np(pthread_t thread, void **value, clockid_t clock_id, const struct timespec *deadline) {
     struct np_slot *slot = np_vtime_caller();
     if (slot == NULL) return NP_REAL(pthread_clockjoin_np)(thread, value, clock_id, deadline);
-    uint64_t cycles = np_cycles_until(clock_id, deadline), before = np_clock_of(slot);
-    int result = NP_JOIN(slot, thread, NP_REAL(pthread_clockjoin_np)(thread, value, clock_id, deadline));
-    return after_timed(slot, result, cycles, before, thread, NP_SYNC_JOIN);
+    return NP_UNTIL(NP_SYNC_JOIN, thread, clock_id, NP_JOINED(slot, thread, NP_REAL(pthread_clockjoin_np)(thread, value, clock_id, deadline)),
+                    NP_JOINED(slot, thread, NP_REAL(pthread_clockjoin_np)(thread, value, clock_id, &timed.until)));
 }
 
 NP_EXPORT int thrd_join(thrd_t thread, int *value) {

@@ -39,11 +39,12 @@ static bool taken_at_once(struct np_slot *slot, sem_t *semaphore) {
     return false;
 }
 
-static int finish(struct np_slot *slot, sem_t *semaphore, int result, uint64_t cycles) {
+/* `timed`: NULL for a wait that ends by a token only. */
+static int finish(struct np_slot *slot, sem_t *semaphore, int result, struct np_timed *timed) {
     int saved = errno;
     uint64_t wake = np_sem_waited(slot, (uintptr_t)semaphore);
     if (result == 0) taken(slot, semaphore);
-    else if (saved == ETIMEDOUT) np_clock_sleep(slot, cycles, NP_SYNC_SEM, (uintptr_t)semaphore);
+    else if (saved == ETIMEDOUT && timed != NULL) np_timed_out(timed, NP_SYNC_SEM, (uintptr_t)semaphore);
     np_block_end(slot);
     if (wake != 0) np_vtime_birth_done(wake);
     errno = saved;
@@ -56,7 +57,7 @@ NP_EXPORT int sem_wait(sem_t *semaphore) {
     if (taken_at_once(slot, semaphore)) return 0;
     np_sem_waits(slot, (uintptr_t)semaphore);
     np_block_begin(slot);
-    return finish(slot, semaphore, NP_REAL(sem_wait)(semaphore), 0);
+    return finish(slot, semaphore, NP_REAL(sem_wait)(semaphore), NULL);
 }
 
 NP_EXPORT int sem_trywait(sem_t *semaphore) {
@@ -73,18 +74,22 @@ NP_EXPORT int sem_timedwait(sem_t *restrict semaphore, const struct timespec *re
     struct np_slot *slot = np_vtime_caller();
     if (slot == NULL) return NP_REAL(sem_timedwait)(semaphore, deadline);
     np_throttle(slot); /* not tried first: a bad deadline is an error even if a token is there */
-    uint64_t cycles = np_cycles_until(CLOCK_REALTIME, deadline);
+    struct np_timed timed = np_timed_until(slot, CLOCK_REALTIME, deadline);
     np_sem_waits(slot, (uintptr_t)semaphore);
     np_block_begin(slot);
-    return finish(slot, semaphore, NP_REAL(sem_timedwait)(semaphore, deadline), cycles);
+    int result = NP_REAL(sem_timedwait)(semaphore, deadline);
+    while (result != 0 && errno == ETIMEDOUT && np_timed_goes_on(&timed, CLOCK_REALTIME, 0)) result = NP_REAL(sem_timedwait)(semaphore, &timed.until);
+    return finish(slot, semaphore, result, &timed);
 }
 
 NP_EXPORT int sem_clockwait(sem_t *restrict semaphore, clockid_t clock_id, const struct timespec *restrict deadline) {
     struct np_slot *slot = np_vtime_caller();
     if (slot == NULL) return NP_REAL(sem_clockwait)(semaphore, clock_id, deadline);
     np_throttle(slot); /* not tried first: a bad deadline is an error even if a token is there */
-    uint64_t cycles = np_cycles_until(clock_id, deadline);
+    struct np_timed timed = np_timed_until(slot, clock_id, deadline);
     np_sem_waits(slot, (uintptr_t)semaphore);
     np_block_begin(slot);
-    return finish(slot, semaphore, NP_REAL(sem_clockwait)(semaphore, clock_id, deadline), cycles);
+    int result = NP_REAL(sem_clockwait)(semaphore, clock_id, deadline);
+    while (result != 0 && errno == ETIMEDOUT && np_timed_goes_on(&timed, clock_id, 0)) result = NP_REAL(sem_clockwait)(semaphore, clock_id, &timed.until);
+    return finish(slot, semaphore, result, &timed);
 }

@@ -317,6 +317,20 @@ static void watch(struct np_slot *laggard) {
     __atomic_store_n(&laggard->next_throttle, 0, __ATOMIC_RELAXED);
 }
 
+uint64_t np_clock_of_others(const struct np_slot *slot) {
+    struct view view = look(slot);
+    if (view.slowest[0] != NULL) watch(view.slowest[0]);
+    uint64_t used = slots_used(), earliest = view.slowest_clock[0];
+    for (uint64_t i = 0; i < used; i++) {
+        const struct np_slot *other = np_slot_at(i);
+        const struct np_vtime_slot *vt = np_vt(other);
+        uint64_t at = __atomic_load_n(&vt->goes_on_at, __ATOMIC_SEQ_CST);
+        if (other == slot || at == 0 || at >= earliest || __atomic_load_n(&other->state, __ATOMIC_ACQUIRE) != NP_SLOT_LIVE) continue;
+        if (__atomic_load_n(&vt->started, __ATOMIC_ACQUIRE) && __atomic_load_n(&other->run_state, __ATOMIC_ACQUIRE) == NP_RUN_BLOCKED) earliest = at;
+    }
+    return earliest;
+}
+
 /* Time passed for the others while this thread was out of sight (unseen wait, code without instrumentation, I/O): it is not
  * allowed to come back further behind them than the window. */
 static void catch_up(struct np_slot *slot, uint64_t slowest_clock) {
@@ -368,6 +382,7 @@ static bool escaped_block(const struct np_slot *slot) {
 static void run_again(struct np_slot *slot) {
     np_vt(slot)->block_depth = 0;
     np_store(np_vt(slot)->lock_wait, 0);
+    np_store(np_vt(slot)->goes_on_at, 0);
     np_cpu_wake(slot);
     np_vt(slot)->share_clock = np_clock_of(slot);
     __atomic_store_n(&slot->run_state, NP_RUN_RUNNING, __ATOMIC_SEQ_CST);

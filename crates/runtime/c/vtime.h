@@ -40,6 +40,8 @@ struct np_vtime_slot {
     uint64_t wait_ticket;
     uint32_t wait_kind;
     uint32_t sleeping;         /* 1: counted in arena.epoch_waiters */
+    uint64_t goes_on_at;       /* not 0: in a wait that ends by itself at this clock, as long as it is blocked (read by others) */
+    uint64_t timed_out_ns;     /* host time for which waits went on whose time-outs had passed there, and that timed out all the same */
     uint64_t started;          /* 1: np_vtime_thread_start ran for this slot's thread (others take it to 0 when that is about to end) */
 };
 _Static_assert(sizeof(struct np_vtime_slot) <= 256, "fits its part of scratch");
@@ -85,6 +87,8 @@ uint64_t np_cycles_of_ns(uint64_t ns);
 void np_block_catch_up(struct np_slot *slot);
 /* As np_clock_wait_until, for time that passes by itself (sleeps, time-outs): not counted as waiting for others. */
 void np_clock_sleep(struct np_slot *slot, uint64_t cycles, enum np_sync_kind kind, uint64_t object);
+/* The lowest clock at which another thread runs, or goes on by itself at the end of a time-out; UINT64_MAX: all others wait, or are out of sight. */
+uint64_t np_clock_of_others(const struct np_slot *slot);
 /* Takes the thread out of all its open blocks (a pool thread gets work inside one), and back into them. */
 uint32_t np_block_suspend(struct np_slot *slot);
 void np_block_resume(struct np_slot *slot, uint32_t depth);
@@ -140,6 +144,8 @@ void np_read_lock_releasing(struct np_slot *slot, uintptr_t address);
 uint64_t np_cond_begin(struct np_slot *slot, uintptr_t address);
 uint64_t np_cond_end(struct np_slot *slot, uintptr_t address, uint64_t ticket, bool woken, uint64_t *wake);
 void np_cond_notify(struct np_slot *slot, uintptr_t address, bool all);
+/* Host time of the last one (0: none). */
+uint64_t np_cond_notified_ns(struct np_slot *slot, uintptr_t address);
 
 /* Semaphores: tokens carry the clock of their post, first in, first out. */
 void np_sem_reset(struct np_slot *slot, uintptr_t address, uint32_t initial);
@@ -166,6 +172,27 @@ uint64_t np_event_get(struct np_slot *slot, enum np_object_kind kind, uintptr_t 
 /* Raises the clock under `key`; never lowers it, whoever races. */
 void np_shared_set(uint64_t key, uint64_t clock);
 uint64_t np_shared_get(uint64_t key);
+
+/* ---- sync_timed.c: waits that end by themselves after some time ---- */
+struct np_timed {
+    struct np_slot *slot;
+    uint64_t deadline;              /* clock; 0: none, or passed from the start */
+    uint64_t began_ns, due_ns;      /* in host time: the wait's begin, and the end of its present part */
+    uint64_t passed_ns, limit_ns;   /* when its time-out had passed there (0: not yet), and until when it may go on all the same */
+    uint64_t reached;               /* clock of the others, where they were behind at the last look */
+    uint32_t calm;                  /* looks in a row at which none was behind */
+    bool is_early;                  /* at the last look, one was */
+    struct timespec part, until;    /* the next part: how long, and until when on the program's clock */
+};
+/* A wait that ends by itself (without a deadline: it does not), before np_block_begin. */
+struct np_timed np_timed_until(struct np_slot *slot, clockid_t clock_id, const struct timespec *absolute);
+/* One that has timed out in host time, where its time-out could not be read before: it began then, at the thread's present clock, for so many cycles. */
+struct np_timed np_timed_since(struct np_slot *slot, uint64_t began_ns, uint64_t cycles);
+/* The wait has timed out in host time: whether it is to be called again, with `part` or `until` as its time-out. `disturbed_ns`: host time of the last
+ * wake-up that it may have missed between two parts (0: it can miss none). */
+bool np_timed_goes_on(struct np_timed *timed, clockid_t clock_id, uint64_t disturbed_ns);
+/* It has timed out for good: passes its program time. */
+void np_timed_out(struct np_timed *timed, enum np_sync_kind kind, uint64_t object);
 
 /* Deadline `absolute` on `clock_id`, in cycles from now; 0 if it has passed. */
 uint64_t np_cycles_until(clockid_t clock_id, const struct timespec *absolute);

@@ -140,6 +140,7 @@ struct np_arena {
     uint64_t lost_stopped;                 /* records not written because recording had stopped */
     uint64_t failed_unwinds;               /* stacks that ended early */
     uint64_t lost_after_end;               /* records of threads whose slot had already gone to another */
+    uint64_t early_timeouts;               /* no loss: waits that timed out in host time while another thread was behind that in program time */
 
     _Alignas(64) uint32_t limited_processes; /* that have a limit on addresses of which this arena would take too much (core.c) */
     /* By reason, in the order of enum np_exec_fit from NP_EXEC_STATIC on (exec_target.h): */

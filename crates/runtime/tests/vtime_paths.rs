@@ -218,6 +218,29 @@ fn openmp_forms_work() {
     }
 }
 
+/// Make sure that a wait whose time-out passes in host time goes on while the thread that will end it is behind in program time, so that it takes what that
+/// thread takes; and that it takes its whole time-out where no thread ends it in that time. One that would go on for more than a hundred times its time-out
+/// ends, and is counted.
+#[test]
+fn time_outs_pass_in_program_time() {
+    let bench = Bench::new();
+    let program = bench.compile("gcc", ESCAPES, "timeouts.c", "timeouts");
+    let ended = ["condition", "semaphore", "mutex", "rwlock", "futex", "poll", "join"];
+    let is_right = |course: &Course| {
+        let took = |name: &str| course.values[name];
+        // 20 rounds of 25,000 cycles, of which a time-out of 4 ms would make at least 9 M; and that time-out.
+        ended.iter().all(|name| (450_000..1_000_000).contains(&took(name)))
+            && ["idle", "passing"].iter().all(|name| (9_000_000..10_500_000).contains(&took(name)))
+            // Of 500,000 cycles the other thread had 80,000 at most.
+            && took("early") <= 100_000
+            && took("counted") == 1
+    };
+    // A host that keeps the slow thread from running for 100 ms makes it count as lost, and time-outs pass.
+    let run = || bench.course(&program, "");
+    let course = (0..4).map(|_| run()).find(&is_right).unwrap_or_else(run);
+    assert!(is_right(&course), "{:?}", course.values);
+}
+
 /// Make sure that instrumented code in all waits at once never hangs, however threads are laid out.
 #[test]
 fn instrumented_torture_ends() {

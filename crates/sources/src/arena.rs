@@ -313,6 +313,12 @@ impl Arena {
         unsafe { atomic32(&raw mut (*self.header()).unrecorded.0.limited_processes) }.load(Ordering::Relaxed)
     }
 
+    /// Waits that timed out in host time while other threads were behind that in program time.
+    pub fn early_timeouts(&self) -> u64 {
+        // SAFETY: a field of the mapped header, naturally aligned.
+        unsafe { atomic64(&raw mut (*self.header()).losses.0.early_timeouts) }.load(Ordering::Relaxed)
+    }
+
     /// Java virtual machines that loaded the agent.
     pub fn java(&self) -> ArenaJava {
         let header = self.header();

@@ -60,6 +60,7 @@ use crate::order::OrderSource;
 use crate::recording::Losses;
 use crate::recording::Recording;
 use crate::recording::StopReason;
+use crate::recording::early_timeouts;
 use crate::recording::explain;
 use crate::session::Closing;
 use crate::session::Opening;
@@ -666,6 +667,7 @@ impl Watch<'_, '_> {
             ));
         }
         notes.extend(unrecorded(self.arena, selection.engine));
+        notes.extend(early_timeouts(self.arena.early_timeouts()));
         let threads = self.totals.threads.load(Ordering::Relaxed);
         if threads == 0 && selection.has_tracker {
             notes.push(format!(

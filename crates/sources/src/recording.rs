@@ -153,3 +153,27 @@ pub(crate) fn explain(recording: &mut Recording, survivors: Option<String>) {
         ));
     }
 }
+
+/// That so many waits timed out too early in program time, in a whole sentence.
+pub(crate) fn early_timeouts(count: u64) -> Option<String> {
+    (count > 0).then(|| {
+        format!(
+            "{} out on the host long before the time-out would have passed in program time, which has only what the other threads took meanwhile; what the \
+             program does at its time-outs, it did more often than it would have",
+            units::counted(count, "wait timed", "waits timed")
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn early_timeouts_are_told() {
+        assert_eq!(early_timeouts(0), None);
+        let told = |count| early_timeouts(count).expect("a note");
+        assert!(told(1).starts_with("1 wait timed out on the host"), "{}", told(1));
+        assert!(told(12).starts_with("12 waits timed out on the host"), "{}", told(12));
+    }
+}

@@ -120,7 +120,7 @@ fn of_arena_counts(out: &mut Vec<(String, u64)>) {
         "np_arena",
         ArenaLosses,
         offset_of!(ArenaHeader, losses),
-        [lost_no_slot, lost_full, lost_stopped, failed_unwinds, lost_after_end,]
+        [lost_no_slot, lost_full, lost_stopped, failed_unwinds, lost_after_end, early_timeouts,]
     );
     offsets!(
         out,

@@ -118,6 +118,7 @@ pub struct ArenaLosses {
     pub lost_stopped: u64,
     pub failed_unwinds: u64,
     pub lost_after_end: u64,
+    pub early_timeouts: u64,
 }
 
 /// Why programs run without the tracker, as indices of the arrays of [`ArenaUnrecorded`].

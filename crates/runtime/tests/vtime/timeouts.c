@@ -1,0 +1,167 @@
+/* timeouts.c: waits with a time-out, for a thread that takes fifty times as long in host time as in its own, as emulated ones do. Prints how much
+ * program time each took. */
+#define _GNU_SOURCE
+#include "wire.h"
+#include "work.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { ROUNDS = 20, ROUND_CYCLES = 25000, TIMEOUT_NS = 4000000 };
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_rwlock_t rwlock = PTHREAD_RWLOCK_INITIALIZER;
+static pthread_cond_t condition = PTHREAD_COND_INITIALIZER;
+static pthread_barrier_t begun;
+static sem_t items;
+static _Atomic int word;
+static int done, pipes[2];
+static const char *way;
+
+static int is(const char *name) { return strcmp(way, name) == 0; }
+
+static struct timespec in_ns(clockid_t clock, long ns) {
+    struct timespec then;
+    clock_gettime(clock, &then);
+    then.tv_nsec += ns;
+    then.tv_sec += then.tv_nsec / 1000000000;
+    then.tv_nsec %= 1000000000;
+    return then;
+}
+
+/* Half a millisecond on a host's CPU. */
+static void spin(void) {
+    struct timespec begin, now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &begin);
+    do clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    while ((now.tv_sec - begin.tv_sec) * 1000000000L + now.tv_nsec - begin.tv_nsec < 500000);
+}
+
+static void *slow(void *argument) {
+    if (is("mutex")) pthread_mutex_lock(&mutex);
+    if (is("rwlock")) pthread_rwlock_wrlock(&rwlock);
+    pthread_barrier_wait(&begun);
+    for (int i = 0; i < ROUNDS; i++) {
+        spin();
+        if (numapilot_work) numapilot_work(ROUND_CYCLES);
+    }
+    if (is("mutex")) pthread_mutex_unlock(&mutex);
+    if (is("rwlock")) pthread_rwlock_unlock(&rwlock);
+    if (is("semaphore")) sem_post(&items);
+    word = 1;
+    if (is("futex")) syscall(SYS_futex, &word, FUTEX_WAKE, 1, NULL, NULL, 0);
+    if (is("poll") && write(pipes[1], "", 1) != 1) abort();
+    if (!is("condition")) return argument;
+    pthread_mutex_lock(&mutex);
+    done = 1;
+    pthread_cond_signal(&condition);
+    pthread_mutex_unlock(&mutex);
+    return argument;
+}
+
+/* 1: the wait is over; 0: it timed out. */
+static int waited(pthread_t thread) {
+    struct timespec until = in_ns(CLOCK_REALTIME, TIMEOUT_NS), part = {0, TIMEOUT_NS};
+    struct pollfd fd = {pipes[0], POLLIN, 0};
+    char byte;
+    if (is("mutex")) return pthread_mutex_timedlock(&mutex, &until) == 0;
+    if (is("rwlock")) return pthread_rwlock_timedrdlock(&rwlock, &until) == 0;
+    if (is("semaphore")) return sem_timedwait(&items, &until) == 0;
+    if (is("join")) return pthread_timedjoin_np(thread, NULL, &until) == 0;
+    if (is("futex")) return syscall(SYS_futex, &word, FUTEX_WAIT, 0, &part, NULL, 0) == 0 || errno == EAGAIN;
+    if (is("poll")) return poll(&fd, 1, TIMEOUT_NS / 1000000) == 1 && read(pipes[0], &byte, 1) == 1;
+    pthread_mutex_lock(&mutex);
+    if (!done) pthread_cond_timedwait(&condition, &mutex, &until);
+    int over = done;
+    pthread_mutex_unlock(&mutex);
+    return over;
+}
+
+/* Sleeps in a read, or ends: it ends no wait of others. */
+static void *idle(void *argument) {
+    char byte;
+    if (read(pipes[0], &byte, 1) != 1) abort();
+    return argument;
+}
+
+/* Gets past the end of others' waits, but only when that has long passed in host time. */
+static void *passing(void *argument) {
+    for (int i = 0; i < ROUNDS; i++) {
+        spin();
+        if (numapilot_work) numapilot_work(i + 1 < ROUNDS ? ROUND_CYCLES : 10 * TIMEOUT_NS);
+    }
+    return argument;
+}
+
+/* Goes on for longer than such a wait is made to last. */
+static void *endless(void *argument) {
+    for (int i = 0; i < 4 * ROUNDS; i++) {
+        spin();
+        if (numapilot_work) numapilot_work(ROUND_CYCLES / 25);
+    }
+    return argument;
+}
+
+/* How many waits were counted that ended too early in program time. */
+static uint64_t counted(void) {
+    const char *path = getenv("NUMAPILOT_ARENA");
+    uint64_t count = 0;
+    int fd = path != NULL ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    if (fd < 0 || pread(fd, &count, sizeof count, offsetof(struct np_arena, early_timeouts)) != sizeof count) return UINT64_MAX;
+    close(fd);
+    return count;
+}
+
+/* A wait that nobody ends: what it took. */
+static uint64_t nobody(void *(*other)(void *), long timeout_ns) {
+    pthread_t thread;
+    pthread_create(&thread, NULL, other, NULL);
+    uint64_t begin = clock_now();
+    struct timespec until = in_ns(CLOCK_REALTIME, timeout_ns);
+    pthread_mutex_lock(&mutex);
+    if (pthread_cond_timedwait(&condition, &mutex, &until) != ETIMEDOUT) abort();
+    uint64_t elapsed = clock_now() - begin;
+    pthread_mutex_unlock(&mutex);
+    if (other == idle && write(pipes[1], "", 1) != 1) abort();
+    pthread_join(thread, NULL);
+    return elapsed;
+}
+
+/* A wait that a slow thread ends. */
+static uint64_t somebody(void) {
+    pthread_t thread;
+    pthread_create(&thread, NULL, slow, NULL);
+    pthread_barrier_wait(&begun);
+    uint64_t begin = clock_now();
+    while (!waited(thread)) continue;
+    uint64_t elapsed = clock_now() - begin;
+    if (!is("join")) pthread_join(thread, NULL);
+    if (is("mutex")) pthread_mutex_unlock(&mutex);
+    if (is("rwlock")) pthread_rwlock_unlock(&rwlock);
+    word = 0;
+    return elapsed;
+}
+
+int main(void) {
+    const char *const ways[] = {"condition", "semaphore", "mutex", "rwlock", "futex", "poll", "join"};
+    pthread_barrier_init(&begun, NULL, 2);
+    sem_init(&items, 0, 0);
+    if (pipe(pipes) != 0) return 1;
+    for (unsigned i = 0; i < sizeof ways / sizeof *ways; i++) {
+        way = ways[i];
+        printf("%s %lu ", way, somebody());
+    }
+    printf("idle %lu passing %lu ", nobody(idle, TIMEOUT_NS), nobody(passing, TIMEOUT_NS));
+    uint64_t before = counted(), early = nobody(endless, TIMEOUT_NS / 20);
+    printf("early %lu counted %lu\n", early, counted() - before);
+    return 0;
+}
