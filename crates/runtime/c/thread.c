@@ -421,7 +421,8 @@ NP_EXPORT int clone(int (*routine)(void *), void *stack, int flags, void *argume
     va_end(rest);
     np_before_threads();
     struct start *entry = NULL;
-    if ((flags & CLONE_VM) && !(flags & (CLONE_SETTLS | CLONE_VFORK)) && np_load(np_arena) != NULL)
+    /* Without a routine it fails, and must not with ours. */
+    if (routine != NULL && (flags & CLONE_VM) && !(flags & (CLONE_SETTLS | CLONE_VFORK)) && np_load(np_arena) != NULL)
         entry = prepare_start((uintptr_t)routine, NP_CALLER_REGS());
     if (entry == NULL) return NP_REAL(clone)(routine, stack, flags, argument, parent_tid, tls, child_tid);
     __atomic_store_n(&np_tls_is_shared, true, __ATOMIC_SEQ_CST);
