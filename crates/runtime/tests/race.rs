@@ -106,7 +106,8 @@ fn build(name: &str, sources: &[PathBuf], harness: &str) -> PathBuf {
         .collect();
     // `readelf`: what the files export are the hooks.
     let mut hooks = BTreeSet::new();
-    // What block copies call (`__real_memcpy`): the C library's by its plain name, without the linker's help, which would hold for the tracker's own copies, too.
+    // What block copies call (`__real_memcpy`): the C library's by its plain name, without the linker's help, which would hold for the tracker's own copies,
+    // too.
     let mut real = BTreeSet::new();
     for line in run(Command::new("readelf").args(["-sW"]).args(&objects)).lines() {
         let words: Vec<&str> = line.split_whitespace().collect();
