@@ -52,11 +52,13 @@ pub enum Need {
     Root,
     /// Two processors.
     TwoCpus,
+    /// Pages that a process provides itself (`userfaultfd`), and moves (Linux 6.8).
+    Userfaultfd,
 }
 
 impl Need {
     /// Every need.
-    pub const ALL: [Need; 17] = [
+    pub const ALL: [Need; 18] = [
         Need::ArmTools,
         Need::BoundMemory,
         Need::Cmake,
@@ -74,6 +76,7 @@ impl Need {
         Need::QemuPlugins,
         Need::Root,
         Need::TwoCpus,
+        Need::Userfaultfd,
     ];
 
     /// The need's name, as `tools/may-be-absent` writes it.
@@ -97,6 +100,7 @@ impl Need {
             Need::QemuPlugins => "qemu-plugins",
             Need::Root => "root",
             Need::TwoCpus => "two-cpus",
+            Need::Userfaultfd => "userfaultfd",
         }
     }
 }

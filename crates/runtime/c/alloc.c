@@ -235,6 +235,17 @@ NP_EXPORT void free(void *block) {
     np_alloc_gone(block, began);
 }
 
+/* C23, in glibc from 2.43 on, which would go straight to its own free. An allocator that has them takes its blocks by free as well. */
+NP_EXPORT void free_sized(void *block, size_t bytes) {
+    (void)bytes;
+    free(block);
+}
+
+NP_EXPORT void free_aligned_sized(void *block, size_t alignment, size_t bytes) {
+    (void)alignment, (void)bytes;
+    free(block);
+}
+
 static NP_COLD void *leave_bootstrap(void *old, size_t bytes) {
     void *block = malloc(bytes);
     size_t most = (size_t)(bootstrap + BOOTSTRAP_BYTES - (char *)old);

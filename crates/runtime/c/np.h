@@ -219,6 +219,8 @@ void np_pages_before_threads(struct np_slot *slot);
 void np_toucher_ended(const struct np_slot *slot);
 /* Memory of which the kernel has just given this process all pages anew: theirs are the calling thread's. */
 void np_pages_made(struct np_slot *slot, uintptr_t address, size_t bytes);
+/* The thread has provided these pages, which nobody had, also to another one that is about to touch them (userfault.c). */
+void np_pages_provided(struct np_slot *slot, uintptr_t address, size_t bytes);
 /* Memory was mapped that other processes may have used, or a file that the page cache may have: pages that are there already (with `is_full`, all of them) have
  * homes that are not known here. */
 void np_pages_of_others(struct np_slot *slot, uintptr_t address, size_t bytes, bool is_full);

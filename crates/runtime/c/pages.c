@@ -208,7 +208,11 @@ static uint32_t touch(struct np_slot *slot, uint64_t page, uint8_t *byte, uint8_
     while (!__atomic_compare_exchange_n(byte, &seen, (uint8_t)(node + BYTE_HOME), false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
         if (has_home(seen)) return home_in(seen);
     bool depends_on_toucher = policy < BYTE_POLICY || policy == BYTE_LOCAL;
-    if (must_populate(next, depends_on_toucher) && !np_page_populate(page, next)) return np_page_overtaken(slot, page, byte, node, policy);
+    if (must_populate(next, depends_on_toucher)) {
+        if (!np_page_populate(page, next)) return np_page_overtaken(slot, page, byte, node, policy);
+        seen = __atomic_load_n(byte, __ATOMIC_ACQUIRE);
+        if (has_home(seen) && home_in(seen) != node) return home_in(seen); /* another thread has provided it, and told so (userfault.c) */
+    }
     np_page_placed(slot, page, node, cause);
     if (next != NEXT_NONE && np_page_bytes() > 1ul << NP_PAGE_SHIFT) touch_rest(slot, page);
     return node;

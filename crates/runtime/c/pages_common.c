@@ -179,6 +179,21 @@ void np_pages_of_others(struct np_slot *slot, uintptr_t address, size_t bytes, b
     for (; page < end; page += SETTLED_PAGES) others_part(slot, page, end - page < SETTLED_PAGES ? end : page + SETTLED_PAGES, is_full);
 }
 
+/* ---- memory that one thread provides to others ---- */
+
+void np_pages_provided(struct np_slot *slot, uintptr_t address, size_t bytes) {
+    struct np_toucher toucher = {slot, slot->thread_index, slot->node, 1};
+    uint64_t page = address >> NP_PAGE_SHIFT, end = (address + bytes) >> NP_PAGE_SHIFT;
+    for (; np_load(np_sim.ready) && page < end; page++) {
+        uint8_t *byte = byte_of(page, true);
+        if (byte == NULL) break;
+        uint32_t cause, node = np_page_choose(slot, &toucher, page, np_page_policy(page), &cause);
+        __atomic_store_n(byte, (uint8_t)(node + BYTE_HOME), __ATOMIC_RELEASE); /* also where the thread that waits for it has given it its own */
+        np_page_placed(slot, page, node, cause);
+    }
+    np_place_flush(slot); /* this thread may wait for long now */
+}
+
 /* ---- after a fork ---- */
 
 static void inherit_part(uint64_t page, uint8_t *bytes, uint64_t count, void *context) {

@@ -253,6 +253,17 @@ NP_EXPORT void cfree(void *block) {
     free(block);
 }
 
+/* C23, in glibc from 2.43 on, which would take our block for its own. */
+NP_EXPORT void free_sized(void *block, size_t bytes) {
+    (void)bytes;
+    free(block);
+}
+
+NP_EXPORT void free_aligned_sized(void *block, size_t alignment, size_t bytes) {
+    (void)alignment, (void)bytes;
+    free(block);
+}
+
 /* Of our block. One that has to grow or move is decided anew, by its new size and this call's stack. */
 static NP_COLD void *regrow(void *old, size_t bytes, struct np_regs caller) {
     if (bytes == 0) {

@@ -64,11 +64,25 @@ static __attribute__((noinline)) long confine(long number, long a, long b, long 
     return result;
 }
 
+static void after_prctl(int option, const char *name, bool confines, long result) {
+    if (confines && result != 0) np_confinement_failed();
+    if (result == 0 && option == PR_SET_NAME) np_plan_renamed(name);
+}
+
+static __attribute__((noinline)) long prctl_by_number(long number, long option, long a, long b, long c, long d) {
+    bool confines = option == PR_SET_SECCOMP && !np_is_confined;
+    if (confines) begin();
+    long result = np_load(real_syscall)(number, option, a, b, c, d, 0);
+    after_prctl((int)option, (const char *)a, confines, result);
+    return result;
+}
+
 /* libc's syscall(). Any other call goes on by a jump: some return twice. */
 NP_EXPORT __attribute__((optimize("O2", "optimize-sibling-calls"))) long
 np_plan_syscall(long number, long a, long b, long c, long d, long e, long f) __asm__("syscall");
 long np_plan_syscall(long number, long a, long b, long c, long d, long e, long f) {
     if (np_unlikely(number == SYS_seccomp)) return confine(number, a, b, c, d, e, f);
+    if (np_unlikely(number == SYS_prctl)) return prctl_by_number(number, a, b, c, d, e);
     return np_load(real_syscall)(number, a, b, c, d, e, f);
 }
 
@@ -81,7 +95,6 @@ NP_EXPORT int prctl(int option, ...) {
     bool confines = option == PR_SET_SECCOMP && !np_is_confined;
     if (confines) begin();
     int result = NP_REAL(prctl)(option, a, b, c, d);
-    if (confines && result != 0) np_confinement_failed();
-    if (result == 0 && option == PR_SET_NAME) np_plan_renamed((const char *)a);
+    after_prctl(option, (const char *)a, confines, result);
     return result;
 }

@@ -1,6 +1,6 @@
 /* syscall.c: libc's syscall(), by which programs and libraries (libnuma) make system calls by number. Waits and wake-ups at futexes keep the clocks
- * (sync_futex.c), placement and affinity act on the simulated machine, and mappings (map.c) and programs that are executed (process.c) are recorded as those by
- * name.
+ * (sync_futex.c), placement and affinity act on the simulated machine, and mappings (map.c), programs that are executed (process.c), threads' names (thread.c)
+ * and filters of system calls (confined.c) are taken as those by name.
  *
  * All other system calls go on without a frame of ours: on x86-64 the entry is a jump, so that even calls that return twice work.
  */
@@ -72,6 +72,9 @@ __asm__(".text\n"
         IF_CALL(SYS_execve, 7f)
         IF_CALL(SYS_execveat, 7f)
         IF_CALL(SYS_seccomp, 5f)
+        IF_CALL(SYS_prctl, 8f)
+        IF_CALL(SYS_userfaultfd, 9f)
+        IF_CALL(SYS_ioctl, 9f)
         "    jmpq *%rax\n"
         "2:  pushq %rdi\n .cfi_adjust_cfa_offset 8\n"
         "    pushq %rsi\n .cfi_adjust_cfa_offset 8\n"
@@ -101,6 +104,8 @@ __asm__(".text\n"
         "5:  jmp np_syscall_seccomp\n"
         "6:  jmp np_syscall_memory\n"
         "7:  jmp np_syscall_exec\n"
+        "8:  jmp np_syscall_prctl\n"
+        "9:  jmp np_syscall_userfault\n"
         ".cfi_endproc\n"
         ".size syscall, .-syscall\n");
 #else
@@ -117,6 +122,8 @@ NP_EXPORT long syscall(long number, ...) {
     if (np_syscall_real == NULL) np_syscall_find();
     if (number == SYS_futex) return np_syscall_futex(np_syscall_real, (uintptr_t)a, b, c, d, e, f);
     if (number == SYS_seccomp) return np_syscall_seccomp(number, a, b, c, d, e, f);
+    if (number == SYS_prctl) return np_syscall_prctl(number, a, b, c, d, e);
+    if (number == SYS_userfaultfd || number == SYS_ioctl) return np_syscall_userfault(number, a, b, c, d, e, f);
     if (is_numa_call(number)) return np_syscall_numa(number, a, b, c, d, e, f);
     if (number == SYS_execve || number == SYS_execveat) return np_syscall_exec(number, a, b, c, d, e);
     if (is_memory_call(number)) return np_syscall_memory(number, a, b, c, d, e, f);

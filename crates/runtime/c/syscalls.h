@@ -11,9 +11,9 @@
 #define SYS_process_madvise 440 /* from Linux 5.10 on */
 #endif
 
-/* The calls that are not passed on as they are, besides futex, execve and seccomp: of placement and affinity, which np_syscall_numa() takes, and of memory,
- * which np_syscall_memory() takes. The entry asks for the numbers in this order. Each group is an enumeration, too, so that the compiler names a call that the
- * switch over it lacks. */
+/* The calls that are not passed on as they are, besides futex, execve, seccomp, prctl, userfaultfd and ioctl: of placement and affinity, which
+ * np_syscall_numa() takes, and of memory, which np_syscall_memory() takes. The entry asks for the numbers in this order. Each group is an enumeration, too, so
+ * that the compiler names a call that the switch over it lacks. */
 #define NP_NUMA_CALLS(CALL) \
     CALL(sched_setaffinity) CALL(sched_getaffinity) CALL(mbind) CALL(set_mempolicy) CALL(get_mempolicy) CALL(move_pages) CALL(getcpu)
 #ifdef SYS_open
@@ -32,6 +32,8 @@ typedef long (*np_syscall_function)(long number, ...);
 
 extern NP_HIDDEN np_syscall_function np_syscall_real; /* found at the first call */
 NP_HIDDEN long np_syscall_seccomp(long number, long a, long b, long c, long d, long e, long f);
+NP_HIDDEN long np_syscall_prctl(long number, long option, long a, long b, long c, long d); /* thread.c */
+NP_HIDDEN long np_syscall_userfault(long number, long a, long b, long c, long d, long e, long f); /* userfault.c: userfaultfd and ioctl */
 NP_HIDDEN long np_syscall_memory(long number, long a, long b, long c, long d, long e, long f); /* map.c */
 NP_HIDDEN long np_syscall_exec(long number, long a, long b, long c, long d, long e); /* process.c */
 NP_HIDDEN long np_syscall_futex(np_syscall_function real, uintptr_t address, long operation, long value, long timeout, long address2, long value3);

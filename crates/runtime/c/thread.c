@@ -7,6 +7,7 @@
 #define _GNU_SOURCE
 #include "confined.h"
 #include "emulator.h"
+#include "syscalls.h"
 
 #include <sched.h>
 #include <stdarg.h>
@@ -420,7 +421,8 @@ NP_EXPORT int clone(int (*routine)(void *), void *stack, int flags, void *argume
     va_end(rest);
     np_before_threads();
     struct start *entry = NULL;
-    if ((flags & CLONE_VM) && !(flags & (CLONE_SETTLS | CLONE_VFORK)) && np_load(np_arena) != NULL)
+    /* Without a routine it fails, and must not with ours. */
+    if (routine != NULL && (flags & CLONE_VM) && !(flags & (CLONE_SETTLS | CLONE_VFORK)) && np_load(np_arena) != NULL)
         entry = prepare_start((uintptr_t)routine, NP_CALLER_REGS());
     if (entry == NULL) return NP_REAL(clone)(routine, stack, flags, argument, parent_tid, tls, child_tid);
     __atomic_store_n(&np_tls_is_shared, true, __ATOMIC_SEQ_CST);
@@ -472,17 +474,35 @@ NP_EXPORT int pthread_setname_np(pthread_t thread, const char *name) {
     return result;
 }
 
+/* What a call of prctl is to be told of before and after it. */
+static bool before_prctl(int option) {
+    bool confines = option == PR_SET_SECCOMP && !np_is_confined;
+    if (confines) np_confinement_begins();
+    return confines;
+}
+
+static void after_prctl(int option, const char *name, bool confines, long result) {
+    if (confines && result != 0) np_confinement_failed();
+    if (result == 0 && option == PR_SET_NAME) named(NULL, name);
+}
+
 NP_EXPORT int prctl(int option, ...) {
     va_list rest;
     va_start(rest, option);
     unsigned long a = va_arg(rest, unsigned long), b = va_arg(rest, unsigned long);
     unsigned long c = va_arg(rest, unsigned long), d = va_arg(rest, unsigned long);
     va_end(rest);
-    bool confines = option == PR_SET_SECCOMP && !np_is_confined;
-    if (confines) np_confinement_begins();
+    bool confines = before_prctl(option);
     int result = NP_REAL(prctl)(option, a, b, c, d);
-    if (confines && result != 0) np_confinement_failed();
-    if (result == 0 && option == PR_SET_NAME) named(NULL, (const char *)a);
+    after_prctl(option, (const char *)a, confines, result);
+    return result;
+}
+
+/* By number. */
+NP_HIDDEN long np_syscall_prctl(long number, long option, long a, long b, long c, long d) {
+    bool confines = before_prctl((int)option);
+    long result = np_syscall_real(number, option, a, b, c, d);
+    after_prctl((int)option, (const char *)a, confines, result);
     return result;
 }
 

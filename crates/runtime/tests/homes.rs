@@ -302,3 +302,22 @@ fn pages_that_the_page_cache_has_are_not_their_first_readers() {
     let outcome = Homes::new().run(&["cached"]);
     assert_eq!(homes(&outcome, "homes"), ([PAGES / 2, 0, 0, 0], PAGES / 2));
 }
+
+/// The kernel takes such a page where the thread is that provides it, and has no event of that: it was nobody's, or that of the thread that waited for it.
+#[test]
+fn memory_that_another_thread_provides_lies_where_that_thread_runs() {
+    let lab = Lab::new();
+    let program = lab.build("gcc", GCC, &source("provided.c"), "provided");
+    let plain = Command::new(&program).output().expect("the program starts");
+    if matches!(plain.status.code(), Some(77 | 78)) {
+        return numapilot_not_run::not_run!(Userfaultfd, "{}", plain.status);
+    }
+    check(&plain, "provided.c");
+    let outcome = lab.record(1000, &[], &program, &[]);
+    // Node 1 provides, node 2 writes, and main, on node 0, has provided the last range before anybody wrote.
+    for key in ["copied", "numbered", "moved"] {
+        assert_eq!(homes(&outcome, key), ([0, 64, 0, 0], 0), "{key}");
+    }
+    assert_eq!(homes(&outcome, "zeroed"), ([0, 0, 64, 0], 0), "the page of zeroes is copied for who writes it");
+    assert_eq!(homes(&outcome, "early"), ([64, 0, 0, 0], 0));
+}

@@ -450,7 +450,7 @@ fn a_process_keeps_its_number_when_it_executes_a_program() {
 #[test]
 fn a_program_that_restricts_its_system_calls_is_not_killed_for_ours() {
     let program = compile("confined.c", "plan-confined", &["-O1", "-fno-builtin"]);
-    for (by, most) in [("prctl", 3000), ("seccomp", 3000), ("prctl", 1 << 62), ("seccomp", 1 << 62)] {
+    for (by, most) in [("prctl", 3000), ("seccomp", 3000), ("number", 3000), ("prctl", 1 << 62), ("seccomp", 1 << 62)] {
         let image = image(&format!("confined-{by}-{most}"), 500, most, 1);
         let output = under(&image, Command::new(&program).args([by, "return"]));
         assert!(output.status.success(), "{by}, to {most}: {}", output.status);

@@ -54,12 +54,11 @@ fn is_of_tracker(name: &str) -> bool {
     !["callouts", "plan_"].iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// Copies of the call-outs' files, whose entry points have names of their own. Not those of block copies: they need the linker's help (`--wrap`), which
-/// would hold for the tracker's own copies, too.
+/// Copies of the call-outs' files, whose entry points have names of their own.
 fn callouts() -> Vec<PathBuf> {
     let folder = scratch().join("race-callouts");
     fs::create_dir_all(&folder).expect("a folder for sources");
-    let files = ["callouts.c", "callouts_atomic.c", "callouts_slow.c"];
+    let files = ["callouts.c", "callouts_atomic.c", "callouts_mem.c", "callouts_slow.c"];
     let copy = |source: PathBuf| {
         let text = fs::read_to_string(&source).expect("a source");
         let copy = folder.join(source.file_name().expect("a name"));
@@ -107,18 +106,22 @@ fn build(name: &str, sources: &[PathBuf], harness: &str) -> PathBuf {
         .collect();
     // `readelf`: what the files export are the hooks.
     let mut hooks = BTreeSet::new();
+    // What block copies call (`__real_memcpy`): the C library's by its plain name, without the linker's help, which would hold for the tracker's own copies,
+    // too.
+    let mut real = BTreeSet::new();
     for line in run(Command::new("readelf").args(["-sW"]).args(&objects)).lines() {
         let words: Vec<&str> = line.split_whitespace().collect();
-        if let [_, _, _, "FUNC", "GLOBAL" | "WEAK", "DEFAULT", index, name] = words[..]
-            && index != "UND"
-            && !name.starts_with("numapilot")
-        {
+        let [_, _, _, kind, "GLOBAL" | "WEAK", "DEFAULT", index, name] = words[..] else { continue };
+        if index == "UND" {
+            real.extend(name.strip_prefix("__real_").map(|plain| format!("{name} {plain}\n")));
+        } else if kind == "FUNC" && !name.starts_with("numapilot") {
             hooks.insert(name.to_owned());
         }
     }
     assert!(hooks.contains("malloc") && hooks.contains("pthread_create"), "{hooks:?}");
     let names = folder.join("hooks");
-    fs::write(&names, hooks.iter().map(|name| format!("{name} hook_{name}\n")).collect::<String>()).expect("names");
+    let renamed = hooks.iter().map(|name| format!("{name} hook_{name}\n"));
+    fs::write(&names, renamed.chain(real).collect::<String>()).expect("names");
     for object in &objects {
         run(Command::new("objcopy").arg(format!("--redefine-syms={}", names.display())).arg(object));
     }

@@ -326,7 +326,7 @@ fn a_limit_on_addresses_is_passed_on_as_it_was_set() {
 #[test]
 fn a_program_that_restricts_its_system_calls_is_not_killed_for_ours() {
     let program = compile("confined.c", "confined", &["-O1", "-fno-builtin"]);
-    for by in ["prctl", "seccomp"] {
+    for by in ["prctl", "seccomp", "number"] {
         for end in ["return", "_exit"] {
             let plain = Command::new(&program).args([by, end]).output().expect("program starts");
             assert!(plain.status.success(), "{by} {end}: {} without the tracker", plain.status);
@@ -346,7 +346,7 @@ fn a_program_that_restricts_its_system_calls_may_become_another() {
     let program = compile("confined.c", "confined", &["-O1", "-fno-builtin"]);
     let still = compile("confined.c", "still", &["-O1", "-DSTILL", "-static", "-nostdlib"]);
     let still = still.to_str().expect("UTF-8");
-    for by in ["prctl", "seccomp"] {
+    for by in ["prctl", "seccomp", "number"] {
         let plain = Command::new(&program).args([by, "exec", still]).output().expect("program starts");
         assert!(plain.status.success(), "{by}: {} without the tracker", plain.status);
         let run = record_with(Arena::new(8, 4 << 20), &program, &[by, "exec", still], |_| {});

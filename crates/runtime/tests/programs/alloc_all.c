@@ -56,6 +56,25 @@ static void aligned(void) {
     give_back(pages);
 }
 
+/* Of C23: where the C library lacks them, the tracker's alone. */
+extern void free_sized(void *block, size_t bytes) __attribute__((weak));
+extern void free_aligned_sized(void *block, size_t alignment, size_t bytes) __attribute__((weak));
+
+static void sized(void) {
+    void *a = malloc(40), *b = aligned_alloc(64, 128);
+    MADE(a, 40, "Malloc");
+    MADE(b, 128, "Aligned");
+    CHECK(free_sized != NULL && free_aligned_sized != NULL);
+    errno = 4711;
+    GONE(a);
+    free_sized(a, 40);
+    GONE(b);
+    free_aligned_sized(b, 64, 128);
+    free_sized(NULL, 1);
+    free_aligned_sized(NULL, 64, 1);
+    CHECK(errno == 4711);
+}
+
 static void resized(void) {
     char *a = realloc(NULL, 30);
     MADE(a, 30, "Realloc");
@@ -107,6 +126,7 @@ static void by_the_library(void) {
 int main(void) {
     plain();
     aligned();
+    sized();
     resized();
     by_the_library();
     CHECK(malloc(PTRDIFF_MAX) == NULL && errno == ENOMEM);

@@ -1,5 +1,6 @@
 /* A program that gives up all system calls but those that it makes itself, as sandboxed children of servers do, and is killed for any other.
- * Arguments: how it asks for that (prctl, seccomp) and how it ends (return, _exit, exec: by becoming the program that the third argument names).
+ * Arguments: how it asks for that (prctl, number: prctl by its number, seccomp) and how it ends (return, _exit, exec: by becoming the program that the third
+ * argument names).
  * With -DSTILL, static and without a C library: a program that makes no call but its last. */
 #define _GNU_SOURCE
 #include <linux/filter.h>
@@ -57,6 +58,7 @@ int main(int count, char **arguments) {
     struct sock_fprog program = {.len = sizeof filter / sizeof *filter, .filter = filter};
     if (pthread_create(&early, NULL, work, &may_begin[0]) != 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return 3;
     if (strcmp(arguments[1], "prctl") == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) return 4;
+    if (strcmp(arguments[1], "number") == 0 && syscall(SYS_prctl, PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) return 4;
     if (strcmp(arguments[1], "seccomp") == 0
         && syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) != 0) return 5;
     __atomic_store_n(&may_begin[0], 1, __ATOMIC_RELEASE);

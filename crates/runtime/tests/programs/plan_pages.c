@@ -20,7 +20,16 @@ long mbind(void *start, unsigned long bytes, int mode, const unsigned long *node
     return 0;
 }
 
+/* Of C23: blocks that were placed are not the C library's, whose own functions of these names would end the program. */
+extern void free_sized(void *block, size_t bytes) __attribute__((weak));
+extern void free_aligned_sized(void *block, size_t alignment, size_t bytes) __attribute__((weak));
+
 int main(void) {
+    if (free_sized == NULL || free_aligned_sized == NULL) return 2;
+    for (size_t bytes = 100; bytes < 10000000; bytes *= 10) {
+        free_sized(malloc(bytes), bytes);
+        free_aligned_sized(aligned_alloc(64, bytes * 64), 64, bytes * 64);
+    }
     for (size_t bytes = 20000; bytes < 40000000; bytes += bytes / 3)
         if (malloc(bytes) == NULL) return 1;
     for (int i = 0; i < 1000; i++)

@@ -1,6 +1,7 @@
 /* Threads of every making: pthreads, C11, clone without thread-local storage; ended by return, pthread_exit, cancellation; named from both sides. */
 #define _GNU_SOURCE
 #include "truth.h"
+#include <errno.h>
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -63,6 +64,7 @@ static void clones(int (*routine)(void *)) {
     char *stack = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
     int done = 0, tid = 1;
     int flags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM | CLONE_CHILD_CLEARTID | CLONE_PARENT_SETTID;
+    CHECK(clone(NULL, stack + bytes, flags, &done, &tid, NULL, &tid) == -1 && errno == EINVAL); /* as without the tracker: no thread */
     CHECK(clone(routine, stack + bytes, flags, &done, &tid, NULL, &tid) > 0);
     while (__atomic_load_n(&tid, __ATOMIC_ACQUIRE) != 0) free(malloc(77));
     CHECK(done == 1);

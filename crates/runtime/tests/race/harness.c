@@ -44,6 +44,12 @@ extern uint32_t hook_callout_atomic32_load(const volatile uint32_t *pointer, int
 extern void hook_callout_atomic32_store(volatile uint32_t *pointer, uint32_t value, int order);
 extern uint32_t hook_callout_atomic32_fetch_add(volatile uint32_t *pointer, uint32_t value, int order);
 extern int hook_madvise(void *address, size_t bytes, int advice);
+/* What the linker makes of an instrumented program's calls (`--wrap`). */
+extern void *hook___wrap_memcpy(void *to, const void *from, size_t bytes);
+extern void *hook___wrap_memmove(void *to, const void *from, size_t bytes);
+extern void *hook___wrap_memset(void *to, int value, size_t bytes);
+extern int hook___wrap_memcmp(const void *left, const void *right, size_t bytes);
+extern size_t hook___wrap_strlen(const char *text);
 
 static pthread_mutex_t mutexes[4] = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER};
 static pthread_mutex_t plain = PTHREAD_MUTEX_INITIALIZER;
@@ -119,6 +125,17 @@ static void rendezvous(unsigned i) {
     touch(i, 1);
 }
 
+/* Of the thread's own memory: what the program copies may be one thread's alone, and what the call-outs note of it is not. */
+static void copies(unsigned i) {
+    char from[300], to[300];
+    size_t bytes = 1 + i * 37 % (sizeof from - 1);
+    hook___wrap_memset(from, 1, sizeof from - 1);
+    from[sizeof from - 1] = 0;
+    hook___wrap_memcpy(to, from, bytes);
+    hook___wrap_memmove(to, to + bytes / 2, bytes - bytes / 2);
+    if (hook___wrap_memcmp(to, from, bytes - bytes / 2) != 0 || hook___wrap_strlen(from) != sizeof from - 1) abort();
+}
+
 static void blocks(unsigned index, unsigned i) {
     void *block = hook_realloc(hook_malloc(24 + i % 64), 100 + i % 200);
     hook_free(__atomic_exchange_n(&mailboxes[(index + i) % THREADS], block, __ATOMIC_ACQ_REL));
@@ -156,6 +173,7 @@ static void *work(void *argument) {
         blocks(index, i);
         locks(index, i);
         atomics(index);
+        copies(i);
         if (i % 8 == 0) hook_pthread_barrier_wait(&barrier);
         if (i % 8 == 4) rendezvous(i);
     }
