@@ -1,10 +1,10 @@
 //! Which samples of a Java virtual machine were drawn with the same random numbers.
 //!
-//! HotSpot draws the distances between samples from one generator for all threads, and the constructor of each thread starts it anew with the thread's own
-//! address as its seed (`ThreadHeapSampler::ThreadHeapSampler`, `_rnd` is static; newer versions have a generator for each thread, with the same seed). A thread
-//! that lies where an ended one lay thus repeats the numbers that were drawn after that one began: a program that makes and joins a thread in each of 20 rounds
-//! draws the same samples 20 times, and what they add up to is no better known than from one round. An *epoch* lasts from the start of one thread to that of
-//! the next. `malloc` gives a new thread the memory of the one that ended last, so epochs whose threads may have lain at one address share a *seed*.
+//! HotSpot draws the distances between samples from one generator for all threads, and the constructor of each thread starts it anew with its own address as
+//! the seed (`ThreadHeapSampler::ThreadHeapSampler`, `_rnd` is static; newer versions have a generator for each thread, with the same seed). A thread that lies
+//! where an ended one lay thus repeats the numbers that were drawn after that one began: a program that makes and joins a thread in each of 20 rounds draws the
+//! same samples 20 times, and what they add up to is no better known than from one round. An *epoch* lasts from the start of one thread to that of the next.
+//! `malloc` gives a new thread the memory of the one that ended last, so epochs whose threads may have lain at one address share a *seed*.
 
 use std::collections::BTreeMap;
 
