@@ -33,11 +33,7 @@ pub fn finish_times_s(
 type Solved = Result<(Vec<f64>, f64), TrafficError>;
 
 /// [`finish_times_s`] with the throughputs that `solve` gives.
-fn finish(
-    load: &Load,
-    accesses: &[f64],
-    solve: &mut dyn FnMut(&Load) -> Solved,
-) -> Result<FinishTimes, TrafficError> {
+fn finish(load: &Load, accesses: &[f64], solve: &mut dyn FnMut(&Load) -> Solved) -> Result<FinishTimes, TrafficError> {
     if accesses.len() != load.classes.len() || accesses.iter().any(|a| !(a.is_finite() && *a >= 0.0)) {
         let what = format!(
             "{} amounts for {} classes, or an amount that is negative or not a number",
