@@ -141,13 +141,15 @@ pub fn is_allocated(kind: ObjectKind) -> bool {
 pub fn shared_paths(name: &str) -> Vec<String> {
     let is_offset = |at: &str| !at.is_empty() && at.bytes().all(|byte| byte.is_ascii_hexdigit());
     let whole = name.rsplit_once(" at 0x").filter(|(_, at)| is_offset(at)).map_or(name, |(whole, _)| whole);
-    if let Some(title) = whole.strip_prefix("memfd ") {
-        // Of several of one name, all but the first have a number.
-        let is_number = |number: &str| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
-        let first = title.rsplit_once(' ').filter(|(_, number)| is_number(number)).map(|(first, _)| first);
-        return first.into_iter().chain([title]).map(|title| format!("/memfd:{title} (deleted)")).collect();
-    }
-    if whole.starts_with("/dev/shm/") { vec![whole.to_owned(), format!("{whole} (deleted)")] } else { Vec::new() }
+    // Of several of one name, all but the first have a number.
+    let is_number = |number: &str| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    let first = whole.rsplit_once(' ').filter(|(_, number)| is_number(number)).map(|(first, _)| first);
+    let paths = |name: &str| match name.strip_prefix("memfd ") {
+        Some(title) => vec![format!("/memfd:{title} (deleted)")],
+        None if name.starts_with("/dev/shm/") => vec![name.to_owned(), format!("{name} (deleted)")],
+        None => Vec::new(),
+    };
+    first.into_iter().chain([whole]).flat_map(paths).collect()
 }
 
 /// The last part of a path.
@@ -281,6 +283,9 @@ mod tests {
             ("/dev/shm/pool at 0x200000", Some("/dev/shm/pool")),
             ("memfd ring", Some("/memfd:ring (deleted)")),
             ("memfd ring 2 at 0x1000", Some("/memfd:ring (deleted)")),
+            ("memfd 2", Some("/memfd:2 (deleted)")),
+            // Removed and made anew.
+            ("/dev/shm/pool 2", Some("/dev/shm/pool")),
             ("System V segment id 3", None),
             ("anonymous shared memory", None),
         ] {
