@@ -145,7 +145,7 @@ struct Watched {
     members: Option<Members>,
     /// Whose events the members have.
     lineages: Lineages,
-    /// When members were last looked for, and since when there have been none.
+    /// When it was last asked whether members have ended, and since when there have been none.
     looked_at: Instant,
     empty_since: Option<Instant>,
     /// The members at the start, and at the last interval's end.
@@ -186,13 +186,16 @@ impl Watched {
     /// Looks for members every now and then. Returns whether all of them have ended.
     fn have_ended(&mut self) -> bool {
         let is_due = self.looked_at.elapsed() >= JOIN_EVERY || self.empty_since.is_some();
+        if is_due {
+            // Looks between do not count: after one at the end of each interval, this one would never be due.
+            self.looked_at = Instant::now();
+        }
         is_due && self.find_members()
     }
 
     /// Looks for members now. Returns whether all of them have ended.
     fn find_members(&mut self) -> bool {
         let Some(members) = &mut self.members else { return false };
-        self.looked_at = Instant::now();
         let joined = members.refresh(self.live.root());
         self.pids.extend(joined.iter().map(|member| member.pid));
         // The events of a tree are those of its root, which stay as long as it is watched.
@@ -461,5 +464,9 @@ mod tests {
         rows.sort_unstable();
         assert_eq!(rows, [pid.min(worker), pid.max(worker)]);
         assert!(told.memory.iter().any(|map| map.pid == worker), "{:?}", told.memory.len());
+        // With intervals of half a second the end was noticed some intervals later, or not at all.
+        watched.looked_at = Instant::now() - JOIN_EVERY;
+        watched.find_members();
+        assert!(watched.have_ended());
     }
 }
