@@ -102,6 +102,8 @@ struct Sum {
     tally: Tally,
     /// The variance of what each epoch adds.
     variances: BTreeMap<Epoch, f64>,
+    /// The variance that moved objects add if their draws are independent: in which epoch each was drawn is not recorded.
+    of_moved: f64,
     /// The weight if ends of buffers count in full.
     least: f64,
     /// Sum over the sampled objects themselves, without those for which they stand: a lower bound.
@@ -109,16 +111,28 @@ struct Sum {
 }
 
 impl Sum {
-    fn add(&mut self, weight: f64, seen: f64, share: Share, epoch: Epoch) {
+    /// `epoch`: `None` for a moved object.
+    fn add(&mut self, weight: f64, seen: f64, share: Share, epoch: Option<Epoch>) {
         self.tally.samples += 1;
         self.tally.weight += weight;
-        *self.variances.entry(epoch).or_default() += weight * weight * share.doubt;
+        match epoch {
+            Some(epoch) => *self.variances.entry(epoch).or_default() += weight * weight * share.doubt,
+            None => self.of_moved += weight * weight * share.doubt,
+        }
         self.least += weight * share.least;
         self.seen += seen;
     }
 
-    fn finish(&self) -> Estimate {
-        let total = Tally { variance: draws::variance(&self.variances), ..self.tally }.total();
+    /// How many times as large the variance is as that of independent draws.
+    fn repeats(&self) -> f64 {
+        let independent: f64 = self.variances.values().sum();
+        if independent > 0.0 { draws::variance(&self.variances) / independent } else { 1.0 }
+    }
+
+    /// `repeats`: that of what was allocated, for moved objects.
+    fn finish(&self, repeats: f64) -> Estimate {
+        let variance = draws::variance(&self.variances) + repeats * self.of_moved;
+        let total = Tally { variance, ..self.tally }.total();
         let low = total.low - (total.value - self.least);
         Estimate { low: low.max(self.seen).min(total.value), ..total }
     }
@@ -136,7 +150,7 @@ struct Sums {
 
 impl Sums {
     /// `is_in_time`: the filter selects the moment at which it was allocated.
-    fn add(&mut self, object: &Object, sample: BlockSample, peak: TimeNs, is_in_time: bool, epoch: Epoch) {
+    fn add(&mut self, object: &Object, sample: BlockSample, peak: TimeNs, is_in_time: bool, epoch: Option<Epoch>) {
         let share = Share::of(object, sample);
         let bytes = object.bytes as f64;
         if !sample.is_moved && is_in_time {
@@ -154,12 +168,13 @@ impl Sums {
     }
 
     fn finish(&self) -> SampledUse {
+        let repeats = self.allocated.repeats();
         SampledUse {
             samples: self.samples,
-            allocations: self.count.finish(),
-            allocated_bytes: self.allocated.finish(),
-            at_peak_bytes: self.at_peak.finish(),
-            left_bytes: self.left.finish(),
+            allocations: self.count.finish(repeats),
+            allocated_bytes: self.allocated.finish(repeats),
+            at_peak_bytes: self.at_peak.finish(repeats),
+            left_bytes: self.left.finish(repeats),
             allocating_threads: self.threads.len() as u64,
         }
     }
@@ -178,7 +193,7 @@ impl Analysis<'_> {
         let mut sites: BTreeMap<SiteId, Sums> = BTreeMap::new();
         for (object, sample) in all().filter(|(object, _)| self.admits_origin(object, ObjectKind::Pool)) {
             let is_in_time = self.admits_birth(object);
-            let epoch = epochs.at(object);
+            let epoch = (!sample.is_moved).then(|| epochs.at(object));
             total.add(object, sample, peak, is_in_time, epoch);
             sites.entry(object.site).or_default().add(object, sample, peak, is_in_time, epoch);
         }
