@@ -230,7 +230,7 @@ fn attached(folder: &Path, command: &mut Command) -> Option<(String, Ran)> {
     {
         std::thread::sleep(std::time::Duration::from_millis(20));
         waited += 1;
-        assert!(waited < 1500, "the recorder does not begin");
+        assert!(waited < 2500, "the recorder does not begin");
     }
     child.stdin.take().expect("its input").write_all(b"go\n").expect("it listens");
     child.wait().expect("it ends");
