@@ -11,6 +11,7 @@ use std::process::Command;
 use std::process::Stdio;
 
 use crate::common::*;
+use numapilot_scratch::copy_program;
 use serde_json::Value;
 
 const SOURCE: &str = include_str!("programs/touch.c");
@@ -295,7 +296,7 @@ fn as_nobody(folder: &Path, arguments: &[&str]) -> Option<Command> {
     // Where the build lies, other users may not come.
     let binary = folder.join("numapilot");
     if !binary.exists() {
-        fs::copy(BINARY, &binary).expect("room for the binary");
+        copy_program(Path::new(BINARY), &binary);
     }
     let mut command = Command::new("setpriv");
     command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(binary).args(arguments);
