@@ -10,6 +10,7 @@ import signal
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 sys.dont_write_bytecode = True
@@ -87,6 +88,14 @@ class Runner(unittest.TestCase):
         self.runner.known_seconds = lambda: {"gone": 1.0}
         with self.assertRaisesRegex(SystemExit, "no integration test is named gone"):
             self.runner.test_jobs(True)
+
+    def test_property_tests_draw_the_same_cases_unless_others_are_asked_for(self):
+        with mock.patch.dict(os.environ):
+            os.environ.pop("PROPTEST_RNG_SEED", None)
+            self.assertEqual(self.runner.environment_of({"TMPDIR": "/t"})["PROPTEST_RNG_SEED"], self.runner.PROPERTY_SEED)
+            os.environ["PROPTEST_RNG_SEED"] = "7"
+            found = self.runner.environment_of({"TMPDIR": "/t"})
+        self.assertEqual((found["PROPTEST_RNG_SEED"], found["TMPDIR"], found["PATH"]), ("7", "/t", os.environ["PATH"]))
 
     def test_what_is_built_meanwhile_runs_too(self):
         jobs = self.jobs("all")

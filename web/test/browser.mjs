@@ -12,10 +12,13 @@ export const folder = process.env.NUMAPILOT_PAGES;
 assert.ok(folder, "NUMAPILOT_PAGES names the folder with the pages");
 export const figures = (name) => JSON.parse(readFileSync(join(folder, name), "utf8"));
 
+/** Milliseconds for what an idle machine does within a second or three: a busy one may need ten times as long, or more. Playwright's own limit is 30 s. */
+const PATIENCE = 120_000;
+
 let browser;
 let made;
 first(async () => {
-    browser = await chromium.launch({ executablePath: process.env.CHROMIUM, args: ["--no-sandbox"] });
+    browser = await chromium.launch({ executablePath: process.env.CHROMIUM, args: ["--no-sandbox"], timeout: PATIENCE });
 });
 after(async () => {
     await browser?.close();
@@ -25,6 +28,7 @@ after(async () => {
 /** Opens a page, in which `before` runs first, and holds it to the rules at its end: no console output, no error, no request but for itself, no script from data. */
 export async function open(name, { fragment = "", width = 1400, height = 900, colorScheme = "light", from = folder, before } = {}) {
     const page = await browser.newPage({ viewport: { width, height }, colorScheme, reducedMotion: "reduce" });
+    page.setDefaultTimeout(PATIENCE);
     if (before) await page.addInitScript(before);
     const address = pathToFileURL(join(from, name)).href;
     const complaints = [];

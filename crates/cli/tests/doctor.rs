@@ -5,6 +5,7 @@ use std::process::Command;
 use std::process::Stdio;
 
 use crate::common::*;
+use numapilot_scratch::write_program;
 use serde_json::Value;
 
 #[test]
@@ -44,13 +45,6 @@ update) : >\"$0.updated\" ;;
 esac
 ";
 const SUDO: &str = "#!/bin/sh\nexec \"$@\"\n";
-
-/// Writes a program. By another process: one that this process forks meanwhile would hold the file open for writing, and it could not be run then.
-fn write_program(path: &Path, text: &str) {
-    let mut command = Command::new("sh");
-    command.args(["-c", "printf %s \"$2\" >\"$1\" && chmod 755 \"$1\"", "sh"]).arg(path).arg(text);
-    finish(&mut command).succeeded();
-}
 
 /// `doctor` where nothing is on PATH but the programs of a folder.
 fn doctor_in(folder: &Path, options: &[&str]) -> Ran {

@@ -11,6 +11,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::common::*;
+use numapilot_scratch::copy_program;
 
 const NOBODY: u32 = 65534;
 /// `struct vfs_cap_data` of `linux/capability.h`: revision 2, effective; permitted and inheritable, the low words and the high ones. CAP_PERFMON is 38.
@@ -35,7 +36,7 @@ fn setcap_takes_neither_the_tracker_nor_the_environment_from_the_program() {
     let folder = tempfile::tempdir().expect("a folder");
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("its mode");
     let (binary, work) = (folder.path().join("numapilot"), folder.path().join("work"));
-    fs::copy(BINARY, &binary).expect("a copy");
+    copy_program(Path::new(BINARY), &binary);
     fs::create_dir(&work).expect("a folder");
     chown(&work, Some(NOBODY), Some(NOBODY)).expect("its owner");
     if let Err(error) = give_perfmon(&binary) {

@@ -15,6 +15,7 @@ use std::time::Duration;
 use std::time::Instant;
 
 use crate::common::*;
+use numapilot_scratch::copy_program;
 use serde_json::Value;
 
 /// Long enough for the title that the worker writes over it.
@@ -433,7 +434,7 @@ fn a_process_that_may_not_be_opened_is_counted_and_named() {
     let folder = tempfile::Builder::new().prefix("tree-").tempdir_in("/tmp").expect("a folder that others can reach");
     fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).expect("its mode");
     let binary = folder.path().join("numapilot");
-    fs::copy(BINARY, &binary).expect("a copy that others can run");
+    copy_program(Path::new(BINARY), &binary);
     let main = server.id().to_string();
     let of = |arguments: &[&str]| {
         let mut command = Command::new(nobody[0]);

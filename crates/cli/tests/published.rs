@@ -101,14 +101,20 @@ fn facerec_has_one_matrix_on_top_that_a_copy_per_node_makes_local() {
 /// At the default size: in the small one the merge's few shared accesses weigh too much.
 #[test]
 fn psearchy_uses_memory_where_it_allocates_it() {
-    for (variant, least_own, remote) in [("naive", 0.98, 0.05..0.4), ("local", 0.98, 0.0..0.02)] {
-        let folder = scratch();
-        let report = recorded(folder.path(), "psearchy", &["--variant", variant], &["--lines", "1"], &[]);
-        let whole = remote_share(&report);
-        assert!(remote.contains(&whole), "{variant}: remote share {whole}");
-        for name in ["self->hash_table", "self->blocks", "sort_temporary"] {
-            let own = number(site(&report, name), "/by_allocator/value");
-            assert!(own > least_own, "{variant}: {name}: {own} by the allocating thread");
-        }
+    // Which thread's pages a naive one gets depends on whom the host lets run first: beside other work a run may show none of it.
+    for (variant, least_own, remote, tries) in [("naive", 0.98, 0.05..0.4, 3), ("local", 0.98, 0.0..0.02, 1)] {
+        let recording = |_: i32| {
+            let folder = scratch();
+            let report = recorded(folder.path(), "psearchy", &["--variant", variant], &["--lines", "1"], &[]);
+            for name in ["self->hash_table", "self->blocks", "sort_temporary"] {
+                let own = number(site(&report, name), "/by_allocator/value");
+                assert!(own > least_own, "{variant}: {name}: {own} by the allocating thread");
+            }
+            let whole = remote_share(&report);
+            eprintln!("{variant}: remote share {whole}");
+            whole
+        };
+        let shown = (0..tries).map(recording).any(|whole| remote.contains(&whole));
+        assert!(shown, "{variant}: no remote share in {remote:?} in {tries} recordings");
     }
 }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use crate::common::*;
+use numapilot_scratch::write_program;
 use numapilot_symbols::Coverage;
 
 const MAIN: &str = r#"
@@ -136,8 +137,7 @@ fn a_folder_first_on_path_instruments_makefiles_that_set_cc() {
     let folder = scratch();
     let path = path_with(&links(folder.path(), "--install-path"));
     fs::write(folder.path().join("a.c"), "int main(void) { return 0; }\n").expect("written");
-    fs::write(folder.path().join("again"), "#!/bin/sh\nexec \"$@\"\n").expect("written");
-    Command::new("chmod").arg("+x").arg(folder.path().join("again")).status().expect("chmod runs");
+    write_program(&folder.path().join("again"), "#!/bin/sh\nexec \"$@\"\n");
     let makefile = "CC = gcc\nCXX = ./again gcc\nall: p q\np: a.c\n\t$(CC) $< -o $@\nq: a.c\n\t$(CXX) $< -o $@\n";
     fs::write(folder.path().join("Makefile"), makefile).expect("written");
     let mut make = Command::new("make");
@@ -342,8 +342,7 @@ fn a_program_that_computes_in_registers_is_not_called_blind() {
 fn the_compiler_takes_the_wrappers_place() {
     let folder = scratch();
     let compiler = folder.path().join("my-gcc");
-    fs::write(&compiler, "#!/bin/sh\n[ \"$1\" = -dumpversion ] && exec echo 12\nkill -9 $$\n").expect("a script");
-    finish(Command::new("chmod").arg("+x").arg(&compiler)).succeeded();
+    write_program(&compiler, "#!/bin/sh\n[ \"$1\" = -dumpversion ] && exec echo 12\nkill -9 $$\n");
     let ran = finish(numapilot(&["cc", "-c", "a.c"]).env("NUMAPILOT_CC", &compiler));
     assert_eq!(ran.code, -1, "{}", ran.stderr);
 }
@@ -362,8 +361,7 @@ fn a_compiler_that_leads_back_to_the_wrapper_is_refused_and_not_asked_for_ever()
         folder.path().display(),
         links.display()
     );
-    std::fs::write(&cache, script).expect("a script");
-    finish(Command::new("chmod").arg("+x").arg(&cache)).succeeded();
+    write_program(&cache, &script);
     std::fs::write(folder.path().join("g.c"), "int g(int *p) { return *p; }\n").expect("a source");
     let path = format!("{}:{}:/usr/bin:/bin", caches.display(), links.display());
     let ran = finish(Command::new(&cache).args(["-c", "g.c"]).current_dir(folder.path()).env("PATH", path));

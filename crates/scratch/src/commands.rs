@@ -36,6 +36,23 @@ pub fn must(command: &mut Command) -> String {
     said
 }
 
+/// Writes a script that the caller then runs. By another process: one that this process forks meanwhile would hold the file open for writing until it becomes
+/// its own program, and the script could not be run then (`ETXTBSY`).
+///
+/// # Panics
+/// Where it cannot be written.
+pub fn write_program(path: &Path, text: &str) {
+    must(Command::new("sh").args(["-c", "printf %s \"$2\" >\"$1\" && chmod 755 \"$1\"", "sh"]).arg(path).arg(text));
+}
+
+/// Copies a program that the caller then runs, by another process as [`write_program`] does.
+///
+/// # Panics
+/// Where it cannot be copied.
+pub fn copy_program(from: &Path, to: &Path) {
+    must(Command::new("cp").arg("--preserve=mode").arg(from).arg(to));
+}
+
 /// What cargo has made of a crate's sources beside the program of the tests: the newest file of which the name begins and ends so.
 ///
 /// # Panics
@@ -72,6 +89,16 @@ mod tests {
     #[should_panic(expected = "exit status: 3\nsaid\n\nwrong\n")]
     fn a_command_that_fails_is_told_with_all_that_it_said() {
         must(&mut shell("echo said; echo wrong >&2; exit 3"));
+    }
+
+    #[test]
+    fn programs_that_were_written_or_copied_can_be_run() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let [script, copy] = ["script", "copy"].map(|name| folder.path().join(name));
+        write_program(&script, "#!/bin/sh\necho \"$1 %s\"\n");
+        assert_eq!(must(Command::new(&script).arg("said")), "said %s\n");
+        copy_program(&script, &copy);
+        assert_eq!(must(Command::new(&copy).arg("again")), "again %s\n");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 
 use tempfile::TempDir;
 
-pub use commands::{made, must, root, run};
+pub use commands::{copy_program, made, must, root, run, write_program};
 
 /// The folder, and the process that made it: a child that a test forks ends by `exit`, too, and must leave it alone.
 static FOLDER: OnceLock<(TempDir, u32)> = OnceLock::new();

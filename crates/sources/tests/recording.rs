@@ -1,12 +1,12 @@
 //! Whole recordings of real programs: what arrives, and that the program never notices.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 use std::time::Duration;
 use std::time::Instant;
 
 use crate::support::*;
+use numapilot_scratch::write_program;
 use numapilot_trace::record::Event;
 
 fn allocations(events: &[Event]) -> usize {
@@ -158,8 +158,7 @@ fn streams_belong_to_the_program() {
 fn scripts_are_recorded_through_their_interpreter() {
     let lab = Lab::new();
     let script = lab.path("script");
-    fs::write(&script, format!("#!/bin/sh\n{} pairs 3000 || exit 1\nexit 9\n", busy())).unwrap();
-    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    write_program(&script, &format!("#!/bin/sh\n{} pairs 3000 || exit 1\nexit 9\n", busy()));
     assert_eq!(lab.record(&[], &[script.to_str().unwrap()]).status.code(), Some(9));
     assert!(lab.result()["notes"].to_string().contains("is a script"));
     assert!(allocations(&lab.events()) >= 3000);

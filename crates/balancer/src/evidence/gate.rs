@@ -115,7 +115,7 @@ impl Gate {
 mod tests {
     //! Two nodes.
 
-    use proptest::prelude::*;
+    use numapilot_random::Random;
 
     use super::*;
 
@@ -167,21 +167,23 @@ mod tests {
         assert!(gate.is_due(16_000, &flow));
     }
 
-    proptest! {
-        #[test]
-        fn chance_alone_is_no_new_phase(seed in any::<u64>(), local in 0.05..0.95_f64, samples in LEAST..600_usize) {
-            let (mut gate, mut flow, mut state) = (Gate::new(2), vec![0.0; 4], seed | 1);
+    /// Draws that come out the same in every run: of 256 new ones each time, one run in 8,000 has one beyond the limit.
+    #[test]
+    fn chance_alone_is_no_new_phase() {
+        for seed in 0..256 {
+            let mut random = Random::new(seed);
+            let (local, samples) = (0.05 + 0.9 * random.unit(), LEAST + random.index(600 - LEAST));
+            let (mut gate, mut flow) = (Gate::new(2), vec![0.0; 4]);
             let mut draw = |gate: &mut Gate, flow: &mut Vec<f64>| {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                let home = usize::from((state >> 11) as f64 / (1_u64 << 53) as f64 >= local);
+                let home = usize::from(random.unit() >= local);
                 gate.saw(NodeIndex(0), NodeIndex(home), 2);
                 flow[home] += 1.0;
             };
             (0..2000).for_each(|_| draw(&mut gate, &mut flow));
             gate.decided(Duration::ZERO, true);
             (0..samples).for_each(|_| draw(&mut gate, &mut flow));
-            prop_assert!(!gate.is_due(usize::MAX / 2, &flow));
-            prop_assert!(!gate.is_different(&flow));
+            assert!(!gate.is_due(usize::MAX / 2, &flow), "seed {seed}: {samples} samples, {local}");
+            assert!(!gate.is_different(&flow), "seed {seed}: {samples} samples, {local}: {flow:?}");
         }
     }
 }

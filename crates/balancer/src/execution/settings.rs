@@ -267,16 +267,29 @@ mod tests {
         assert_eq!((read(&least).unwrap().as_str(), read(&most).unwrap().as_str()), ("100", "400"));
     }
 
+    /// Says each time that it was asked.
+    struct Telling(mpsc::Sender<()>, Until);
+
+    impl Progress for Telling {
+        fn goes_on(&mut self) -> bool {
+            let _ = self.0.send(());
+            self.1.goes_on()
+        }
+
+        fn undo_log(&mut self) -> &mut dyn UndoLog {
+            self.1.undo_log()
+        }
+    }
+
     #[test]
     fn a_write_that_takes_long_keeps_nobody_waiting_for_a_sign_of_life() {
-        let mut progress = Until::ever();
-        let begun = std::time::Instant::now();
-        let slow = || {
-            std::thread::sleep(Duration::from_millis(350));
-            Ok(())
-        };
-        aside(slow, &mut progress).unwrap();
-        assert!(begun.elapsed() >= Duration::from_millis(350) && progress.asked >= 1, "{} times", progress.asked);
+        let (tell, is_asked) = mpsc::channel();
+        let mut telling = Telling(tell, Until::ever());
+        // It takes until somebody was asked.
+        let slow = move || is_asked.recv_timeout(Duration::from_secs(60)).map_err(io::Error::other);
+        aside(slow, &mut telling).unwrap();
+        let mut progress = telling.1;
+        assert!(progress.asked >= 1, "{} times", progress.asked);
         // The same change as the quick one's.
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), "0-1\n").unwrap();

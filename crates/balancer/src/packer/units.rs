@@ -274,7 +274,12 @@ mod tests {
     /// The policies of the program before were taken for those of the present one, for minutes if they took long to read.
     #[test]
     fn policies_are_read_anew_after_an_exec() {
-        let child = Running(Command::new("sleep").arg("100").spawn().unwrap());
+        // The kernel goes on with an exec after the parent may run again: only a program that has said something has an image that stays.
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo; read x"]).stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+        let mut child = Running(command.spawn().unwrap());
+        let mut line = String::new();
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(child.0.stdout.take().unwrap()), &mut line).unwrap();
         let pid = Pid::of_child(&child.0);
         let mut one = Watched::new(pid).unwrap();
         let text = b"7f0000010000 bind:0 anon=3 N0=3 kernelpagesize_kB=4\n";

@@ -194,7 +194,7 @@ fn many_cpus() -> Machine {
 #[test]
 fn a_thousand_cpus_are_planned_for_at_once() {
     let machine = many_cpus();
-    let started = std::time::Instant::now();
+    let started = crate::disturbance::processor_time();
     assert_eq!(machine.cpus().len(), 1024);
     let plan = plan(&machine, &all(), &full());
     assert_eq!(pairs(&plan), cross(&(0..16).collect::<Vec<_>>(), &(0..16).collect::<Vec<_>>()));
@@ -205,7 +205,9 @@ fn a_thousand_cpus_are_planned_for_at_once() {
     assert_eq!(widest.max(), Some(64));
     let handoffs = plan.steps().filter(|(_, step)| matches!(step.task, Task::Handoff { .. })).count();
     assert!((16 * 15 / 2..2000).contains(&handoffs), "{handoffs}");
-    assert!(started.elapsed().as_secs() < 5, "{:?}", started.elapsed());
+    // Of this thread, which a busy machine does not change.
+    let took = crate::disturbance::processor_time() - started;
+    assert!(took.as_secs() < 5, "{took:?}");
 }
 
 #[test]

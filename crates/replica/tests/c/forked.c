@@ -1,5 +1,6 @@
 /* forked.c: while the preload library copies a file for this program's main thread, a signal's handler forks there, as crash reporters and supervisors do.
- * Ends by SIGALRM if that takes for ever. Arguments: the file, the folder of copies. */
+ * Ends by SIGALRM if that takes for ever, with status 8 where the signal came too late, because the machine is busy. Arguments: the file, the folder of
+ * copies. */
 #define _GNU_SOURCE
 #include "copying.h"
 
@@ -15,11 +16,11 @@
 
 static const char *folder_path;
 static pthread_t main_thread;
-static volatile int is_mapped, children;
+static volatile int is_mapped, is_late, children;
 
 static void on_signal(int number) {
     (void)number;
-    if (is_mapped) return;
+    if ((is_late = is_mapped)) return;
     int status = -1;
     pid_t child = fork();
     if (child == 0) _exit(7);
@@ -46,6 +47,7 @@ int main(int count, char **arguments) {
     const unsigned char *content = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, file, 0);
     is_mapped = 1;
     pthread_join(thread, NULL);
+    if (is_late) return 8;
     if (content == MAP_FAILED || children != 1) return 4;
     for (off_t i = 0; i < status.st_size; i += 4096) {
         if (content[i] != 7) return 5;

@@ -1,5 +1,5 @@
 /* taken.c: while the preload library copies a file that this program maps, another of its threads puts something else in the file's place. What it put
- * there must stay. Arguments: the file, the folder of copies. */
+ * there must stay. Arguments: the file, the folder of copies. Ends with status 8 where the other thread came too late, because the machine is busy. */
 #define _GNU_SOURCE
 #include "copying.h"
 
@@ -15,11 +15,11 @@
 static const char *file_path, *folder_path;
 static size_t bytes;
 static unsigned char *_Atomic taken;
-static _Atomic int is_mapped;
+static _Atomic int is_mapped, is_late;
 
 static void *take(void *nothing) {
     while (!is_copying(folder_path) && !is_mapped) usleep(100);
-    if (is_mapped) return nothing;
+    if ((is_late = is_mapped)) return nothing;
     FILE *maps = fopen("/proc/self/maps", "r");
     char line[4096];
     while (maps && fgets(line, sizeof line, maps)) {
@@ -30,6 +30,7 @@ static void *take(void *nothing) {
         if (own == MAP_FAILED) exit(2);
         memset(own, 0x5a, bytes);
         taken = own;
+        is_late = !is_copying(folder_path); /* or it may have been over before this */
         break;
     }
     if (maps) fclose(maps);
@@ -48,6 +49,7 @@ int main(int count, char **arguments) {
     mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, file, 0);
     is_mapped = 1;
     pthread_join(thread, NULL);
+    if (is_late) return 8;
     if (!taken) return 4;
     for (size_t i = 0; i < bytes; i++) {
         if (taken[i] != 0x5a) return 5;

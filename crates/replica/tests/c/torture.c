@@ -4,7 +4,8 @@
  * Every word of the content is the number of writes so far, which is its version: a read is right if all words agree with each other and with the version,
  * and the history is linearizable if and only if (values being totally ordered) no operation gives less than one that had ended before it began, no
  * write gives the same, and no read gives what was not being written yet.
- * Usage: torture MILLISECONDS READERS WRITERS SEED; torture false 0|1|2|3: a false history, which must be found out.
+ * Usage: torture MILLISECONDS READERS WRITERS SEED [READS WRITES], for longer where a busy machine has not let as much happen by then; torture false 0|1|2|3: a
+ * false history, which must be found out.
  * With FOUR_NODES the machine is four_nodes.c's, else the real one, by sched_setaffinity(). */
 #define _GNU_SOURCE
 #include "numapilot_replica.h"
@@ -50,6 +51,7 @@ static numapilot_replica *replica;
 static struct worker workers[THREADS_MAX];
 static int worker_count;
 static int is_over;
+static size_t reads_enough, writes_enough; /* a run in which less happened proves nothing */
 static uint64_t handled, forks, ends_inside;
 
 static void fail(const char *what, uint64_t a, uint64_t b) {
@@ -88,7 +90,11 @@ static void check_words(const uint64_t *words, uint64_t value, size_t step) {
 }
 
 static void keep(struct worker *worker, uint64_t begin_ns, uint64_t value, bool is_write) {
-    if (worker->count < OPERATIONS_MAX) worker->operations[worker->count++] = (struct operation){begin_ns, now_ns(), value, is_write};
+    size_t at = worker->count;
+    if (at == OPERATIONS_MAX) return;
+    worker->operations[at] = (struct operation){begin_ns, now_ns(), value, is_write};
+    /* Main looks at it meanwhile. A plain store for the processor: it adds no order to what is tested. */
+    __atomic_store_n(&worker->count, at + 1, __ATOMIC_RELAXED);
 }
 
 /* ---- readers ---- */
@@ -212,8 +218,15 @@ static void start(struct worker *worker) {
     if (pthread_create(&worker->thread, NULL, worker->is_writer ? writer_main : reader_main, worker) != 0) fail("pthread_create", 0, 0);
 }
 
+static bool is_enough(void) {
+    size_t reads = 0, writes = 0;
+    for (int i = 0; i < worker_count; i++) *(workers[i].is_writer ? &writes : &reads) += __atomic_load_n(&workers[i].count, __ATOMIC_RELAXED);
+    return reads >= reads_enough && writes >= writes_enough;
+}
+
 static void disturb(uint64_t until_ns) {
-    for (int round = 0; now_ns() < until_ns; round++) {
+    uint64_t latest_ns = until_ns + 60000000000u;
+    for (int round = 0; now_ns() < until_ns || (!is_enough() && now_ns() < latest_ns); round++) {
         for (int i = 0; i < worker_count; i++) {
             struct worker *worker = &workers[i];
             if (!worker->is_writer && pthread_tryjoin_np(worker->thread, NULL) == 0) start(worker);
@@ -310,7 +323,11 @@ static void report(void) {
 
 int main(int argc, char **argv) {
     if (argc == 3 && !strcmp(argv[1], "false") && argv[2][0] >= '0' && argv[2][0] <= '3') check_false_history(argv[2][0] - '0');
-    if (argc != 5) return 2;
+    if (argc != 5 && argc != 7) return 2;
+    if (argc == 7) {
+        reads_enough = strtoull(argv[5], NULL, 10);
+        writes_enough = strtoull(argv[6], NULL, 10);
+    }
     uint64_t milliseconds = strtoull(argv[1], NULL, 10), seed = strtoull(argv[4], NULL, 10);
     int readers = atoi(argv[2]), writers = atoi(argv[3]);
     worker_count = readers + writers;

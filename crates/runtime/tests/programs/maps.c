@@ -61,12 +61,15 @@ int main(void) {
     CHECK(fixed == b + page);
     truth("unmap %lx %zu", (unsigned long)fixed, page);
     truth("map %lx %zu 1 -", (unsigned long)fixed, page);
-    int fd = shm_open("/np-test-maps", O_CREAT | O_RDWR | O_EXCL, 0600);
+    /* Of this process alone: another run of the tests may be under way, or have been killed before it removed its own. */
+    char name[64];
+    snprintf(name, sizeof name, "/np-test-maps-%d", (int)getpid());
+    int fd = shm_open(name, O_CREAT | O_RDWR | O_EXCL, 0600);
     CHECK(fd >= 0 && ftruncate(fd, 3 * 4096) == 0);
     char *shared = mmap64(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off64_t)page);
     CHECK(shared != MAP_FAILED);
-    truth("map %lx %zu 10 /dev/shm/np-test-maps", (unsigned long)shared, 2 * page);
-    shm_unlink("/np-test-maps");
+    truth("map %lx %zu 10 /dev/shm%s", (unsigned long)shared, 2 * page, name);
+    shm_unlink(name);
     CHECK(munmap(shared, 2 * page) == 0);
     truth("unmap %lx %zu", (unsigned long)shared, 2 * page);
     int id = shmget(IPC_PRIVATE, 5000, IPC_CREAT | 0600);
