@@ -26,6 +26,9 @@ static void *real_cond(const char *name) {
         NP_KEPT(real_, real_cond(#name));                                                     \
     })
 
+/* Nine years: what programs mean by never, as far ahead as time allows, is no more than that. Its cycles still fit, behind any clock. */
+#define FAR_NS (1ll << 58)
+
 uint64_t np_cycles_until(clockid_t clock_id, const struct timespec *absolute) {
     struct timespec now;
     int saved = errno;
@@ -33,8 +36,8 @@ uint64_t np_cycles_until(clockid_t clock_id, const struct timespec *absolute) {
         errno = saved;
         return 0;
     }
-    int64_t ns = (int64_t)(absolute->tv_sec - now.tv_sec) * 1000000000 + (absolute->tv_nsec - now.tv_nsec);
-    return ns > 0 ? np_cycles_of_ns((uint64_t)ns) : 0;
+    __int128 ns = ((__int128)absolute->tv_sec - now.tv_sec) * 1000000000 + absolute->tv_nsec - now.tv_nsec;
+    return ns > 0 ? np_cycles_of_ns(ns < FAR_NS ? (uint64_t)ns : FAR_NS) : 0;
 }
 
 struct wait {
