@@ -448,7 +448,7 @@ void np_cond_notify(struct np_slot *slot, uintptr_t address, bool all) {
     if (object == NULL) return;
     struct condition *condition = &object->condition;
     uint64_t clock = np_clock_of(slot);
-    condition->notified_ns = np_monotonic_ns();
+    if (condition->waiters > 0) condition->notified_ns = np_monotonic_ns();
     if (all) {
         /* Once for each waiter: those of earlier broadcasts are expected already, those of signals now at this clock. */
         while (condition->count > 0) np_vtime_birth_done(take_signal(condition));
@@ -469,7 +469,7 @@ void np_cond_notify(struct np_slot *slot, uintptr_t address, bool all) {
 
 uint64_t np_cond_notified_ns(struct np_slot *slot, uintptr_t address) {
     struct object *object = take(slot, NP_OBJECT_COND, address, false);
-    if (object == NULL) return 0;
+    if (object == NULL) return UINT64_MAX; /* others cannot tell it, either */
     uint64_t ns = object->condition.notified_ns;
     leave(object);
     return ns;

@@ -58,8 +58,8 @@ static struct wait begin(struct np_slot *slot, void *condition, void *mutex, clo
 
 /* Between two parts the thread has the mutex, but whoever signals need not: such a signal may have found nobody, and ends the wait. */
 static bool goes_on(struct wait *wait, const pthread_cond_t *condition, clockid_t clock_id) {
-    bool has_other_processes = (condition->__data.__wrefs & 1) != 0;
-    return np_timed_goes_on(&wait->timed, clock_id, has_other_processes ? UINT64_MAX : np_cond_notified_ns(wait->slot, wait->condition));
+    bool has_other_processes = (condition->__data.__wrefs & 1) != 0, is_known = !has_other_processes && wait->ticket != UINT64_MAX;
+    return np_timed_goes_on(&wait->timed, clock_id, is_known ? np_cond_notified_ns(wait->slot, wait->condition) : UINT64_MAX);
 }
 
 static int end(struct wait *wait, int result) {

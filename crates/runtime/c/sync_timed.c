@@ -34,6 +34,7 @@ struct np_timed np_timed_since(struct np_slot *slot, uint64_t began_ns, uint64_t
 }
 
 struct np_timed np_timed_until(struct np_slot *slot, clockid_t clock_id, const struct timespec *absolute) {
+    if (absolute == NULL) return (struct np_timed){.slot = slot};
     uint64_t now = np_monotonic_ns(); /* first, so that the wait is not due before due_ns */
     return np_timed_since(slot, now, np_cycles_until(clock_id, absolute));
 }

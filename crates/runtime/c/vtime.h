@@ -144,7 +144,7 @@ void np_read_lock_releasing(struct np_slot *slot, uintptr_t address);
 uint64_t np_cond_begin(struct np_slot *slot, uintptr_t address);
 uint64_t np_cond_end(struct np_slot *slot, uintptr_t address, uint64_t ticket, bool woken, uint64_t *wake);
 void np_cond_notify(struct np_slot *slot, uintptr_t address, bool all);
-/* Host time of the last one (0: none). */
+/* Host time of the last one that found a waiter (0: none; UINT64_MAX: not known). */
 uint64_t np_cond_notified_ns(struct np_slot *slot, uintptr_t address);
 
 /* Semaphores: tokens carry the clock of their post, first in, first out. */
