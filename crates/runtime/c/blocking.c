@@ -163,7 +163,7 @@ static uint64_t cycles_of_ms(int milliseconds) {
         uint64_t cycles_ = wait_.slot != NULL && result_ == 0 ? (timeout) : 0;                                   \
         if (cycles_ > 0 && (any)) {                                                                              \
             timed = np_timed_since(wait_.slot, wait_.began_ns, cycles_);                                         \
-            while (result_ == 0 && np_timed_goes_on(&timed, CLOCK_MONOTONIC, 0)) result_ = again;                \
+            while (result_ == 0 && np_timed_goes_on(&timed, CLOCK_MONOTONIC)) result_ = again;                   \
         }                                                                                                        \
         bool timed_out_ = result_ == 0;                                                                          \
         outside_end_timed(&wait_, timed_out_ ? cycles_ + NP_YIELD_CYCLES : 0, timed_out_ && timed.slot != NULL ? &timed : NULL); \

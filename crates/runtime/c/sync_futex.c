@@ -30,7 +30,7 @@ static long wait_on(struct np_slot *slot, np_syscall_function real, uintptr_t ad
         timed = np_timed_since(slot, began_ns, timeout_cycles(command, (const struct timespec *)timeout, began_ns));
         clockid_t clock_id = (operation & FUTEX_CLOCK_REALTIME) != 0 ? CLOCK_REALTIME : CLOCK_MONOTONIC;
         /* Between two parts of it the word may change: then the kernel says so, as to whoever comes late. */
-        while (timed_out && (command == FUTEX_WAIT || command == FUTEX_WAIT_BITSET) && np_timed_goes_on(&timed, clock_id, 0)) {
+        while (timed_out && (command == FUTEX_WAIT || command == FUTEX_WAIT_BITSET) && np_timed_goes_on(&timed, clock_id)) {
             errno = before; /* of a wait that ends well */
             result = real(SYS_futex, address, operation, value, (long)(command == FUTEX_WAIT ? &timed.part : &timed.until), address2, value3);
             saved = errno;

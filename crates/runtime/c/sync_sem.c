@@ -79,7 +79,7 @@ NP_EXPORT int sem_timedwait(sem_t *restrict semaphore, const struct timespec *re
     np_sem_waits(slot, (uintptr_t)semaphore);
     np_block_begin(slot);
     int result = NP_REAL(sem_timedwait)(semaphore, deadline);
-    while (result != 0 && errno == ETIMEDOUT && np_timed_goes_on(&timed, CLOCK_REALTIME, 0)) {
+    while (result != 0 && errno == ETIMEDOUT && np_timed_goes_on(&timed, CLOCK_REALTIME)) {
         errno = before;
         result = NP_REAL(sem_timedwait)(semaphore, &timed.until);
     }
@@ -95,7 +95,7 @@ NP_EXPORT int sem_clockwait(sem_t *restrict semaphore, clockid_t clock_id, const
     np_sem_waits(slot, (uintptr_t)semaphore);
     np_block_begin(slot);
     int result = NP_REAL(sem_clockwait)(semaphore, clock_id, deadline);
-    while (result != 0 && errno == ETIMEDOUT && np_timed_goes_on(&timed, clock_id, 0)) {
+    while (result != 0 && errno == ETIMEDOUT && np_timed_goes_on(&timed, clock_id)) {
         errno = before;
         result = NP_REAL(sem_clockwait)(semaphore, clock_id, &timed.until);
     }
