@@ -14,6 +14,7 @@
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/syscall.h>
 
@@ -386,6 +387,7 @@ static bool escaped_block(const struct np_slot *slot) {
 
 static void run_again(struct np_slot *slot) {
     np_vt(slot)->block_depth = 0;
+    np_vt(slot)->kept_back = 0;
     np_store(np_vt(slot)->lock_wait, 0);
     np_cpu_wake(slot);
     np_vt(slot)->share_clock = np_clock_of(slot);
@@ -394,10 +396,21 @@ static void run_again(struct np_slot *slot) {
     __atomic_store_n(&slot->next_throttle, 0, __ATOMIC_RELAXED);
 }
 
+/* A cancelled thread left its wait between two parts of it. (A handler that jumped ran inside a part, where nothing was kept back.) */
+static void let_in(uint64_t signals) {
+#ifndef NP_PLUGIN /* an emulator's own signals are none of its guest's */
+    uint64_t mask = 0;
+    if (signals == 0 || np_is_confined || NP_SYS4(SYS_rt_sigprocmask, SIG_BLOCK, 0, &mask, sizeof mask) != 0) return;
+    if ((mask & signals) == signals) NP_SYS4(SYS_rt_sigprocmask, SIG_UNBLOCK, &signals, 0, sizeof signals);
+#endif
+}
+
 NP_COLD bool np_block_escaped(struct np_slot *slot) {
     if (!escaped_block(slot)) return false;
+    uint64_t kept_back = np_vt(slot)->kept_back;
     np_wait_abandoned(slot);
     run_again(slot);
+    let_in(kept_back);
     return true;
 }
 
@@ -564,6 +577,7 @@ void np_vtime_thread_end(struct np_slot *slot) {
     np_wait_abandoned(slot);
     sleep_is_over(np_vt(slot));
     np_vt(slot)->block_depth = 0;
+    np_vt(slot)->kept_back = 0;
     leave_running(slot);
     __atomic_store_n(&np_vt(slot)->started, 0, __ATOMIC_SEQ_CST);
     uint64_t clock = np_clock_of(slot), key = NP_SHARED_PROCESS | slot->pid;

@@ -41,6 +41,7 @@ struct np_vtime_slot {
     uint32_t wait_kind;
     uint32_t sleeping;         /* 1: counted in arena.epoch_waiters */
     uint64_t goes_on_at;       /* not 0: in a wait that ends by itself at this clock, as long as it is blocked (read by others) */
+    uint64_t kept_back;        /* signals that a wait of this thread, in blocking.c, keeps back between its parts */
     uint64_t timed_out_ns;     /* host time for which waits went on whose time-outs had passed there, and that timed out all the same */
     uint64_t started;          /* 1: np_vtime_thread_start ran for this slot's thread (others take it to 0 when that is about to end) */
 };
