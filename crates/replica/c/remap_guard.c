@@ -13,11 +13,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
+#include <sys/select.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -43,6 +46,10 @@ static struct {
     void (*(*signal)(int, void (*)(int)))(int);
     int (*pthread_sigmask)(int, const sigset_t *, sigset_t *);
     int (*sigprocmask)(int, const sigset_t *, sigset_t *);
+    int (*sigsuspend)(const sigset_t *);
+    int (*ppoll)(struct pollfd *, nfds_t, const struct timespec *, const sigset_t *);
+    int (*pselect)(int, fd_set *, fd_set *, fd_set *, const struct timespec *, const sigset_t *);
+    int (*epoll_pwait)(int, struct epoll_event *, int, int, const sigset_t *);
 } real;
 
 void np_guard_find_all(void) {
@@ -50,6 +57,10 @@ void np_guard_find_all(void) {
     np_remap_find("signal", &real.signal);
     np_remap_find("pthread_sigmask", &real.pthread_sigmask);
     np_remap_find("sigprocmask", &real.sigprocmask);
+    np_remap_find("sigsuspend", &real.sigsuspend);
+    np_remap_find("ppoll", &real.ppoll);
+    np_remap_find("pselect", &real.pselect);
+    np_remap_find("epoll_pwait", &real.epoll_pwait);
 }
 
 typedef uint64_t kernel_mask;
@@ -288,6 +299,31 @@ EXPORT int sigprocmask(int how, const sigset_t *set, sigset_t *before) {
     sigset_t changed;
     if (!real.sigprocmask) np_guard_find_all();
     return real.sigprocmask(how, without_ours(how, set, &changed), before);
+}
+
+/* While the handler runs that ends such a wait, what the wait blocked stays blocked. */
+EXPORT int sigsuspend(const sigset_t *set) {
+    sigset_t changed;
+    if (!real.sigsuspend) np_guard_find_all();
+    return real.sigsuspend(without_ours(SIG_SETMASK, set, &changed));
+}
+
+EXPORT int ppoll(struct pollfd *fds, nfds_t count, const struct timespec *timeout, const sigset_t *set) {
+    sigset_t changed;
+    if (!real.ppoll) np_guard_find_all();
+    return real.ppoll(fds, count, timeout, without_ours(SIG_SETMASK, set, &changed));
+}
+
+EXPORT int pselect(int count, fd_set *readable, fd_set *writable, fd_set *exceptional, const struct timespec *timeout, const sigset_t *set) {
+    sigset_t changed;
+    if (!real.pselect) np_guard_find_all();
+    return real.pselect(count, readable, writable, exceptional, timeout, without_ours(SIG_SETMASK, set, &changed));
+}
+
+EXPORT int epoll_pwait(int file, struct epoll_event *events, int count, int milliseconds, const sigset_t *set) {
+    sigset_t changed;
+    if (!real.epoll_pwait) np_guard_find_all();
+    return real.epoll_pwait(file, events, count, milliseconds, without_ours(SIG_SETMASK, set, &changed));
 }
 
 /* ---- guarding ---- */

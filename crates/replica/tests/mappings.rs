@@ -169,13 +169,19 @@ fn handlers_of_the_program_are_kept() {
         let output = run(&mut command);
         (String::from_utf8_lossy(&output.stdout).into_owned(), output.status)
     };
-    // The last three write while the signals of faults would be blocked, and were ended by the first write.
-    for kind in ["own", "default", "ignored", "sent", "bus", "threads", "blocked", "inherited", "masked"] {
+    // The last two rows write while the signals of faults would be blocked, and were ended by the first write.
+    let kinds = [
+        ["own", "default", "ignored", "sent", "bus", "threads"].as_slice(),
+        &["blocked", "inherited", "masked"],
+        &["sigsuspend", "ppoll", "pselect", "epoll_pwait"],
+    ];
+    for kind in kinds.concat() {
         assert_eq!(outcome(kind, Some(&mappings)), outcome(kind, None), "{kind}");
         assert_eq!(count(&mappings.summary().expect("summary"), Action::Collapsed, &file_of(kind)), 1, "{kind}");
     }
     assert_eq!(outcome("own", Some(&mappings)).0, "written 7\nown handler\n");
     assert_eq!(outcome("masked", Some(&mappings)).0, "written 7\n");
+    assert_eq!(outcome("sigsuspend", Some(&mappings)).0, "written 7\n");
 }
 
 #[test]

@@ -12,6 +12,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/file.h>
 #include <sys/msg.h>
@@ -154,7 +155,51 @@ static uint64_t cycles_of_ms(int milliseconds) {
     return milliseconds > 0 ? np_cycles_of_ns((uint64_t)milliseconds * 1000000ull) : 0;
 }
 
-/* The same for a wait for descriptors, of which there are some (`any`; without, it is a sleep): where its time-out passes, `again` is `call` for timed.part. */
+/* Signals that come between two parts of a wait end the next part, as they would have ended the one wait that the program called: those with a handler are
+ * kept back there, and let in by the part itself. */
+struct kept_back {
+    sigset_t own; /* the program's mask; the kernel reads and writes its first 64 signals, which are all */
+    bool is_on;
+};
+
+#define SIGNAL_BIT(number) (1ull << ((number) - 1))
+/* Those of faults in the look itself, and two of the C library: cancellation, and a change of user ids, for which another thread waits. */
+#define NEVER_KEPT_BACK                                                                                                               \
+    (SIGNAL_BIT(SIGSEGV) | SIGNAL_BIT(SIGBUS) | SIGNAL_BIT(SIGFPE) | SIGNAL_BIT(SIGILL) | SIGNAL_BIT(SIGTRAP) | SIGNAL_BIT(SIGSYS) | \
+     SIGNAL_BIT(32) | SIGNAL_BIT(33))
+
+/* First all, at once; then only those with a handler: one that the program ignores would be pending, and could end calls that it does not end. */
+static NP_COLD struct kept_back keep_back(struct np_slot *slot) {
+    struct kept_back kept = {.is_on = false};
+    uint64_t mask = ~NEVER_KEPT_BACK, own = 0, handled = 0;
+    if (np_is_confined || NP_SYS4(SYS_rt_sigprocmask, SIG_BLOCK, &mask, &own, sizeof mask) != 0) return kept;
+    for (int number = 1; number <= 64; number++) {
+        uint64_t action[8] = {0}; /* the kernel's struct, which begins with the handler */
+        if (NP_SYS4(SYS_rt_sigaction, number, 0, action, sizeof mask) == 0 && action[0] > (uintptr_t)SIG_IGN) handled |= SIGNAL_BIT(number);
+    }
+    handled &= ~(own | NEVER_KEPT_BACK);
+    np_vt(slot)->kept_back = handled; /* before the first can come in again */
+    kept.is_on = true;
+    memset(&kept.own, 0, sizeof kept.own);
+    memcpy(&kept.own, &own, sizeof own);
+    mask = own | handled;
+    NP_SYS4(SYS_rt_sigprocmask, SIG_SETMASK, &mask, 0, sizeof mask);
+    return kept;
+}
+
+static NP_COLD void let_in(struct np_slot *slot, const struct kept_back *kept) {
+    if (!kept->is_on) return;
+    int saved = errno;
+    np_vt(slot)->kept_back = 0;
+    NP_SYS4(SYS_rt_sigprocmask, SIG_SETMASK, &kept->own, 0, sizeof(uint64_t));
+    errno = saved;
+}
+
+/* What a part's call has as its mask (NULL: the one in force). */
+static const sigset_t *mask_of(const struct kept_back *kept) { return kept->is_on ? &kept->own : NULL; }
+
+/* The same for a wait for descriptors, of which there are some (`any`; without, it is a sleep): where its time-out passes, `again` is `call` for timed.part,
+ * with mask_of(&kept) as its mask. A call that the program gives a mask keeps that. */
 #define READY(any, call, timeout, again)                                                                         \
     ({                                                                                                           \
         struct outside wait_ = outside_begin();                                                                  \
@@ -162,8 +207,10 @@ static uint64_t cycles_of_ms(int milliseconds) {
         int result_ = call;                                                                                      \
         uint64_t cycles_ = wait_.slot != NULL && result_ == 0 ? (timeout) : 0;                                   \
         if (cycles_ > 0 && (any)) {                                                                              \
+            struct kept_back kept = keep_back(wait_.slot);                                                       \
             timed = np_timed_since(wait_.slot, wait_.began_ns, cycles_);                                         \
-            while (result_ == 0 && np_timed_goes_on(&timed, CLOCK_MONOTONIC, 0)) result_ = again;                \
+            while (result_ == 0 && np_timed_goes_on(&timed, CLOCK_MONOTONIC)) result_ = again;                   \
+            let_in(wait_.slot, &kept);                                                                           \
         }                                                                                                        \
         bool timed_out_ = result_ == 0;                                                                          \
         outside_end_timed(&wait_, timed_out_ ? cycles_ + NP_YIELD_CYCLES : 0, timed_out_ && timed.slot != NULL ? &timed : NULL); \
@@ -176,11 +223,13 @@ static uint64_t cycles_of_ms(int milliseconds) {
 static int part_ms(const struct np_timed *timed) { return (int)(timed->part.tv_nsec / 1000000); }
 
 NP_EXPORT int poll(struct pollfd *fds, nfds_t count, int milliseconds) {
-    return READY(count > 0, NP_REAL(poll)(fds, count, milliseconds), cycles_of_ms(milliseconds), NP_REAL(poll)(fds, count, part_ms(&timed)));
+    return READY(count > 0, NP_REAL(poll)(fds, count, milliseconds), cycles_of_ms(milliseconds),
+                 NP_REAL(ppoll)(fds, count, &timed.part, mask_of(&kept)));
 }
 
 NP_EXPORT int ppoll(struct pollfd *fds, nfds_t count, const struct timespec *timeout, const sigset_t *mask) {
-    return READY(count > 0, NP_REAL(ppoll)(fds, count, timeout, mask), cycles_of(timeout), NP_REAL(ppoll)(fds, count, &timed.part, mask));
+    return READY(count > 0, NP_REAL(ppoll)(fds, count, timeout, mask), cycles_of(timeout),
+                 NP_REAL(ppoll)(fds, count, &timed.part, mask != NULL ? mask : mask_of(&kept)));
 }
 
 NP_EXPORT int select(int count, fd_set *readable, fd_set *writable, fd_set *exceptional, struct timeval *timeout) {
@@ -197,12 +246,12 @@ NP_EXPORT int pselect(int count, fd_set *readable, fd_set *writable, fd_set *exc
 
 NP_EXPORT int epoll_wait(int fd, struct epoll_event *events, int count, int milliseconds) {
     return READY(true, NP_REAL(epoll_wait)(fd, events, count, milliseconds), cycles_of_ms(milliseconds),
-                 NP_REAL(epoll_wait)(fd, events, count, part_ms(&timed)));
+                 NP_REAL(epoll_pwait)(fd, events, count, part_ms(&timed), mask_of(&kept)));
 }
 
 NP_EXPORT int epoll_pwait(int fd, struct epoll_event *events, int count, int milliseconds, const sigset_t *mask) {
     return READY(true, NP_REAL(epoll_pwait)(fd, events, count, milliseconds, mask), cycles_of_ms(milliseconds),
-                 NP_REAL(epoll_pwait)(fd, events, count, part_ms(&timed), mask));
+                 NP_REAL(epoll_pwait)(fd, events, count, part_ms(&timed), mask != NULL ? mask : mask_of(&kept)));
 }
 
 /* ---- signals: as the main threads of servers wait ---- */

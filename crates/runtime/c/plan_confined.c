@@ -70,7 +70,7 @@ static void after_prctl(int option, const char *name, bool confines, long result
 }
 
 static __attribute__((noinline)) long prctl_by_number(long number, long option, long a, long b, long c, long d) {
-    bool confines = option == PR_SET_SECCOMP && !np_is_confined;
+    bool confines = (int)option == PR_SET_SECCOMP && !np_is_confined;
     if (confines) begin();
     long result = np_load(real_syscall)(number, option, a, b, c, d, 0);
     after_prctl((int)option, (const char *)a, confines, result);

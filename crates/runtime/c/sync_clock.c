@@ -42,7 +42,8 @@ struct resource {
 
 struct condition {
     uint64_t generation;      /* broadcasts so far */
-    uint64_t notified_ns;     /* host time of the last signal or broadcast */
+    uint64_t notified_ns;     /* host time of the last signal or broadcast that found a waiter */
+    uint64_t notices;         /* those so far that were for all waiters there were: each of them leaves its wait, or has missed it */
     struct {
         uint64_t clock;
         uint32_t wakes;       /* waiters of this broadcast that have not left yet: each is a wake-up in flight */
@@ -390,11 +391,12 @@ void np_wait_abandoned(struct np_slot *slot) {
     if (wake != 0) np_vtime_birth_done(wake);
 }
 
-uint64_t np_cond_begin(struct np_slot *slot, uintptr_t address) {
+uint64_t np_cond_begin(struct np_slot *slot, uintptr_t address, uint64_t *notices) {
     struct object *object = take(slot, NP_OBJECT_COND, address, true);
     if (object == NULL) return UINT64_MAX;
     object->condition.waiters++;
     uint64_t ticket = object->condition.generation;
+    *notices = object->condition.notices;
     leave(object);
     waits_at(slot, NP_OBJECT_COND, address, ticket);
     return ticket;
@@ -448,7 +450,8 @@ void np_cond_notify(struct np_slot *slot, uintptr_t address, bool all) {
     if (object == NULL) return;
     struct condition *condition = &object->condition;
     uint64_t clock = np_clock_of(slot);
-    condition->notified_ns = np_monotonic_ns();
+    if (condition->waiters > 0) condition->notified_ns = np_monotonic_ns();
+    if (all || condition->waiters == 1) condition->notices++;
     if (all) {
         /* Once for each waiter: those of earlier broadcasts are expected already, those of signals now at this clock. */
         while (condition->count > 0) np_vtime_birth_done(take_signal(condition));
@@ -467,12 +470,14 @@ void np_cond_notify(struct np_slot *slot, uintptr_t address, bool all) {
     leave(object);
 }
 
-uint64_t np_cond_notified_ns(struct np_slot *slot, uintptr_t address) {
+bool np_cond_may_have_missed(struct np_slot *slot, uintptr_t address, uint64_t due_ns, uint64_t *notices) {
     struct object *object = take(slot, NP_OBJECT_COND, address, false);
-    if (object == NULL) return 0;
-    uint64_t ns = object->condition.notified_ns;
+    if (object == NULL) return true; /* others cannot tell it, either */
+    const struct condition *condition = &object->condition;
+    bool has_missed = condition->notices != *notices || condition->notified_ns >= due_ns;
+    *notices = condition->notices;
     leave(object);
-    return ns;
+    return has_missed;
 }
 
 /* ---- semaphores ---- */

@@ -26,6 +26,9 @@ static void *real_cond(const char *name) {
         NP_KEPT(real_, real_cond(#name));                                                     \
     })
 
+/* Nine years: what programs mean by never, as far ahead as time allows, is no more than that. Its cycles still fit, behind any clock. */
+#define FAR_NS (1ll << 58)
+
 uint64_t np_cycles_until(clockid_t clock_id, const struct timespec *absolute) {
     struct timespec now;
     int saved = errno;
@@ -33,30 +36,34 @@ uint64_t np_cycles_until(clockid_t clock_id, const struct timespec *absolute) {
         errno = saved;
         return 0;
     }
-    int64_t ns = (int64_t)(absolute->tv_sec - now.tv_sec) * 1000000000 + (absolute->tv_nsec - now.tv_nsec);
-    return ns > 0 ? np_cycles_of_ns((uint64_t)ns) : 0;
+    __int128 ns = ((__int128)absolute->tv_sec - now.tv_sec) * 1000000000 + absolute->tv_nsec - now.tv_nsec;
+    return ns > 0 ? np_cycles_of_ns(ns < FAR_NS ? (uint64_t)ns : FAR_NS) : 0;
 }
 
 struct wait {
     struct np_slot *slot;
     uintptr_t condition, mutex;
-    uint64_t ticket;
+    uint64_t ticket, notices;
+    bool has_other_processes; /* whose signals are not seen here */
     struct np_timed timed;
 };
 
-static struct wait begin(struct np_slot *slot, void *condition, void *mutex, clockid_t clock_id, const struct timespec *deadline) {
+static struct wait begin(struct np_slot *slot, pthread_cond_t *condition, void *mutex, clockid_t clock_id, const struct timespec *deadline) {
     struct wait wait = {.slot = slot, .condition = (uintptr_t)condition, .mutex = (uintptr_t)mutex};
     np_lock_releasing(slot, wait.mutex, NP_SYNC_MUTEX);
     wait.timed = np_timed_until(slot, clock_id, deadline);
-    wait.ticket = np_cond_begin(slot, wait.condition);
+    wait.has_other_processes = (condition->__data.__wrefs & 1) != 0;
+    wait.ticket = np_cond_begin(slot, wait.condition, &wait.notices);
     np_block_begin(slot);
     return wait;
 }
 
-/* Between two parts the thread has the mutex, but whoever signals need not: such a signal may have found nobody, and ends the wait. */
-static bool goes_on(struct wait *wait, const pthread_cond_t *condition, clockid_t clock_id) {
-    bool has_other_processes = (condition->__data.__wrefs & 1) != 0;
-    return np_timed_goes_on(&wait->timed, clock_id, has_other_processes ? UINT64_MAX : np_cond_notified_ns(wait->slot, wait->condition));
+/* Between two parts the thread has the mutex, but whoever signals need not: such a signal may have found nobody, and ends the wait. Asked last, for as little
+ * time as can be until the next part. Not looked at: the condition, which may be gone by then (a broadcast allows it). */
+static bool goes_on(struct wait *wait, clockid_t clock_id) {
+    uint64_t due_ns = wait->timed.due_ns;
+    if (!np_timed_goes_on(&wait->timed, clock_id) || wait->has_other_processes || wait->ticket == UINT64_MAX) return false;
+    return !np_cond_may_have_missed(wait->slot, wait->condition, due_ns, &wait->notices);
 }
 
 static int end(struct wait *wait, int result) {
@@ -85,7 +92,7 @@ NP_EXPORT int pthread_cond_timedwait(pthread_cond_t *restrict condition, pthread
     clockid_t clock_id = (condition->__data.__wrefs & 2) != 0 ? CLOCK_MONOTONIC : CLOCK_REALTIME;
     struct wait wait = begin(slot, condition, mutex, clock_id, deadline);
     int result = NP_REAL_COND(pthread_cond_timedwait)(condition, mutex, deadline);
-    while (result == ETIMEDOUT && goes_on(&wait, condition, clock_id))
+    while (result == ETIMEDOUT && goes_on(&wait, clock_id))
         result = NP_REAL_COND(pthread_cond_timedwait)(condition, mutex, &wait.timed.until);
     return end(&wait, result);
 }
@@ -96,7 +103,7 @@ NP_EXPORT int pthread_cond_clockwait(pthread_cond_t *restrict condition, pthread
     if (slot == NULL) return NP_REAL(pthread_cond_clockwait)(condition, mutex, clock_id, deadline);
     struct wait wait = begin(slot, condition, mutex, clock_id, deadline);
     int result = NP_REAL(pthread_cond_clockwait)(condition, mutex, clock_id, deadline);
-    while (result == ETIMEDOUT && goes_on(&wait, condition, clock_id))
+    while (result == ETIMEDOUT && goes_on(&wait, clock_id))
         result = NP_REAL(pthread_cond_clockwait)(condition, mutex, clock_id, &wait.timed.until);
     return end(&wait, result);
 }

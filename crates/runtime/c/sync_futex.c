@@ -18,6 +18,7 @@ static uint64_t timeout_cycles(int operation, const struct timespec *timeout, ui
 static long wait_on(struct np_slot *slot, np_syscall_function real, uintptr_t address, long operation, long value, long timeout, long address2,
                     long value3) {
     np_throttle(slot);
+    int before = errno;
     uint64_t began_ns = timeout != 0 ? np_monotonic_ns() : 0;
     np_block_begin(slot);
     long result = real(SYS_futex, address, operation, value, timeout, address2, value3);
@@ -29,7 +30,8 @@ static long wait_on(struct np_slot *slot, np_syscall_function real, uintptr_t ad
         timed = np_timed_since(slot, began_ns, timeout_cycles(command, (const struct timespec *)timeout, began_ns));
         clockid_t clock_id = (operation & FUTEX_CLOCK_REALTIME) != 0 ? CLOCK_REALTIME : CLOCK_MONOTONIC;
         /* Between two parts of it the word may change: then the kernel says so, as to whoever comes late. */
-        while (timed_out && (command == FUTEX_WAIT || command == FUTEX_WAIT_BITSET) && np_timed_goes_on(&timed, clock_id, 0)) {
+        while (timed_out && (command == FUTEX_WAIT || command == FUTEX_WAIT_BITSET) && np_timed_goes_on(&timed, clock_id)) {
+            errno = before; /* of a wait that ends well */
             result = real(SYS_futex, address, operation, value, (long)(command == FUTEX_WAIT ? &timed.part : &timed.until), address2, value3);
             saved = errno;
             timed_out = result != 0 && saved == ETIMEDOUT;

@@ -55,7 +55,7 @@ NP_EXPORT int pthread_mutex_trylock(pthread_mutex_t *mutex) {
         struct np_timed timed = np_timed_until(slot, clock_id, deadline);                              \
         np_block_begin(slot);                                                                          \
         int timed_result_ = call;                                                                      \
-        while (timed_result_ == ETIMEDOUT && np_timed_goes_on(&timed, clock_id, 0)) timed_result_ = again; \
+        while (timed_result_ == ETIMEDOUT && np_timed_goes_on(&timed, clock_id)) timed_result_ = again; \
         if (timed_result_ == ETIMEDOUT) np_timed_out(&timed, kind, object);                            \
         np_block_end(slot);                                                                            \
         timed_result_;                                                                                 \

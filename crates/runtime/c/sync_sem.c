@@ -74,11 +74,15 @@ NP_EXPORT int sem_timedwait(sem_t *restrict semaphore, const struct timespec *re
     struct np_slot *slot = np_vtime_caller();
     if (slot == NULL) return NP_REAL(sem_timedwait)(semaphore, deadline);
     np_throttle(slot); /* not tried first: a bad deadline is an error even if a token is there */
+    int before = errno; /* what a token leaves there, in whichever part of the wait it comes */
     struct np_timed timed = np_timed_until(slot, CLOCK_REALTIME, deadline);
     np_sem_waits(slot, (uintptr_t)semaphore);
     np_block_begin(slot);
     int result = NP_REAL(sem_timedwait)(semaphore, deadline);
-    while (result != 0 && errno == ETIMEDOUT && np_timed_goes_on(&timed, CLOCK_REALTIME, 0)) result = NP_REAL(sem_timedwait)(semaphore, &timed.until);
+    while (result != 0 && errno == ETIMEDOUT && np_timed_goes_on(&timed, CLOCK_REALTIME)) {
+        errno = before;
+        result = NP_REAL(sem_timedwait)(semaphore, &timed.until);
+    }
     return finish(slot, semaphore, result, &timed);
 }
 
@@ -86,10 +90,14 @@ NP_EXPORT int sem_clockwait(sem_t *restrict semaphore, clockid_t clock_id, const
     struct np_slot *slot = np_vtime_caller();
     if (slot == NULL) return NP_REAL(sem_clockwait)(semaphore, clock_id, deadline);
     np_throttle(slot); /* not tried first: a bad deadline is an error even if a token is there */
+    int before = errno; /* what a token leaves there, in whichever part of the wait it comes */
     struct np_timed timed = np_timed_until(slot, clock_id, deadline);
     np_sem_waits(slot, (uintptr_t)semaphore);
     np_block_begin(slot);
     int result = NP_REAL(sem_clockwait)(semaphore, clock_id, deadline);
-    while (result != 0 && errno == ETIMEDOUT && np_timed_goes_on(&timed, clock_id, 0)) result = NP_REAL(sem_clockwait)(semaphore, clock_id, &timed.until);
+    while (result != 0 && errno == ETIMEDOUT && np_timed_goes_on(&timed, clock_id)) {
+        errno = before;
+        result = NP_REAL(sem_clockwait)(semaphore, clock_id, &timed.until);
+    }
     return finish(slot, semaphore, result, &timed);
 }

@@ -34,6 +34,7 @@ struct np_timed np_timed_since(struct np_slot *slot, uint64_t began_ns, uint64_t
 }
 
 struct np_timed np_timed_until(struct np_slot *slot, clockid_t clock_id, const struct timespec *absolute) {
+    if (absolute == NULL) return (struct np_timed){.slot = slot};
     uint64_t now = np_monotonic_ns(); /* first, so that the wait is not due before due_ns */
     return np_timed_since(slot, now, np_cycles_until(clock_id, absolute));
 }
@@ -56,7 +57,7 @@ static bool next_part(struct np_timed *timed, clockid_t clock_id, uint64_t now, 
     return true;
 }
 
-static bool goes_on(struct np_timed *timed, clockid_t clock_id, uint64_t disturbed_ns) {
+static bool goes_on(struct np_timed *timed, clockid_t clock_id) {
     if (timed->deadline == 0 || np_is_confined || np_load(np_arena->state) != NP_STATE_RUN) return false;
     uint64_t now = np_monotonic_ns(), others = np_clock_of_others(timed->slot);
     bool is_first = timed->passed_ns == 0;
@@ -71,14 +72,14 @@ static bool goes_on(struct np_timed *timed, clockid_t clock_id, uint64_t disturb
     timed->calm = 0;
     timed->is_early = true;
     timed->reached = others;
-    if (now >= timed->limit_ns || disturbed_ns >= timed->due_ns) return false;
+    if (now >= timed->limit_ns) return false;
     uint64_t ns = ns_of_cycles(timed->deadline - others) / 2;
     return next_part(timed, clock_id, now, ns < SHORT_PART_NS ? SHORT_PART_NS : ns > LONG_PART_NS ? LONG_PART_NS : ns);
 }
 
-NP_COLD bool np_timed_goes_on(struct np_timed *timed, clockid_t clock_id, uint64_t disturbed_ns) {
+NP_COLD bool np_timed_goes_on(struct np_timed *timed, clockid_t clock_id) {
     int saved = errno;
-    bool result = goes_on(timed, clock_id, disturbed_ns);
+    bool result = goes_on(timed, clock_id);
     errno = saved;
     return result;
 }

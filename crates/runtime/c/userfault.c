@@ -92,7 +92,7 @@ NP_EXPORT int ioctl(int fd, unsigned long request, ...) {
 
 NP_HIDDEN long np_syscall_userfault(long number, long a, long b, long c, long d, long e, long f) {
     long result = np_syscall_real(number, a, b, c, d, e, f);
-    if (number == SYS_ioctl) return after_ioctl((int)a, (unsigned long)b, (const void *)c, (int)result);
-    remember((int)result);
-    return result;
+    if (number == SYS_ioctl) after_ioctl((int)a, (unsigned long)b, (const void *)c, (int)result);
+    else remember((int)result);
+    return result; /* of some requests it is more than an int */
 }

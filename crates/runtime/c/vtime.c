@@ -14,6 +14,7 @@
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/syscall.h>
 
@@ -324,9 +325,14 @@ uint64_t np_clock_of_others(const struct np_slot *slot) {
     for (uint64_t i = 0; i < used; i++) {
         const struct np_slot *other = np_slot_at(i);
         const struct np_vtime_slot *vt = np_vt(other);
+        if (other == slot || __atomic_load_n(&other->state, __ATOMIC_ACQUIRE) != NP_SLOT_LIVE || !__atomic_load_n(&vt->started, __ATOMIC_ACQUIRE)) continue;
+        /* In the opposite order of run_again's stores: who reads its 0 here reads its RUNNING below, though the thread was blocked when the view was taken. */
         uint64_t at = __atomic_load_n(&vt->goes_on_at, __ATOMIC_SEQ_CST);
-        if (other == slot || at == 0 || at >= earliest || __atomic_load_n(&other->state, __ATOMIC_ACQUIRE) != NP_SLOT_LIVE) continue;
-        if (__atomic_load_n(&vt->started, __ATOMIC_ACQUIRE) && __atomic_load_n(&other->run_state, __ATOMIC_ACQUIRE) == NP_RUN_BLOCKED) earliest = at;
+        if (__atomic_load_n(&other->run_state, __ATOMIC_SEQ_CST) == NP_RUN_RUNNING) {
+            at = np_clock_of(other);
+            if (__atomic_load_n(&vt->stalled_clock, __ATOMIC_RELAXED) == at + 1) continue;
+        } else if (at == 0) continue;
+        if (at < earliest) earliest = at;
     }
     return earliest;
 }
@@ -381,18 +387,30 @@ static bool escaped_block(const struct np_slot *slot) {
 
 static void run_again(struct np_slot *slot) {
     np_vt(slot)->block_depth = 0;
+    np_vt(slot)->kept_back = 0;
     np_store(np_vt(slot)->lock_wait, 0);
-    np_store(np_vt(slot)->goes_on_at, 0);
     np_cpu_wake(slot);
     np_vt(slot)->share_clock = np_clock_of(slot);
     __atomic_store_n(&slot->run_state, NP_RUN_RUNNING, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&np_vt(slot)->goes_on_at, 0, __ATOMIC_SEQ_CST); /* last: np_clock_of_others finds the thread by one of the two at any time */
     __atomic_store_n(&slot->next_throttle, 0, __ATOMIC_RELAXED);
+}
+
+/* A cancelled thread left its wait between two parts of it. (A handler that jumped ran inside a part, where nothing was kept back.) */
+static void let_in(uint64_t signals) {
+#ifndef NP_PLUGIN /* an emulator's own signals are none of its guest's */
+    uint64_t mask = 0;
+    if (signals == 0 || np_is_confined || NP_SYS4(SYS_rt_sigprocmask, SIG_BLOCK, 0, &mask, sizeof mask) != 0) return;
+    if ((mask & signals) == signals) NP_SYS4(SYS_rt_sigprocmask, SIG_UNBLOCK, &signals, 0, sizeof signals);
+#endif
 }
 
 NP_COLD bool np_block_escaped(struct np_slot *slot) {
     if (!escaped_block(slot)) return false;
+    uint64_t kept_back = np_vt(slot)->kept_back;
     np_wait_abandoned(slot);
     run_again(slot);
+    let_in(kept_back);
     return true;
 }
 
@@ -559,6 +577,7 @@ void np_vtime_thread_end(struct np_slot *slot) {
     np_wait_abandoned(slot);
     sleep_is_over(np_vt(slot));
     np_vt(slot)->block_depth = 0;
+    np_vt(slot)->kept_back = 0;
     leave_running(slot);
     __atomic_store_n(&np_vt(slot)->started, 0, __ATOMIC_SEQ_CST);
     uint64_t clock = np_clock_of(slot), key = NP_SHARED_PROCESS | slot->pid;

@@ -41,6 +41,7 @@ struct np_vtime_slot {
     uint32_t wait_kind;
     uint32_t sleeping;         /* 1: counted in arena.epoch_waiters */
     uint64_t goes_on_at;       /* not 0: in a wait that ends by itself at this clock, as long as it is blocked (read by others) */
+    uint64_t kept_back;        /* signals that a wait of this thread, in blocking.c, keeps back between its parts */
     uint64_t timed_out_ns;     /* host time for which waits went on whose time-outs had passed there, and that timed out all the same */
     uint64_t started;          /* 1: np_vtime_thread_start ran for this slot's thread (others take it to 0 when that is about to end) */
 };
@@ -140,12 +141,13 @@ void np_read_lock_acquired(struct np_slot *slot, uintptr_t address);
 void np_read_lock_releasing(struct np_slot *slot, uintptr_t address);
 
 /* Condition variables: `begin` before the wait gives a ticket that `end` turns into the clock of the wake-up (0: none known). `wake`: the
- * wake-up in flight that this was (0: none), to be given to np_vtime_birth_done once the thread counts as running. */
-uint64_t np_cond_begin(struct np_slot *slot, uintptr_t address);
+ * wake-up in flight that this was (0: none), to be given to np_vtime_birth_done once the thread counts as running. `notices`: for the last of these. */
+uint64_t np_cond_begin(struct np_slot *slot, uintptr_t address, uint64_t *notices);
 uint64_t np_cond_end(struct np_slot *slot, uintptr_t address, uint64_t ticket, bool woken, uint64_t *wake);
 void np_cond_notify(struct np_slot *slot, uintptr_t address, bool all);
-/* Host time of the last one (0: none). */
-uint64_t np_cond_notified_ns(struct np_slot *slot, uintptr_t address);
+/* Whether a waiter that timed out may have missed a signal: one since its time-out was due in host time, or, of those that were for it alone or for all, one
+ * since `notices` was last set. */
+bool np_cond_may_have_missed(struct np_slot *slot, uintptr_t address, uint64_t due_ns, uint64_t *notices);
 
 /* Semaphores: tokens carry the clock of their post, first in, first out. */
 void np_sem_reset(struct np_slot *slot, uintptr_t address, uint32_t initial);
@@ -188,9 +190,8 @@ struct np_timed {
 struct np_timed np_timed_until(struct np_slot *slot, clockid_t clock_id, const struct timespec *absolute);
 /* One that has timed out in host time, where its time-out could not be read before: it began then, at the thread's present clock, for so many cycles. */
 struct np_timed np_timed_since(struct np_slot *slot, uint64_t began_ns, uint64_t cycles);
-/* The wait has timed out in host time: whether it is to be called again, with `part` or `until` as its time-out. `disturbed_ns`: host time of the last
- * wake-up that it may have missed between two parts (0: it can miss none). */
-bool np_timed_goes_on(struct np_timed *timed, clockid_t clock_id, uint64_t disturbed_ns);
+/* The wait has timed out in host time: whether it is to be called again, with `part` or `until` as its time-out. */
+bool np_timed_goes_on(struct np_timed *timed, clockid_t clock_id);
 /* It has timed out for good: passes its program time. */
 void np_timed_out(struct np_timed *timed, enum np_sync_kind kind, uint64_t object);
 

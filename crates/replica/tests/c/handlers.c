@@ -1,17 +1,21 @@
 /* handlers.c: a program with handlers of its own for the faults that guarded mappings use. Maps FILE shared, writes to it, which collapses it, and then does
  * what its own handler, or nobody, is for.
  *
- * Usage: handlers FILE own|default|ignored|sent|bus|threads|blocked|inherited|masked. `own`: a bad pointer, with a handler on an alternative stack of 8 KiB;
- * `default`, `ignored`: a bad pointer ends the process; `sent`: a signal that was sent; `bus`: a file that was cut short; `threads`: many threads write at
- * once; `blocked`, `inherited`: it writes with all signals blocked, by itself or by who started it; `masked`: in a handler that blocks all. */
+ * Usage: handlers FILE KIND. KIND `own`: a bad pointer, with a handler on an alternative stack of 8 KiB; `default`, `ignored`: a bad pointer ends the
+ * process; `sent`: a signal that was sent; `bus`: a file that was cut short; `threads`: many threads write at once; `blocked`, `inherited`: it writes with all
+ * signals blocked, by itself or by who started it; `masked`: in a handler that blocks all; `sigsuspend`, `ppoll`, `pselect`, `epoll_pwait`: in a handler that
+ * ends such a wait, which blocks all others. */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
+#include <sys/select.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -52,6 +56,25 @@ static void block_all(char **argv) {
     execl("/proc/self/exe", argv[0], argv[1], "started", (char *)NULL);
 }
 
+/* The signal is there before the wait, which lets it in. 0: it is no such kind. */
+static int write_while_waiting(const char *kind) {
+    struct epoll_event event;
+    sigset_t one, others, before;
+    if (!strstr("sigsuspend ppoll pselect epoll_pwait", kind)) return 0;
+    sigemptyset(&one);
+    sigaddset(&one, SIGUSR1);
+    sigfillset(&others);
+    sigdelset(&others, SIGUSR1);
+    sigprocmask(SIG_BLOCK, &one, &before);
+    raise(SIGUSR1);
+    if (!strcmp(kind, "sigsuspend")) sigsuspend(&others);
+    if (!strcmp(kind, "ppoll")) ppoll(NULL, 0, NULL, &others);
+    if (!strcmp(kind, "pselect")) pselect(0, NULL, NULL, NULL, NULL, &others);
+    if (!strcmp(kind, "epoll_pwait")) epoll_pwait(epoll_create1(0), &event, 1, -1, &others);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    return 1;
+}
+
 int main(int argc, char **argv) {
     if (argc != 3) return 2;
     const char *kind = argv[2];
@@ -70,11 +93,12 @@ int main(int argc, char **argv) {
     struct sigaction masked = {.sa_handler = write_in_handler};
     sigfillset(&masked.sa_mask);
     if (sigaction(SIGUSR1, &masked, NULL) != 0) return 2;
+    int has_waited = write_while_waiting(kind);
     if (!strcmp(kind, "masked")) raise(SIGUSR1);
-    else shared[5] = 7;
+    else if (!has_waited) shared[5] = 7;
     printf("written %d\n", shared[5]);
     fflush(stdout);
-    if (!strcmp(kind, "blocked") || !strcmp(kind, "started") || !strcmp(kind, "masked")) return 0;
+    if (has_waited || !strcmp(kind, "blocked") || !strcmp(kind, "started") || !strcmp(kind, "masked")) return 0;
     if (!strcmp(kind, "sent")) raise(SIGSEGV);
     if (!strcmp(kind, "bus") && ftruncate(file, 0) == 0) return shared[PAGE];
     *bad_pointer = 1;

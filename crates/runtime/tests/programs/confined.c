@@ -58,7 +58,9 @@ int main(int count, char **arguments) {
     struct sock_fprog program = {.len = sizeof filter / sizeof *filter, .filter = filter};
     if (pthread_create(&early, NULL, work, &may_begin[0]) != 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return 3;
     if (strcmp(arguments[1], "prctl") == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) return 4;
-    if (strcmp(arguments[1], "number") == 0 && syscall(SYS_prctl, PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) return 4;
+    /* To the kernel the option is an int, of which a register may hold more. */
+    long option = PR_SET_SECCOMP | 1l << 32;
+    if (strcmp(arguments[1], "number") == 0 && syscall(SYS_prctl, option, SECCOMP_MODE_FILTER, &program) != 0) return 4;
     if (strcmp(arguments[1], "seccomp") == 0
         && syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) != 0) return 5;
     __atomic_store_n(&may_begin[0], 1, __ATOMIC_RELEASE);

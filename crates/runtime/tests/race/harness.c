@@ -106,7 +106,7 @@ static void rendezvous(unsigned i) {
     static unsigned count, round;
     struct np_slot *slot = np_self();
     if (slot == NULL) return;
-    uint64_t ticket = np_cond_begin(slot, (uintptr_t)&condition), wake = 0;
+    uint64_t notices, ticket = np_cond_begin(slot, (uintptr_t)&condition, &notices), wake = 0;
     np_block_begin(slot);
     pthread_mutex_lock(&plain);
     unsigned mine = round;
@@ -205,8 +205,39 @@ __attribute__((constructor(101))) static void start_early(void) {
         if (pthread_create(&early[i], NULL, begin_early, NULL) != 0) abort();
 }
 
+/* Deadlines that are to mean never: the latest time there is, and one whose nanoseconds from now would be 0.29 s, counted in 64 bits. */
+static bool never_is_far(void) {
+    struct timespec latest = {INT64_MAX, 999999999}, wrapped;
+    clock_gettime(CLOCK_REALTIME, &wrapped);
+    wrapped.tv_sec += 18446744074;
+    uint64_t year = np_cycles_of_ns(365ull * 86400 * 1000000000);
+    return np_cycles_until(CLOCK_REALTIME, &latest) > year && np_cycles_until(CLOCK_REALTIME, &wrapped) > year;
+}
+
+/* What a waiter is told that timed out (`due_ns`: never): of two, a signal wakes one; of one, it was for that. */
+static bool misses_are_known(void) {
+    static char own, other;
+    uintptr_t at = (uintptr_t)&own;
+    struct np_slot *slot = np_self();
+    uint64_t notices = 0, seen = 0, wake, began = np_monotonic_ns();
+    if (slot == NULL || !np_cond_may_have_missed(slot, (uintptr_t)&other, UINT64_MAX, &notices)) return false;
+    uint64_t first = np_cond_begin(slot, at, &notices), second = np_cond_begin(slot, at, &notices);
+    bool is_right = !np_cond_may_have_missed(slot, at, began, &notices);
+    np_cond_notify(slot, at, false);
+    is_right &= np_cond_may_have_missed(slot, at, began, &notices) && !np_cond_may_have_missed(slot, at, UINT64_MAX, &notices);
+    np_cond_end(slot, at, first, true, &wake);
+    seen = notices;
+    np_cond_notify(slot, at, false);
+    is_right &= np_cond_may_have_missed(slot, at, UINT64_MAX, &notices) && !np_cond_may_have_missed(slot, at, UINT64_MAX, &notices);
+    np_cond_notify(slot, at, true);
+    is_right &= np_cond_may_have_missed(slot, at, UINT64_MAX, &notices) && np_cond_may_have_missed(slot, at, UINT64_MAX, &seen);
+    np_cond_end(slot, at, second, true, &wake);
+    return is_right;
+}
+
 int main(int count, char **arguments) {
     if (count != 2 || np_arena == NULL) return 2;
+    if (!never_is_far() || !misses_are_known()) return 4;
     __atomic_store_n(&is_started, true, __ATOMIC_RELEASE);
     for (unsigned i = 0; i < EARLY; i++) pthread_join(early[i], NULL);
     rounds = (unsigned)atoi(arguments[1]);

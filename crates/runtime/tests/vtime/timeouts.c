@@ -1,6 +1,7 @@
 /* timeouts.c: waits with a time-out, for a thread that takes fifty times as long in host time as in its own, as emulated ones do. Prints how much
  * program time each took. */
 #define _GNU_SOURCE
+#include "sys.h"
 #include "wire.h"
 #include "work.h"
 
@@ -9,10 +10,13 @@
 #include <linux/futex.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <semaphore.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -68,16 +72,23 @@ static void *slow(void *argument) {
     return argument;
 }
 
+/* A wait that ended well leaves errno alone, whatever its earlier parts did. */
+static int kept(int is_over) {
+    if (is_over && errno != 0) abort();
+    return is_over;
+}
+
 /* 1: the wait is over; 0: it timed out. */
 static int waited(pthread_t thread) {
     struct timespec until = in_ns(CLOCK_REALTIME, TIMEOUT_NS), part = {0, TIMEOUT_NS};
     struct pollfd fd = {pipes[0], POLLIN, 0};
     char byte;
+    errno = 0;
     if (is("mutex")) return pthread_mutex_timedlock(&mutex, &until) == 0;
     if (is("rwlock")) return pthread_rwlock_timedrdlock(&rwlock, &until) == 0;
-    if (is("semaphore")) return sem_timedwait(&items, &until) == 0;
+    if (is("semaphore")) return kept(sem_timedwait(&items, &until) == 0);
     if (is("join")) return pthread_timedjoin_np(thread, NULL, &until) == 0;
-    if (is("futex")) return syscall(SYS_futex, &word, FUTEX_WAIT, 0, &part, NULL, 0) == 0 || errno == EAGAIN;
+    if (is("futex")) return kept(syscall(SYS_futex, &word, FUTEX_WAIT, 0, &part, NULL, 0) == 0) || errno == EAGAIN;
     if (is("poll")) return poll(&fd, 1, TIMEOUT_NS / 1000000) == 1 && read(pipes[0], &byte, 1) == 1;
     pthread_mutex_lock(&mutex);
     if (!done) pthread_cond_timedwait(&condition, &mutex, &until);
@@ -151,17 +162,101 @@ static uint64_t somebody(void) {
     return elapsed;
 }
 
+/* ---- signals that come between two parts of a wait, where the runtime reads the clock ---- */
+
+static _Thread_local volatile int is_signalled, is_cancelled;
+static _Atomic int stop;
+static int quiet[2];
+static void nothing(int number) { (void)number; }
+
+static int is_blocked(void) {
+    sigset_t mask;
+    pthread_sigmask(SIG_BLOCK, NULL, &mask);
+    return sigismember(&mask, SIGUSR1);
+}
+
+/* The runtime's, too. The signal's handler has run when this returns, unless the signal is blocked, as it is between two parts. */
+int clock_gettime(clockid_t clock, struct timespec *now) {
+    long result = np_sys(SYS_clock_gettime, clock, (long)now, 0, 0, 0, 0);
+    if (is_signalled) raise(SIGUSR1);
+    if (is_cancelled && is_blocked()) pthread_cancel(pthread_self());
+    if (result < 0) errno = (int)-result;
+    return result < 0 ? -1 : 0;
+}
+
+static void *behind(void *argument) {
+    while (!stop) {
+        spin();
+        if (numapilot_work) numapilot_work(1);
+    }
+    return argument;
+}
+
+static void clean(void *was_blocked) {
+    is_cancelled = 0;
+    sched_yield();
+    *(int *)was_blocked = is_blocked();
+}
+
+static void *cancelled(void *was_blocked) {
+    struct pollfd fd = {quiet[0], POLLIN, 0};
+    pthread_cleanup_push(clean, was_blocked);
+    is_cancelled = 1;
+    poll(&fd, 1, 1);
+    pthread_cleanup_pop(0);
+    return NULL;
+}
+
+/* 1: a thread that is cancelled there cleans up with its own mask. */
+static int cleaned(void) {
+    pthread_t threads[2];
+    int was_blocked = 2;
+    stop = 0;
+    pthread_create(&threads[0], NULL, behind, NULL);
+    pthread_create(&threads[1], NULL, cancelled, &was_blocked);
+    pthread_join(threads[1], NULL);
+    stop = 1;
+    pthread_join(threads[0], NULL);
+    return was_blocked == 0;
+}
+
+/* 1: the signal has ended the wait, which nobody else ends, and the program's mask is what it was. */
+static int interrupted(int kind) {
+    pthread_t thread;
+    int epoll = epoll_create1(0);
+    struct timespec part = {0, 1000000};
+    struct epoll_event event = {.events = EPOLLIN};
+    sigset_t mask, after;
+    if (epoll < 0 || epoll_ctl(epoll, EPOLL_CTL_ADD, quiet[0], &event) != 0) abort();
+    struct pollfd fd = {quiet[0], POLLIN, 0};
+    pthread_sigmask(SIG_BLOCK, NULL, &mask);
+    stop = 0;
+    pthread_create(&thread, NULL, behind, NULL);
+    is_signalled = 1;
+    int result = kind == 0 ? poll(&fd, 1, 1) : kind == 1 ? ppoll(&fd, 1, &part, &mask)
+               : kind == 2 ? epoll_wait(epoll, &event, 1, 1) : epoll_pwait(epoll, &event, 1, 1, NULL);
+    int is_right = result == -1 && errno == EINTR;
+    is_signalled = 0;
+    stop = 1;
+    pthread_sigmask(SIG_BLOCK, NULL, &after);
+    for (int number = 1; number < NSIG; number++) is_right &= sigismember(&mask, number) == sigismember(&after, number);
+    pthread_join(thread, NULL);
+    close(epoll);
+    return is_right;
+}
+
 int main(void) {
     const char *const ways[] = {"condition", "semaphore", "mutex", "rwlock", "futex", "poll", "join"};
     pthread_barrier_init(&begun, NULL, 2);
     sem_init(&items, 0, 0);
-    if (pipe(pipes) != 0) return 1;
+    if (pipe(pipes) != 0 || pipe(quiet) != 0 || signal(SIGUSR1, nothing) == SIG_ERR) return 1;
     for (unsigned i = 0; i < sizeof ways / sizeof *ways; i++) {
         way = ways[i];
         printf("%s %lu ", way, somebody());
     }
     printf("idle %lu passing %lu ", nobody(idle, TIMEOUT_NS), nobody(passing, TIMEOUT_NS));
     uint64_t before = counted(), early = nobody(endless, TIMEOUT_NS / 20);
-    printf("early %lu counted %lu\n", early, counted() - before);
+    printf("early %lu counted %lu ", early, counted() - before);
+    printf("interrupted %d cleaned %d\n", interrupted(0) + interrupted(1) + interrupted(2) + interrupted(3), cleaned());
     return 0;
 }
