@@ -68,7 +68,7 @@ impl KernelBalancing {
     }
 
     /// The best way onto one node, if better than `best` (`task_numa_find_cpu`, `task_numa_compare`). What counts is also whether the other task is on its
-    /// preferred node, or comes to it (Linux 5.7); tasks of one group, or of none, are not exchanged where the target has a free CPU (Linux 6.12).
+    /// preferred node, or comes to it (Linux 5.7).
     fn find_way(
         &self,
         thread: u32,
@@ -95,10 +95,6 @@ impl KernelBalancing {
             let rival = best.and_then(|way| way.exchange).and_then(|rival| self.tasks.get(&rival));
             let rival_comes_home = rival.map(|rival| rival.preferred == Some(from));
             if rival_comes_home == Some(true) && !comes_home {
-                continue;
-            }
-            // It would help one at the cost of the other, and spread no load.
-            if loads.has_idle_cpu(to) && peer.group == task.group {
                 continue;
             }
             let improvement = match self.exchange_gain(thread, other, from, to, task_gain, alone) {

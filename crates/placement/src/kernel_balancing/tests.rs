@@ -253,21 +253,6 @@ fn a_task_that_comes_to_its_preferred_node_is_exchanged_before_others() {
 }
 
 #[test]
-fn tasks_of_one_group_are_not_exchanged_where_a_cpu_is_free() {
-    let mut policy = two_full_nodes();
-    // Three on each node: a fourth anywhere would make them more unequal.
-    policy.tasks.retain(|thread, _| ![3, 13].contains(thread));
-    for (thread, node) in [(20, 2), (21, 2), (22, 2), (30, 3), (31, 3), (32, 3)] {
-        let task = Task { node: NodeIndex(node), ..policy.tasks[&1].clone() };
-        policy.tasks.insert(thread, task);
-    }
-    assert_eq!(moves_of_thread_0(&mut policy), [], "node 1 has a CPU to spare");
-    policy.groups.insert(10, Group::of(policy.tasks[&10].faults.clone()));
-    policy.tasks.get_mut(&10).expect("inserted").group = Some(10);
-    assert_eq!(moves_of_thread_0(&mut policy), [(0, 1), (10, 0)], "tasks of different groups are");
-}
-
-#[test]
 fn scanning_adapts_by_slots_of_a_tenth() {
     let mut policy = policy("");
     policy.decide(&step(100, 1000, Vec::new()));
