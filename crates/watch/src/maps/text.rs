@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use numapilot_machine::NodeId;
 use numapilot_machine::format_cpu_list;
-use numapilot_text::style::{Look, clean};
+use numapilot_text::style::{Look, clean, wrap};
 use numapilot_text::table::{Align, Table};
 use numapilot_text::units;
 
@@ -65,8 +65,8 @@ pub fn text(map: &MemoryMap, objects: &[Object], options: TextOptions, look: Loo
         );
     }
     out.push_str(&advice(map, look));
-    for note in &map.notes {
-        let _ = writeln!(out, "{}", look.warning(&clean(note)));
+    for line in map.notes.iter().flat_map(|note| wrap(&clean(note), look.width)) {
+        let _ = writeln!(out, "{}", look.warning(&line));
     }
     out
 }

@@ -250,8 +250,8 @@ fn memory(map: &MemoryMap, look: Look) -> String {
         table.row(cells(kind, row));
     }
     table.row(cells("Total", &map.bytes_by_node()));
-    let notes: String = map.notes.iter().map(|note| format!("{}\n", clean(note))).collect();
-    table.render(look, 0) + &notes
+    let notes = map.notes.iter().flat_map(|note| wrap(&clean(note), look.width));
+    table.render(look, 0) + &notes.map(|line| line + "\n").collect::<String>()
 }
 
 /// Formats a figure by its name: clocks are in nanoseconds, metrics have their own units, and all others are counts.
