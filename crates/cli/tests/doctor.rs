@@ -1,7 +1,6 @@
 //! `numapilot doctor` on the machine under the test, whatever that is: its exit status, its two forms, that they agree, and what it installs where nothing is.
 
 use std::path::Path;
-use std::process::Command;
 use std::process::Stdio;
 
 use crate::common::*;
