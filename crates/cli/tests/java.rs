@@ -174,50 +174,39 @@ fn the_heap_shows_estimates_by_class_and_line() {
     assert!(own.contains("double[]") && !own.contains("byte[]") && !own.contains("RFREE"), "{own}");
 }
 
+/// Ends and value of the estimated number of blocks of garbage that a recorded program allocates: low, value, high. `None`: there is no compiler.
+fn garbage_blocks(java: &[&str], walks: [&str; 2]) -> Option<[f64; 3]> {
+    let folder = scratch();
+    if !compiled(folder.path()) {
+        return None;
+    }
+    let path = folder.path().join("track.numatrace");
+    let program = ["1000", walks[0], walks[1]];
+    recorded(folder.path(), &path, &["--engine", "track", "--java=64K"], java, &program).succeeded();
+    let report = report_json(&path, &["-n", "1000"]);
+    let garbage = estimated(&report["sampled_heap"], "garbage", "byte[]");
+    Some(["low", "value", "high"].map(|part| garbage["allocations"][part].as_f64().expect("a number")))
+}
+
 /// Make sure that the interval holds the truth also where the ends of the virtual machine's buffers count. Interpreted code makes most of these.
 #[test]
 fn intervals_of_the_heap_hold_the_ends_of_buffers() {
-    let folder = scratch();
-    if !compiled(folder.path()) {
-        return;
-    }
-    let path = folder.path().join("track.numatrace");
-    let java = ["-XX:+UseSerialGC", "-Xint"];
-    recorded(folder.path(), &path, &["--engine", "track", "--java=64K"], &java, &["1000", AT_ONCE[0], AT_ONCE[1]])
-        .succeeded();
-    let report = report_json(&path, &["-n", "1000"]);
-    let garbage = estimated(&report["sampled_heap"], "garbage", "byte[]");
-    let figure = |part: &str| garbage["allocations"][part].as_f64().expect("a number");
+    let Some([low, value, high]) = garbage_blocks(&["-XX:+UseSerialGC", "-Xint"], AT_ONCE) else { return };
     // The interval has 2 standard errors of 1.1 % on each side; the draw gets five.
-    let more = 3.0 * 0.011 * figure("value");
-    assert!(figure("low") - more < BLOCKS && BLOCKS < figure("high") + more, "{garbage}");
-    assert!(figure("low") < figure("value") * 0.92, "{garbage}");
+    let more = 3.0 * 0.011 * value;
+    assert!(low - more < BLOCKS && BLOCKS < high + more, "{low} {value} {high}");
+    assert!(low < value * 0.92, "{low} {value} {high}");
 }
 
 /// Make sure that intervals are wider where threads begin one after another, because each starts HotSpot's random numbers anew, with its address as the seed.
 #[test]
 fn intervals_of_the_heap_hold_repeated_draws() {
-    let folder = scratch();
-    if !compiled(folder.path()) {
-        return;
-    }
-    let path = folder.path().join("track.numatrace");
-    recorded(
-        folder.path(),
-        &path,
-        &["--engine", "track", "--java=64K"],
-        &["-XX:+UseSerialGC"],
-        &["1000", "20", "3000"],
-    )
-    .succeeded();
-    let report = report_json(&path, &["-n", "1000"]);
-    let garbage = estimated(&report["sampled_heap"], "garbage", "byte[]");
-    let figure = |part: &str| garbage["allocations"][part].as_f64().expect("a number");
+    let Some([low, value, high]) = garbage_blocks(&["-XX:+UseSerialGC"], ["20", "3000"]) else { return };
     // 1.1 % for one standard error of independent draws; what 20 rounds with the same draws tell is no more than what one does: 4.9 %.
-    let (value, above) = (figure("value"), figure("high") - figure("value"));
-    assert!(above > value * 0.04 && above < value * 0.15, "{garbage}");
+    let above = high - value;
+    assert!(above > value * 0.04 && above < value * 0.15, "{low} {value} {high}");
     // The interval has two standard errors on each side; the draw gets five.
-    assert!(figure("low") - 1.5 * above < BLOCKS && BLOCKS < figure("high") + 1.5 * above, "{garbage}");
+    assert!(low - 1.5 * above < BLOCKS && BLOCKS < high + 1.5 * above, "{low} {value} {high}");
 }
 
 /// Make sure that a thread has the whole name that the program gave it, though the kernel keeps 15 bytes of it.
