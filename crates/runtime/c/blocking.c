@@ -199,15 +199,17 @@ static NP_COLD void let_in(struct np_slot *slot, const struct kept_back *kept) {
 static const sigset_t *mask_of(const struct kept_back *kept) { return kept->is_on ? &kept->own : NULL; }
 
 /* The same for a wait for descriptors, of which there are some (`any`; without, it is a sleep): where its time-out passes, `again` is `call` for timed.part,
- * with mask_of(&kept) as its mask. A call that the program gives a mask keeps that. */
-#define READY(any, call, timeout, again)                                                                         \
+ * with mask_of(&kept) as its mask. A call that the program gives a mask keeps that. `repeats`: it can be called again (else `again` is ONCE), and only then are
+ * signals kept back for it. */
+#define READY(any, repeats, call, timeout, again)                                                                \
     ({                                                                                                           \
         struct outside wait_ = outside_begin();                                                                  \
         struct np_timed timed = {.slot = NULL};                                                                  \
         int result_ = call;                                                                                      \
         uint64_t cycles_ = wait_.slot != NULL && result_ == 0 ? (timeout) : 0;                                   \
         if (cycles_ > 0 && (any)) {                                                                              \
-            struct kept_back kept = keep_back(wait_.slot);                                                       \
+            struct kept_back kept = {.is_on = false};                                                            \
+            if (repeats) kept = keep_back(wait_.slot);                                                           \
             timed = np_timed_since(wait_.slot, wait_.began_ns, cycles_);                                         \
             while (result_ == 0 && np_timed_goes_on(&timed, CLOCK_MONOTONIC)) result_ = again;                   \
             let_in(wait_.slot, &kept);                                                                           \
@@ -223,12 +225,12 @@ static const sigset_t *mask_of(const struct kept_back *kept) { return kept->is_o
 static int part_ms(const struct np_timed *timed) { return (int)(timed->part.tv_nsec / 1000000); }
 
 NP_EXPORT int poll(struct pollfd *fds, nfds_t count, int milliseconds) {
-    return READY(count > 0, NP_REAL(poll)(fds, count, milliseconds), cycles_of_ms(milliseconds),
+    return READY(count > 0, true, NP_REAL(poll)(fds, count, milliseconds), cycles_of_ms(milliseconds),
                  NP_REAL(ppoll)(fds, count, &timed.part, mask_of(&kept)));
 }
 
 NP_EXPORT int ppoll(struct pollfd *fds, nfds_t count, const struct timespec *timeout, const sigset_t *mask) {
-    return READY(count > 0, NP_REAL(ppoll)(fds, count, timeout, mask), cycles_of(timeout),
+    return READY(count > 0, true, NP_REAL(ppoll)(fds, count, timeout, mask), cycles_of(timeout),
                  NP_REAL(ppoll)(fds, count, &timed.part, mask != NULL ? mask : mask_of(&kept)));
 }
 
@@ -236,21 +238,21 @@ NP_EXPORT int select(int count, fd_set *readable, fd_set *writable, fd_set *exce
     /* glibc reads the timeout as we do; before the call, since Linux writes the rest back. */
     struct timespec time = {0, 0};
     if (timeout != NULL) time = (struct timespec){timeout->tv_sec, timeout->tv_usec * 1000};
-    return READY(count > 0, NP_REAL(select)(count, readable, writable, exceptional, timeout), cycles_of(&time), ONCE(timed));
+    return READY(count > 0, false, NP_REAL(select)(count, readable, writable, exceptional, timeout), cycles_of(&time), ONCE(timed));
 }
 
 NP_EXPORT int pselect(int count, fd_set *readable, fd_set *writable, fd_set *exceptional, const struct timespec *timeout,
                       const sigset_t *mask) {
-    return READY(count > 0, NP_REAL(pselect)(count, readable, writable, exceptional, timeout, mask), cycles_of(timeout), ONCE(timed));
+    return READY(count > 0, false, NP_REAL(pselect)(count, readable, writable, exceptional, timeout, mask), cycles_of(timeout), ONCE(timed));
 }
 
 NP_EXPORT int epoll_wait(int fd, struct epoll_event *events, int count, int milliseconds) {
-    return READY(true, NP_REAL(epoll_wait)(fd, events, count, milliseconds), cycles_of_ms(milliseconds),
+    return READY(true, true, NP_REAL(epoll_wait)(fd, events, count, milliseconds), cycles_of_ms(milliseconds),
                  NP_REAL(epoll_pwait)(fd, events, count, part_ms(&timed), mask_of(&kept)));
 }
 
 NP_EXPORT int epoll_pwait(int fd, struct epoll_event *events, int count, int milliseconds, const sigset_t *mask) {
-    return READY(true, NP_REAL(epoll_pwait)(fd, events, count, milliseconds, mask), cycles_of_ms(milliseconds),
+    return READY(true, true, NP_REAL(epoll_pwait)(fd, events, count, milliseconds, mask), cycles_of_ms(milliseconds),
                  NP_REAL(epoll_pwait)(fd, events, count, part_ms(&timed), mask != NULL ? mask : mask_of(&kept)));
 }
 
