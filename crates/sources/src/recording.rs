@@ -158,8 +158,9 @@ pub(crate) fn explain(recording: &mut Recording, survivors: Option<String>) {
 pub(crate) fn early_timeouts(count: u64) -> Option<String> {
     (count > 0).then(|| {
         format!(
-            "{} out on the host long before the time-out would have passed in program time, which has only what the other threads took meanwhile; what the \
-             program does at its time-outs, it did more often than it would have",
+            "{} out too early: the time-out had passed on the host, but not in program time, because the other threads run more slowly while they are \
+             recorded; in the recording such a wait takes only as long as the other threads worked meanwhile, and what the program does at a time-out \
+             happens more often than it would without recording",
             units::counted(count, "wait timed", "waits timed")
         )
     })
@@ -173,7 +174,7 @@ mod tests {
     fn early_timeouts_are_told() {
         assert_eq!(early_timeouts(0), None);
         let told = |count| early_timeouts(count).expect("a note");
-        assert!(told(1).starts_with("1 wait timed out on the host"), "{}", told(1));
-        assert!(told(12).starts_with("12 waits timed out on the host"), "{}", told(12));
+        assert!(told(1).starts_with("1 wait timed out too early: the time-out had passed on the host"), "{}", told(1));
+        assert!(told(12).starts_with("12 waits timed out too early"), "{}", told(12));
     }
 }

@@ -86,7 +86,7 @@ pub fn tree_text(maps: &[MemoryMap], look: Look) -> String {
     cells.extend([or_dot(total.values().sum()), or_dot(total_far(maps))]);
     cells.extend(columns.iter().map(|node| or_dot(total.get(node).copied().unwrap_or(0))));
     table.row(cells);
-    let note = "The total counts memory that they share once, and in part what others map too; rows count it whole.";
+    let note = "Rows count shared pages whole. The total counts them once, and only in part if others map them too.";
     format!("{}{}\n", table.render(look, 0), look.faint(note))
 }
 
@@ -126,7 +126,10 @@ mod tests {
         let text = tree_text(&[map.clone(), map], Look { width: 100, colour: false });
         let note = text.lines().last().unwrap();
         assert!(
-            note.contains("share once") && note.contains("in part what others map too") && note.len() <= 100,
+            note.contains("shared pages whole")
+                && note.contains("counts them once")
+                && note.contains("in part if others map them too")
+                && note.len() <= 100,
             "{note}"
         );
     }
