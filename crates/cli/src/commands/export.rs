@@ -23,7 +23,7 @@ use numapilot_watch::maps::Reader;
 use numapilot_watch::signals;
 use numapilot_watch::stat::Stat;
 
-use super::group::require;
+use super::group::require_memory;
 use super::stat::options;
 use crate::args::PrometheusArgs;
 use crate::output;
@@ -67,7 +67,7 @@ struct Exporter {
 
 impl Exporter {
     fn open(arguments: &PrometheusArgs) -> Result<Exporter> {
-        require(&arguments.pid)?;
+        require_memory(&Root::default(), &arguments.pid)?;
         let live_options = LiveOptions { scope: Some(Scope::System), ..options() };
         let mut exporter = Exporter {
             live: Live::open(Root::default(), Machine::live()?, &live_options),

@@ -41,9 +41,10 @@ use numapilot_watch::stat::Stat;
 
 use super::group::all_found;
 use super::group::group;
-use super::group::require;
+use super::group::require_memory;
 use super::not_started::not_started;
 use super::schedule;
+use crate::args::GroupArgs;
 use crate::args::StatArgs;
 use crate::output;
 
@@ -72,21 +73,25 @@ fn watch(arguments: &StatArgs, out: &mut Output) -> Result<ExitCode> {
     if !arguments.command.is_empty() {
         return run_command(arguments, out);
     }
-    let group = group(&Root::default(), &arguments.pid, &arguments.group, false)?;
-    let default = group.is_none().then_some(SYSTEM_TIME).filter(|_| arguments.interval.is_none());
-    require(&arguments.pid)?;
-    let members = group.map(|group| {
-        let mut members = Members::new(group);
-        members.refresh(&Root::default());
-        all_found(&arguments.pid, &members).map(|()| members)
-    });
-    let members = members.transpose()?;
+    let members = named(&Root::default(), &arguments.pid, &arguments.group)?;
+    let default = members.is_none().then_some(SYSTEM_TIME).filter(|_| arguments.interval.is_none());
     let scope = members.as_ref().map_or(Scope::System, |members| Scope::Processes(members.pids()));
     let mut watched = Watched::open(arguments, scope)?;
     watched.attend(members);
     let whole = watched.follow(arguments, out, &[], arguments.run_for.or(default))?;
     out.summary(&whole, arguments.interval.is_some())?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The processes that were named, with those below them; `None`: none was.
+fn named(root: &Root, pids: &[Pid], by_group: &GroupArgs) -> Result<Option<Members>> {
+    let group = group(root, pids, by_group, false)?;
+    require_memory(root, pids)?;
+    let Some(group) = group else { return Ok(None) };
+    let mut members = Members::new(group);
+    members.refresh(root);
+    all_found(pids, &members)?;
+    Ok(Some(members))
 }
 
 fn run_command(arguments: &StatArgs, out: &mut Output) -> Result<ExitCode> {
@@ -437,6 +442,25 @@ mod tests {
 
     use super::*;
     use crate::args::Arguments;
+
+    /// `stat --pid 2` ended with status 0 and a report that had next to nothing in it.
+    #[test]
+    fn a_thread_of_the_kernel_is_refused() {
+        let own = Pid::own();
+        let folder = tempfile::tempdir().unwrap();
+        let of_process = folder.path().join(format!("proc/{own}"));
+        std::fs::create_dir_all(&of_process).unwrap();
+        let zeros = " 0".repeat(48);
+        std::fs::write(of_process.join("stat"), format!("{own} (task) S 1{zeros}\n")).unwrap();
+        let told = |pages: &str| {
+            std::fs::write(of_process.join("statm"), format!("{pages}\n")).unwrap();
+            named(&Root::new(folder.path()), &[own], &GroupArgs::default()).map(|members| members.unwrap().pids())
+        };
+        let refused = told("0 0 0 0 0 0 0").unwrap_err().to_string();
+        assert!(refused.contains("is a thread of the kernel and has no memory of its own"), "{refused}");
+        assert_eq!(told("50 4 1 3 0 9 0").unwrap(), [own]);
+        assert!(named(&Root::new(folder.path()), &[], &GroupArgs::default()).unwrap().is_none());
+    }
 
     /// A server that forked in the last half second: its workers had no row, and of the memory that they share with it the total had the server's part alone.
     #[test]
