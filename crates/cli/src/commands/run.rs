@@ -147,10 +147,8 @@ fn object_line(planned: &ObjectRule, rule: &RuleOutcome) -> String {
         let noun = if rule.placed == 1 { "object" } else { "objects" };
         line.push_str(&format!("{} {noun}, {}", rule.placed, units::bytes(rule.placed_bytes)));
     }
-    if rule.passed > 0 && matches!(planned.policy, Policy::HandOver(_)) {
-        line.push_str(" (what `malloc` and `new` allocate is handed over, and no mapping)");
-    } else if rule.passed > 0 && planned.matches.mapped_file.is_some() {
-        line.push_str(" (the kernel places pages of regular files where they are read in, not by their mapping)");
+    if rule.passed > 0 {
+        line.push_str(why_passed(planned, rule.failures));
     }
     if rule.moved > 0 {
         line.push_str(&format!(", handed over {}", units::counted(rule.moved, "time", "times")));
@@ -163,6 +161,22 @@ fn object_line(planned: &ObjectRule, rule: &RuleOutcome) -> String {
         line.extend(rule.error.iter().map(|error| format!(" ({error})")));
     }
     line
+}
+
+/// Why a rule's objects were not placed, in brackets, as far as it is known: the planner counts them, whatever the reason; and calls that were refused.
+fn why_passed(planned: &ObjectRule, failures: u64) -> &'static str {
+    match &planned.policy {
+        Policy::HandOver(_) if planned.matches.is_dynamic() => {
+            " (not handed over are mappings, and what `malloc` and `new` allocate where memory is short, or after the program has restricted its own system \
+             calls by seccomp)"
+        }
+        Policy::HandOver(_) => " (what `malloc` and `new` allocate is handed over, and nothing else)",
+        // Shared memory is placed by its mapping, and was refused.
+        _ if planned.matches.mapped_file.is_some() && failures == 0 => {
+            " (the kernel places pages of regular files where they are read in, not by their mapping)"
+        }
+        _ => "",
+    }
 }
 
 fn place_line(place: &PlaceOutcome) -> String {
@@ -238,9 +252,35 @@ mod tests {
         );
         assert!(line(2, 5, 0).contains("2 objects, 0 B, 5 more not placed"), "{}", line(2, 5, 0));
         assert!(line(0, 0, 0).contains("no object matched"));
-        let mut handed = plan.objects[0].clone();
-        handed.policy = Policy::HandOver(numapilot_plan::HandOver { to: "worker".to_owned() });
-        let passed = outcome(0, 1, 0);
-        assert!(object_line(&handed, &passed).contains("and no mapping"), "{}", object_line(&handed, &passed));
+    }
+
+    /// A block that found no room in the rule's arena, or came after the program's seccomp filter, was said to be a mapping; shared memory that the kernel did
+    /// not let be placed, a regular file.
+    #[test]
+    fn reasons_are_those_that_may_be() {
+        let text = "version = 1\n[[object]]\nfunction = \"f\"\npolicy = \"hand-over\"\nto = \"worker\"\n\
+                    [[object]]\nsymbol = \"table\"\npolicy = \"hand-over\"\nto = \"worker\"\n\
+                    [[object]]\nmapped_file = \"*\"\npolicy = \"local\"\n";
+        let plan = Plan::parse(text, "plan.toml").expect("a plan");
+        let why = |rule: usize, failures| why_passed(&plan.objects[rule], failures);
+        for needed in ["mappings", "memory is short", "seccomp"] {
+            assert!(why(0, 0).contains(needed), "{}", why(0, 0));
+        }
+        assert!(why(1, 0).contains("and nothing else"), "{}", why(1, 0));
+        assert!(why(2, 0).contains("regular files") && why(2, 1).is_empty(), "{}", why(2, 1));
+        let outcome = |passed| RuleOutcome {
+            name: "f".to_owned(),
+            policy: "hand-over".to_owned(),
+            placed: 2,
+            placed_bytes: 0,
+            passed,
+            failures: 0,
+            error: None,
+            moved: 1,
+            is_idle: false,
+        };
+        let line = |passed| object_line(&plan.objects[0], &outcome(passed));
+        assert!(line(1).contains("seccomp), handed over 1 time, 1 more not placed"), "{}", line(1));
+        assert!(!line(0).contains("not handed over"), "{}", line(0));
     }
 }
