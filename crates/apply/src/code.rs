@@ -7,7 +7,7 @@ use std::process::Command;
 
 use numapilot_launch::{Binary, BinaryKind, Target, find_program};
 use numapilot_plan::{Frame, glob_matches};
-use numapilot_symbols::{CodeQuery, CodeRange, find_code, path_ends_with};
+use numapilot_symbols::{CodeQuery, CodeRange, find_code, is_module_named};
 
 /// Arguments in which binaries are looked for: `env`, `sh` and their kin start what they are given.
 const ARGUMENTS_MAX: usize = 64;
@@ -16,8 +16,6 @@ const ARGUMENTS_MAX: usize = 64;
 #[derive(Clone, Debug)]
 pub(super) struct Module {
     pub path: PathBuf,
-    /// The file that the path leads to. The loader goes by `libx.so.1`, a link, the kernel by `libx.so.1.2.3`, and so do the recordings that it makes.
-    real: PathBuf,
     /// Device and inode of the file.
     pub id: (u64, u64),
 }
@@ -26,13 +24,12 @@ impl Module {
     /// `None`: there is no such file.
     fn at(path: PathBuf) -> Option<Module> {
         let status = std::fs::metadata(&path).ok()?;
-        let real = path.canonicalize().unwrap_or_else(|_| path.clone());
-        Some(Module { path, real, id: (status.dev(), status.ino()) })
+        Some(Module { path, id: (status.dev(), status.ino()) })
     }
 
     /// Whether the end of a path means it, as rules name modules.
     pub fn is_named(&self, end: &str) -> bool {
-        [&self.path, &self.real].into_iter().any(|path| path_ends_with(&path.to_string_lossy(), end))
+        is_module_named(&self.path, end)
     }
 }
 

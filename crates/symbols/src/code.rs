@@ -75,6 +75,30 @@ pub fn path_ends_with(path: &str, end: &str) -> bool {
     path.strip_suffix(end).is_some_and(|head| head.is_empty() || head.ends_with('/') || end.starts_with('/'))
 }
 
+/// Whether `end`, the end of a path, means the binary at `path`, as rules name modules: it ends this path, the path of the file that it leads to, or that of a
+/// link beside either which leads to the same file. The loader goes by `libx.so.1`, a link, and the kernel by `libx.so.1.2.3`, and so do the recordings that
+/// each makes. `libx.so`, for which only compilers look, means neither. Where this machine has no such file, `path` alone decides.
+#[must_use]
+pub fn is_module_named(path: &Path, end: &str) -> bool {
+    if path_ends_with(&path.to_string_lossy(), end) {
+        return true;
+    }
+    let Ok(real) = path.canonicalize() else { return false };
+    if path_ends_with(&real.to_string_lossy(), end) {
+        return true;
+    }
+    let leads_there = |link: &Path| link.canonicalize().is_ok_and(|file| file == real);
+    if end.starts_with('/') {
+        return leads_there(Path::new(end));
+    }
+    let name = end.rsplit('/').next().unwrap_or(end);
+    let has_link = |folder: &Path| {
+        let link = folder.join(name);
+        path_ends_with(&link.to_string_lossy(), end) && leads_there(&link)
+    };
+    name.contains(".so.") && [path, real.as_path()].into_iter().filter_map(Path::parent).any(has_link)
+}
+
 /// Looks the queries up in the binary at `path`: for each, the ranges of code that it means, sorted and joined. Also whether the binary has debug
 /// information: without it only functions of the symbol table are found.
 ///
@@ -373,6 +397,31 @@ mod tests {
     use std::process::Command;
 
     use super::*;
+
+    /// Rules for one of a library's two names took nothing in a recording that had the other.
+    #[test]
+    fn a_library_is_named_as_the_loader_does_and_as_the_kernel_does() {
+        let folder = tempfile::tempdir().unwrap();
+        let [real, link, other] = ["libx.so.1.2.3", "libx.so.1", "libx.so"].map(|name| folder.path().join(name));
+        std::fs::write(&real, "").unwrap();
+        std::os::unix::fs::symlink("libx.so.1.2.3", &link).unwrap();
+        std::os::unix::fs::symlink("libx.so.1.2.3", &other).unwrap();
+        std::fs::write(folder.path().join("libx.so.1.3"), "").unwrap();
+        let of_folder = |name: &str| format!("{}/{name}", folder.path().file_name().unwrap().to_string_lossy());
+        for path in [&real, &link] {
+            let is_named = |end: &str| is_module_named(path, end);
+            assert!(
+                is_named("libx.so.1") && is_named("libx.so.1.2.3") && is_named(&of_folder("libx.so.1")),
+                "{path:?}"
+            );
+            assert!(is_named(&link.to_string_lossy()) && is_named(&other.to_string_lossy()), "{path:?}");
+            for end in ["libx.so", "libx.so.1.3", "libx.so.2", "x.so.1", "", "elsewhere/libx.so.1"] {
+                assert!(!is_named(end), "{end} for {path:?}");
+            }
+        }
+        let absent = Path::new("/absent/liby.so.1");
+        assert!(is_module_named(absent, "liby.so.1") && !is_module_named(absent, "liby.so.1.2.3"));
+    }
 
     #[test]
     fn functions_have_the_spellings_that_people_use() {

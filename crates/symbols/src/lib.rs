@@ -27,7 +27,7 @@ mod wrappers;
 
 pub use allocators::{has_symbols, own_allocator};
 pub use calls::{CallOrder, CallOrders};
-pub use code::{CodeQuery, CodeRange, find_code, path_ends_with, spellings};
+pub use code::{CodeQuery, CodeRange, find_code, is_module_named, path_ends_with, spellings};
 pub use coverage::Coverage;
 pub use declared::{Declaration, Declarations};
 pub use demangle::{demangle, short_function, tidy};

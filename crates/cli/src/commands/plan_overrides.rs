@@ -1,5 +1,5 @@
 //! Turns the rules of a plan into placement overrides for `whatif`: the objects, threads and processes of a recording that each rule matches, and where it
-//! places them. Pure.
+//! places them.
 //!
 //! The first rule that matches an object places it, as when a plan is applied (`crates/runtime/c/plan_match.c`). A rule whose gain cannot be predicted is an
 //! error, because the gain of the other rules alone would be mistaken for the plan's.
@@ -13,10 +13,10 @@ use numapilot_insight::{FixKind, is_placeable};
 use numapilot_machine::{Machine, NodeId};
 use numapilot_plan::{Layout, ObjectMatch, ObjectRule, Placing, Plan, Policy, ProcessRule, ThreadRule};
 use numapilot_plan::{NodeSet, glob_matches};
-use numapilot_symbols::{path_ends_with, spellings};
+use numapilot_symbols::spellings;
 use numapilot_trace::ids::{ObjectId, ProcessIndex, StackId, ThreadIndex};
 
-use super::plan_sites::{Allocations, is_allocated, shared_paths};
+use super::plan_sites::{Allocations, NamedModules, is_allocated, shared_paths};
 use super::plan_threads::creation_numbers;
 
 /// The placement overrides of a plan for one recording.
@@ -106,7 +106,7 @@ fn taken_by(rules: &[ObjectRule], trace: &Trace) -> Vec<Vec<ObjectId>> {
             let is_it = if matches.is_dynamic() {
                 is_allocated(site.kind) && stacks[*at]
             } else {
-                is_static_match(matches, site)
+                is_static_match(matches, site, allocations.modules())
             };
             let is_sized = object.bytes >= matches.min_size.unwrap_or(0)
                 && object.bytes <= matches.max_size.unwrap_or(u64::MAX)
@@ -126,8 +126,8 @@ fn taken_by(rules: &[ObjectRule], trace: &Trace) -> Vec<Vec<ObjectId>> {
 }
 
 /// Whether a rule about a symbol, section or mapped file matches a site.
-fn is_static_match(matches: &ObjectMatch, site: &Site) -> bool {
-    let is_in = || matches.frame.module.as_ref().is_none_or(|end| path_ends_with(&site.module, end));
+fn is_static_match(matches: &ObjectMatch, site: &Site, modules: &NamedModules) -> bool {
+    let is_in = || matches.frame.module.as_ref().is_none_or(|end| modules.is_named(&site.module, end));
     match (&matches.symbol, &matches.section, &matches.mapped_file) {
         (Some(pattern), _, _) => {
             site.kind == ObjectKind::Static
@@ -383,8 +383,24 @@ mod tests {
     #[test]
     fn shared_memory_is_a_mapped_file_and_a_segment_is_none() {
         let plan = plan("[[object]]\nmapped_file = \"/dev/shm/po*\"\npolicy = \"local\"\n");
-        let matches = |name: &str| is_static_match(&plan.objects[0].matches, &site(ObjectKind::Shared, name));
+        let modules = NamedModules::default();
+        let matches = |name: &str| is_static_match(&plan.objects[0].matches, &site(ObjectKind::Shared, name), &modules);
         assert!(matches("/dev/shm/pool") && !matches("/dev/shm/other") && !matches("System V segment id 3"));
+    }
+
+    /// As in a program that runs by the plan: the rule matched nothing in recordings of the kernel's events.
+    #[test]
+    fn a_librarys_static_is_matched_by_both_names_of_the_library() {
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::write(folder.path().join("libx.so.1.2.3"), "").expect("a library");
+        std::os::unix::fs::symlink("libx.so.1.2.3", folder.path().join("libx.so.1")).expect("a link");
+        let plan = plan("[[object]]\nsymbol = \"table\"\nmodule = \"libx.so.1\"\npolicy = \"local\"\n");
+        for (name, expected) in [("libx.so.1", true), ("libx.so.1.2.3", true), ("liby.so.1", false)] {
+            let module = folder.path().join(name).to_string_lossy().into_owned();
+            let of_library = Site { module: module.into(), ..site(ObjectKind::Static, "table") };
+            let is_match = is_static_match(&plan.objects[0].matches, &of_library, &NamedModules::default());
+            assert_eq!(is_match, expected, "{name}");
+        }
     }
 
     #[test]

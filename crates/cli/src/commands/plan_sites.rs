@@ -1,12 +1,15 @@
-//! Finds the allocations of a trace that a plan's rule matches, and the rule that matches those of one site and no others. Pure.
+//! Finds the allocations of a trace that a plan's rule matches, and the rule that matches those of one site and no others. Reads
+//! nothing but links to libraries, where a rule and the trace may name one differently.
 //!
 //! The planner in the program decides by the call stack alone. So this works on pairs of site and stack, not on single objects.
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
 
 use numapilot_flows::{LocationId, ObjectKind, Site, SiteId, Trace};
 use numapilot_plan::{Frame, ObjectMatch, glob_matches};
-use numapilot_symbols::{PYTHON, path_ends_with, spellings};
+use numapilot_symbols::{PYTHON, is_module_named, path_ends_with, spellings};
 use numapilot_trace::ids::StackId;
 
 /// The allocations of a trace: the bytes that each call stack allocated for each site, and its smallest allocation.
@@ -14,6 +17,30 @@ pub struct Allocations<'t> {
     trace: &'t Trace,
     by_stack: BTreeMap<(SiteId, StackId), u64>,
     smallest: BTreeMap<(SiteId, StackId), u64>,
+    modules: NamedModules,
+}
+
+/// Which modules of a trace the rules name, as in a program that runs by them ([`is_module_named`]). The file system is asked
+/// once about each name and module.
+#[derive(Debug, Default)]
+pub struct NamedModules {
+    /// By the name in a rule, then by the path in the trace.
+    known: RefCell<HashMap<String, HashMap<String, bool>>>,
+}
+
+impl NamedModules {
+    /// Whether `end`, which a rule has, names the module of this path.
+    pub fn is_named(&self, module: &str, end: &str) -> bool {
+        if path_ends_with(module, end) {
+            return true;
+        }
+        let known = self.known.borrow().get(end).and_then(|of_end| of_end.get(module)).copied();
+        known.unwrap_or_else(|| {
+            let is_named = is_module_named(Path::new(module), end);
+            self.known.borrow_mut().entry(end.to_owned()).or_default().insert(module.to_owned(), is_named);
+            is_named
+        })
+    }
 }
 
 impl<'t> Allocations<'t> {
@@ -28,12 +55,17 @@ impl<'t> Allocations<'t> {
                 *least = object.bytes.min(*least);
             }
         }
-        Allocations { trace, by_stack, smallest }
+        Allocations { trace, by_stack, smallest, modules: NamedModules::default() }
     }
 
     /// The trace that the allocations are from.
     pub fn trace(&self) -> &'t Trace {
         self.trace
+    }
+
+    /// Which of the trace's modules rules name.
+    pub fn modules(&self) -> &NamedModules {
+        &self.modules
     }
 
     /// Bytes of the smallest allocation whose call stack a rule matches; `None` if there is none.
@@ -77,7 +109,7 @@ impl<'t> Allocations<'t> {
         if location.is_interpreted() {
             return false;
         }
-        let is_in = frame.module.as_ref().is_none_or(|end| path_ends_with(&location.module, end));
+        let is_in = frame.module.as_ref().is_none_or(|end| self.modules.is_named(&location.module, end));
         // A trace holds the offset of the call's last byte; a plan holds that or the return address, which follows it.
         let is_there = frame.offset.is_none_or(|offset| location.offset == offset || location.offset + 1 == offset);
         let names_source = frame.function.is_some() || frame.file.is_some();
@@ -249,6 +281,37 @@ mod tests {
         // The address that a report shows is taken as well as the return address.
         let shown = Frame { module: Some("app".to_owned()), offset: Some(0x120), ..Frame::default() };
         assert!(all.takes(&ObjectMatch { frame: shown, ..ObjectMatch::default() }, StackId(2)));
+    }
+
+    /// A rule that `run` carried out matched nothing in the recording, whose engine has the library's other name.
+    #[test]
+    fn a_library_is_named_as_in_a_program_that_runs_by_the_plan() {
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::write(folder.path().join("libx.so.1.2.3"), "").expect("a library");
+        std::os::unix::fs::symlink("libx.so.1.2.3", folder.path().join("libx.so.1")).expect("a link");
+        for recorded in ["libx.so.1", "libx.so.1.2.3"] {
+            let module = folder.path().join(recorded).to_string_lossy().into_owned();
+            let object = Object { site: SiteId(0), stack: StackId(1), ..Object::default() };
+            let trace = Trace::from_tables(Tables {
+                sites: vec![site("u", 7)],
+                objects: vec![object],
+                locations: vec![
+                    Location::default(),
+                    Location { module: module.into(), offset: 0x100, ..Location::default() },
+                ],
+                stacks: vec![vec![], vec![LocationId(1)]],
+                ..Tables::default()
+            });
+            let all = Allocations::of(&trace);
+            let takes = |end: &str| {
+                let frame = Frame { module: Some(end.to_owned()), offset: Some(0x100), ..Frame::default() };
+                all.takes(&ObjectMatch { frame, ..ObjectMatch::default() }, StackId(1))
+            };
+            for _ in 0..2 {
+                assert!(takes("libx.so.1") && takes("libx.so.1.2.3"), "{recorded}");
+                assert!(!takes("libx.so") && !takes("liby.so.1"), "{recorded}");
+            }
+        }
     }
 
     #[test]
