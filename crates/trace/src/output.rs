@@ -69,6 +69,8 @@ pub struct Room {
     is_made: bool,
     /// Older traces that were renamed, in this order.
     moved: Vec<Moved>,
+    /// The new trace's folder, locked until its recorder holds another lock in it: whoever else is to write there is refused.
+    held: Option<fs::File>,
 }
 
 #[derive(Debug)]
@@ -103,7 +105,7 @@ pub fn prepare(output: &Path, existing: Existing) -> Result<Room, OutputError> {
 
 /// [`check`] has let it pass.
 fn make_room(output: &Path, existing: Existing) -> Result<Room, OutputError> {
-    let mut room = Room { output: output.to_owned(), is_made: false, moved: Vec::new() };
+    let mut room = Room { output: output.to_owned(), is_made: false, moved: Vec::new(), held: None };
     if fs::symlink_metadata(output).is_ok() && !is_empty_folder(output) {
         match existing {
             Existing::Replace => room.rename(output, beside(output, "replaced"), true)?,
@@ -116,9 +118,28 @@ fn make_room(output: &Path, existing: Existing) -> Result<Room, OutputError> {
             }
         }
     }
-    room.is_made = true;
     fs::create_dir_all(output).map_err(refused(output))?;
+    // Another recording may have made it: both began at the same moment, and each found nothing there.
+    room.held = claim(output)?;
+    room.is_made = true;
     Ok(room)
+}
+
+/// Locks a folder. `None`: the file system supports no locks.
+///
+/// # Errors
+/// Somebody else has locked it, or it has given its place to another folder.
+fn claim(folder: &Path) -> Result<Option<fs::File>, OutputError> {
+    let Ok(file) = fs::File::open(folder) else { return Ok(None) };
+    let is_there = || {
+        let (locked, there) = (file.metadata(), fs::symlink_metadata(folder));
+        locked.is_ok_and(|locked| there.is_ok_and(|there| (there.dev(), there.ino()) == (locked.dev(), locked.ino())))
+    };
+    match file.try_lock() {
+        Ok(()) if is_there() => Ok(Some(file)),
+        Ok(()) | Err(fs::TryLockError::WouldBlock) => Err(OutputError::Busy { path: folder.to_owned() }),
+        Err(fs::TryLockError::Error(_)) => Ok(None),
+    }
 }
 
 /// Fails where [`prepare`] would because of what is there.
@@ -126,7 +147,9 @@ fn check(output: &Path, existing: Existing) -> Result<(), OutputError> {
     match fs::symlink_metadata(output) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(e) => return Err(refused(output)(e)),
-        Ok(_) if is_empty_folder(output) => return Ok(()),
+        // The folder of a recording that has only just begun is empty, too.
+        Ok(_) if is_empty_folder(output) && !is_being_completed(output) => return Ok(()),
+        Ok(_) if is_empty_folder(output) => return Err(OutputError::Busy { path: output.to_owned() }),
         Ok(_) if !matches!(activity(output), Activity::Ended) => {
             return Err(OutputError::Busy { path: output.to_owned() });
         }
@@ -144,7 +167,7 @@ fn check(output: &Path, existing: Existing) -> Result<(), OutputError> {
 }
 
 /// Whether a process makes the tables of the trace in `folder` now: the recorder, whose recording has ended, or a reader of what a killed one left. It holds a
-/// [`crate::tables::FolderLock`] meanwhile.
+/// [`crate::tables::FolderLock`] meanwhile. Also where a recording is about to begin there.
 #[must_use]
 pub fn is_being_completed(folder: &Path) -> bool {
     let lock = fs::File::open(folder).map(|folder| folder.try_lock_shared());
@@ -262,6 +285,8 @@ impl Room {
     /// The new trace stays; what it replaces goes.
     pub fn keep(mut self) {
         self.is_made = false;
+        // A process that was just started may still share the open file. The lock goes in any case: whoever makes the tables waits for it.
+        let _ = self.held.take().map(|folder| folder.unlock());
         for moved in std::mem::take(&mut self.moved).iter().filter(|moved| moved.goes) {
             // What cannot be removed is in nobody's way.
             let _ = fs::remove_dir_all(&moved.to);
@@ -269,9 +294,13 @@ impl Room {
     }
 
     fn rename(&mut self, from: &Path, to: PathBuf, goes: bool) -> Result<(), OutputError> {
-        let held = if goes { fs::File::open(from).ok().filter(|folder| folder.try_lock().is_ok()) } else { None };
+        let held = match claim(from) {
+            // Its tables have been begun since it was checked.
+            Err(busy) if from == self.output => return Err(busy),
+            held => held.ok().flatten(),
+        };
         match fs::rename(from, &to) {
-            Ok(()) => self.moved.push(Moved { from: from.to_owned(), to, goes, _held: held }),
+            Ok(()) => self.moved.push(Moved { from: from.to_owned(), to, goes, _held: held.filter(|_| goes) }),
             // A folder of a container's image can have no other name.
             Err(e) if goes && e.kind() == io::ErrorKind::CrossesDevices => {
                 fs::remove_dir_all(from).map_err(refused(from))?;
@@ -444,6 +473,48 @@ mod tests {
         drop(held);
         prepare(&output, Existing::Rotate).unwrap().keep();
         assert_eq!(names(folder.path()), ["a.numatrace", "a.numatrace.old"]);
+    }
+
+    /// Both found nothing there, and the one that began to write a moment later removed what the other recorded.
+    #[test]
+    fn of_two_recordings_that_begin_at_once_one_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let output = folder.path().join("a.numatrace");
+        trace(&old_name(&output), "old");
+        let room = prepare(&output, Existing::Rotate).unwrap();
+        for is_begun in [false, true] {
+            if is_begun {
+                fs::create_dir(output.join("raw")).unwrap();
+            }
+            for existing in [Existing::Rotate, Existing::Replace] {
+                assert!(matches!(prepare(&output, existing), Err(OutputError::Busy { .. })), "{existing:?}");
+                assert!(matches!(make_room(&output, existing), Err(OutputError::Busy { .. })), "{existing:?}");
+                assert!(matches!(Pending::create(&output, existing), Err(OutputError::Busy { .. })), "{existing:?}");
+                assert_eq!(names(folder.path()), ["a.numatrace", "a.numatrace.old"], "{existing:?}");
+                assert_eq!(output.join("raw").exists(), is_begun, "{existing:?}");
+            }
+        }
+        room.keep();
+        prepare(&output, Existing::Replace).unwrap().keep();
+        assert_eq!(fs::read_to_string(old_name(&output).join("raw/mark")).unwrap(), "old");
+    }
+
+    /// Between the check and the renaming, tables were begun, which then came to lie in the new trace.
+    #[test]
+    fn a_trace_whose_tables_are_begun_after_the_check_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let output = folder.path().join("a.numatrace");
+        trace(&output, "ended");
+        trace(&old_name(&output), "old");
+        let held = crate::tables::FolderLock::take(&output);
+        for existing in [Existing::Rotate, Existing::Replace] {
+            assert!(matches!(make_room(&output, existing), Err(OutputError::Busy { .. })), "{existing:?}");
+            assert_eq!(names(folder.path()), ["a.numatrace", "a.numatrace.old"], "{existing:?}");
+            assert_eq!(fs::read_to_string(output.join("raw/mark")).unwrap(), "ended");
+            assert_eq!(fs::read_to_string(old_name(&output).join("raw/mark")).unwrap(), "old");
+        }
+        drop(held);
+        make_room(&output, Existing::Rotate).unwrap().keep();
     }
 
     #[test]
