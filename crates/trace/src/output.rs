@@ -286,7 +286,9 @@ impl Room {
     pub fn keep(mut self) {
         self.is_made = false;
         // A process that was just started may still share the open file. The lock goes in any case: whoever makes the tables waits for it.
-        let _ = self.held.take().map(|folder| folder.unlock());
+        if let Some(folder) = self.held.take() {
+            let _ = folder.unlock();
+        }
         for moved in std::mem::take(&mut self.moved).iter().filter(|moved| moved.goes) {
             // What cannot be removed is in nobody's way.
             let _ = fs::remove_dir_all(&moved.to);
