@@ -61,6 +61,10 @@ mod tests {
             let notes = of_convergence(&Convergence { worst_residual, ..solved.clone() }, 1e9);
             assert!(notes.len() == 1 && notes[0].contains("did not converge"), "{notes:?}");
         }
+        let mut diverged = solved.clone();
+        [f64::NAN, 1e-11].into_iter().for_each(|residual| diverged.solved(residual));
+        let notes = of_convergence(&diverged, 1e9);
+        assert!(diverged.solves == 11 && notes.len() == 1 && notes[0].contains("did not converge"), "{notes:?}");
         let nearly_all = of_convergence(&Convergence { unsettled_ns: 0.9997e9, ..solved.clone() }, 1e9);
         assert!(nearly_all[0].starts_with("In >99.9 %"), "{nearly_all:?}");
         let notes = of_convergence(&Convergence { unsettled_ns: 5e8, doubt_ns: 1e7, ..solved }, 1e9);

@@ -4,7 +4,7 @@
 use numapilot_host::PageNumber;
 use numapilot_machine::{NodeId, NodeIndex};
 use numapilot_placement::{Action, PageSize, Refusal};
-use numapilot_traffic::Metrics;
+use numapilot_traffic::{Metrics, worse_residual};
 use serde::Serialize;
 
 use crate::options::Options;
@@ -238,10 +238,18 @@ pub struct Convergence {
     pub unsettled_epochs: u64,
     /// Simulated time of these, ns.
     pub unsettled_ns: f64,
-    /// Largest relative change in the last iteration of any solution.
+    /// Largest relative change in the last iteration of any solution; infinite where one is no number.
     pub worst_residual: f64,
     /// Waits for other threads that ended early because every thread was waiting (`docs/simulator.md`, "Synchronisation").
     pub let_go: u64,
+}
+
+impl Convergence {
+    /// Counts a solution, which the last iteration changed so far.
+    pub(crate) fn solved(&mut self, residual: f64) {
+        self.solves += 1;
+        self.worst_residual = worse_residual(self.worst_residual, residual);
+    }
 }
 
 impl PolicyCost {

@@ -35,6 +35,6 @@ pub use own_error::{QUEUEING_DELAY, queueing_delay_range};
 pub use phase::{Core, PhaseTime, Work, phase_time_s};
 pub use run_time::{FinishTimes, finish_times_s};
 pub use service::{DEFAULT_CONTROLLER_EFFICIENCY, DEFAULT_MESSAGE_BYTES, DEFAULT_WRITE_TURNAROUND, LINE_BYTES};
-pub use solution::{Solution, StationLoad};
+pub use solution::{Solution, StationLoad, worse_residual};
 pub use solver::Solver;
 pub use system::MemorySystem;

@@ -2,6 +2,7 @@
 
 use crate::error::TrafficError;
 use crate::load::Load;
+use crate::solution::worse_residual;
 use crate::solver::Solver;
 use crate::system::MemorySystem;
 
@@ -58,7 +59,7 @@ fn finish(load: &Load, accesses: &[f64], solve: &mut dyn FnMut(&Load) -> Solved)
         let Some(first) = active().min_by(|&a, &b| wait_s(a).total_cmp(&wait_s(b))) else {
             return Ok(FinishTimes { times_s, residual: worst });
         };
-        worst = worst.max(residual);
+        worst = worse_residual(worst, residual);
         let step_s = wait_s(first);
         now_s += step_s;
         for class in active().collect::<Vec<_>>() {
@@ -93,5 +94,6 @@ mod tests {
         assert_eq!(times([0.0, 0.03, 0.0]), FinishTimes { times_s: vec![1.0, 3.0], residual: 0.03 });
         assert_eq!(times([0.0, 0.0, 0.03]).residual, 0.0, "nobody is left whom the last one could delay");
         assert_eq!(times([f64::INFINITY, 0.03, 0.0]).residual, f64::INFINITY);
+        assert_eq!(times([f64::NAN, 0.03, 0.0]).residual, f64::INFINITY, "no number is no convergence");
     }
 }

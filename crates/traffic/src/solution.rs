@@ -63,3 +63,25 @@ impl Solution {
         }
     }
 }
+
+/// The larger of two residuals; infinite where one is no number. [`f64::max`] drops what is no number, so that a solution which diverged would count as one
+/// that converged.
+#[must_use]
+pub fn worse_residual(a: f64, b: f64) -> f64 {
+    if a.is_nan() || b.is_nan() { f64::INFINITY } else { a.max(b) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_number_is_the_worst_of_residuals() {
+        let worst = |residuals: &[f64]| residuals.iter().copied().fold(0.0, worse_residual);
+        assert_eq!(worst(&[]), 0.0);
+        assert_eq!(worst(&[1e-12, 0.03, 1e-11]), 0.03);
+        for no_number in [[f64::NAN, 0.03], [0.03, f64::NAN], [f64::NAN, f64::INFINITY]] {
+            assert_eq!(worst(&no_number), f64::INFINITY);
+        }
+    }
+}

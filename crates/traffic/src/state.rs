@@ -4,6 +4,7 @@
 
 use crate::network::{Network, Variance};
 use crate::probes::Race;
+use crate::solution::worse_residual;
 use crate::system::MemorySystem;
 
 /// Least share of a station's time that open traffic is taken to leave when a class's response is computed: on its way the iteration may pass
@@ -55,7 +56,7 @@ impl State {
     }
 
     /// One step of the map: `image` becomes the logarithms of the next stretches; responses follow the stretches at once. Returns the greatest relative
-    /// change of a response.
+    /// change of a response; infinite where one is no number.
     pub fn advance(&mut self, system: &MemorySystem, network: &Network, image: &mut [f64]) -> f64 {
         self.wait_for_probes(system, network);
         self.throughputs(system, network);
@@ -66,7 +67,7 @@ impl State {
                 let left = (1.0 - self.open[entry.station]).max(LEFT_MIN);
                 response_ns += entry.demand_ns * own * (own * left - 1.0);
             }
-            change = change.max((response_ns / self.response_ns[class] - 1.0).abs());
+            change = worse_residual(change, (response_ns / self.response_ns[class] - 1.0).abs());
             self.response_ns[class] = response_ns;
         }
         self.throughputs(system, network);
@@ -129,5 +130,29 @@ impl State {
             *log = log.max(0.0);
             *stretch = log.exp();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use numapilot_machine::Machine;
+
+    use super::*;
+    use crate::load::{Class, Load};
+
+    /// It was left out of the change, which was then that of the other classes: the iteration could end there.
+    #[test]
+    fn a_response_that_is_no_number_has_not_settled() {
+        let system = MemorySystem::new(&Machine::load("opteron-8385").expect("a model")).expect("whole");
+        let (reads, writes) = (vec![1.0, 0.0, 0.0, 0.0], vec![0.0; 4]);
+        let class = Class { from: 0, threads: 1.0, outstanding: 1.0, think_ns: 0.0, reads, writes };
+        let (mut network, mut state) = (Network::default(), State::default());
+        let load = Load { classes: vec![class.clone(), class], background: Vec::new() };
+        network.build(&system, &load).expect("a sound load");
+        state.begin(&system, &network, false);
+        let mut image = vec![0.0; system.stations()];
+        assert!(state.advance(&system, &network, &mut image).is_finite());
+        state.response_ns[1] = f64::NAN;
+        assert_eq!(state.advance(&system, &network, &mut image), f64::INFINITY);
     }
 }

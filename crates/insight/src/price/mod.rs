@@ -20,7 +20,7 @@ pub(crate) use window::Window;
 use std::borrow::Cow;
 
 use numapilot_machine::{CpuId, Machine, Node, NodeIndex};
-use numapilot_traffic::{Class, Load, MemorySystem, Solver, TrafficError};
+use numapilot_traffic::{Class, Load, MemorySystem, Solver, TrafficError, worse_residual};
 
 use self::members::{Members, nominal, paces_on};
 use self::shrink::Threads;
@@ -259,7 +259,7 @@ impl<'a> Pricer<'a> {
         let own_ns: f64 = self.paces.iter().map(|pace| pace.own_ns).sum();
         let (accesses, latency_ns) = self.traffic(lines, &windows);
         let memory_ns = (busy_ns - own_ns).max(0.0);
-        let residual = residuals.into_iter().fold(0.0, f64::max);
+        let residual = residuals.into_iter().fold(0.0, worse_residual);
         Ok(Priced {
             run_ns: gathered.extra_ns + walked.end_ns,
             unsettled: unsettled(change, residual * memory_ns / busy_ns.max(1.0)),

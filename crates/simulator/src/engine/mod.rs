@@ -239,9 +239,7 @@ impl<'a> Engine<'a> {
             return Ok(solution.clone());
         }
         let solution = self.memory.solve(&load)?;
-        self.run_stats.convergence.solves += 1;
-        let worst = &mut self.run_stats.convergence.worst_residual;
-        *worst = worst.max(solution.residual);
+        self.run_stats.convergence.solved(solution.residual);
         if self.solved.len() == SOLVED {
             self.solved.pop_front();
         }

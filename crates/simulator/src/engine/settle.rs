@@ -1,6 +1,8 @@
 //! Solves for consistent latencies and load within an epoch. The load follows from latencies, latencies from the load: a fixed point, near which the plain
 //! iteration oscillates where a station is saturated and threads synchronise within the epoch.
 
+use numapilot_traffic::worse_residual;
+
 use crate::engine::runner::{Epoch, Runner};
 use crate::engine::ways::Ways;
 use crate::pages::PageTable;
@@ -49,13 +51,13 @@ impl Weights {
         path_ns[pair / nodes][pair % nodes]
     }
 
-    /// By how much the thread that is changed most would take longer or shorter with other latencies, in nanoseconds.
+    /// By how much the thread that is changed most would take longer or shorter with other latencies, in nanoseconds; infinite where one is no number.
     pub(super) fn doubt(&self, old: &[Vec<f64>], new: &[Vec<f64>]) -> f64 {
         let change = |&(pair, weight): &(usize, f64)| {
             weight * (Weights::at(new, self.nodes, pair) - Weights::at(old, self.nodes, pair))
         };
         let of_thread = |uses: &Vec<(usize, f64)>| uses.iter().map(change).sum::<f64>().abs();
-        self.threads.iter().map(of_thread).fold(0.0, f64::max)
+        self.threads.iter().map(of_thread).fold(0.0, worse_residual)
     }
 
     /// Part of all threads' time that depends on the latency of each pair of nodes.
@@ -98,5 +100,18 @@ impl Settling {
         }
         self.residual = residual;
         next
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The epoch counted as settled.
+    #[test]
+    fn latencies_that_are_no_number_leave_every_doubt() {
+        let weights = Weights { nodes: 1, threads: vec![vec![(0, 2.0)], vec![]] };
+        let doubt = |new: f64| weights.doubt(&[vec![100.0]], &[vec![new]]);
+        assert_eq!((doubt(103.0), doubt(f64::NAN)), (6.0, f64::INFINITY));
     }
 }
