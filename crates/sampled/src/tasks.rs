@@ -130,6 +130,16 @@ pub struct TaskSource {
     pub writes_forks: bool,
 }
 
+/// What is left to do when a process image is written, by its number.
+enum Step {
+    /// It is to be written, by this task of it, and its parent before.
+    Begin(usize, usize),
+    /// Its parent is written.
+    Write(usize, usize),
+    /// It is written; these, which it has forked, may not be.
+    Forked(usize, std::vec::IntoIter<usize>),
+}
+
 /// All tasks of a recording: process images and their threads.
 #[derive(Debug, Default)]
 pub struct Tasks {
@@ -325,20 +335,54 @@ impl Tasks {
         Ok(thread)
     }
 
-    /// Writes a process, its first thread, and what waited. A forked one needs its parent written before.
+    /// Writes a process, its first thread, and what waited: behind the processes that it was forked from, where these are not written yet, and before those
+    /// that it has forked, where they must be written at once. A line of processes may be as long as the recording, so nothing is recursive here.
     fn write_image(&mut self, out: &mut Output, image: usize, task: usize) -> Result<(), ChunkError> {
-        let parent = self.images[image].parent;
-        if let Some(parent) = parent
-            && self.images[parent].index.is_none()
-        {
-            let creator = self.creator(task).filter(|&creator| self.tasks[creator].image == parent);
-            let creator = creator.unwrap_or_else(|| self.any_task(parent));
-            self.write_image(out, parent, creator)?;
-            // It may have been written with its parent.
-            if self.images[image].index.is_some() {
-                return Ok(());
+        let mut steps = vec![Step::Begin(image, task)];
+        while let Some(step) = steps.pop() {
+            match step {
+                Step::Begin(image, task) => {
+                    steps.push(Step::Write(image, task));
+                    steps.extend(self.unwritten_parent(image, task).map(|(parent, task)| Step::Begin(parent, task)));
+                }
+                // It may have been written with its parent.
+                Step::Write(image, _) if self.images[image].index.is_some() => {}
+                Step::Write(image, task) => {
+                    let forked = self.write_own(out, image, task)?;
+                    steps.push(Step::Forked(image, forked.into_iter()));
+                }
+                Step::Forked(image, mut rest) => {
+                    let Some(forked) = rest.next() else {
+                        self.forget(image);
+                        continue;
+                    };
+                    steps.push(Step::Forked(image, rest));
+                    let Image { pid, start, index, has_ended, .. } = self.images[forked];
+                    match (index, has_ended) {
+                        (Some(_), _) => {}
+                        (None, false) => {
+                            let main = self.task(pid, Tid::first_of(pid), start);
+                            steps.push(Step::Begin(forked, main));
+                        }
+                        // Its own children may still be written, and need this one.
+                        (None, true) => self.images[image].heirs.push(forked),
+                    }
+                }
             }
         }
+        Ok(())
+    }
+
+    /// The process that this one was forked from, if it is not written, and the task of it that did so, or any other.
+    fn unwritten_parent(&mut self, image: usize, task: usize) -> Option<(usize, usize)> {
+        let parent = self.images[image].parent.filter(|&parent| self.images[parent].index.is_none())?;
+        let creator = self.creator(task).filter(|&creator| self.tasks[creator].image == parent);
+        Some((parent, creator.unwrap_or_else(|| self.any_task(parent))))
+    }
+
+    /// Writes a process whose parent is written. Returns those that it has forked, where they must be written at once.
+    fn write_own(&mut self, out: &mut Output, image: usize, task: usize) -> Result<Vec<usize>, ChunkError> {
+        let parent = self.images[image].parent;
         let index = out.new_process();
         self.images[image].index = Some(index);
         // The main thread first, if it is known: others may have been its children.
@@ -366,22 +410,7 @@ impl Tasks {
             self.images[parent].heirs.retain(|&heir| heir != image);
             self.free_written(parent);
         }
-        if self.known.writes_forks {
-            for forked in std::mem::take(&mut self.images[image].heirs) {
-                let Image { pid, start, index, has_ended, .. } = self.images[forked];
-                match (index, has_ended) {
-                    (Some(_), _) => {}
-                    (None, false) => {
-                        let main = self.task(pid, Tid::first_of(pid), start);
-                        self.write_image(out, forked, main)?;
-                    }
-                    // Its own children may still be written, and need this one.
-                    (None, true) => self.images[image].heirs.push(forked),
-                }
-            }
-        }
-        self.forget(image);
-        Ok(())
+        Ok(if self.known.writes_forks { std::mem::take(&mut self.images[image].heirs) } else { Vec::new() })
     }
 
     /// The thread that forked a process, whose first thread `first` is, written if it was not: the join knows by it that the process has its parent's memory.

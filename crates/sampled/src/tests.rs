@@ -209,6 +209,29 @@ fn processes_that_end_with_samples_leave_nothing_behind() {
     }
 }
 
+/// A program that goes on in a child of its own, again and again, and is sampled only at its end. Its ancestors were written one inside the other, until the
+/// thread's stack was full.
+#[test]
+fn a_long_line_of_processes_is_written() {
+    const FIRST: u32 = 1000;
+    const LINE: u32 = 10_000;
+    for (writes_forks, end) in [(false, true), (true, true), (true, false)] {
+        let mut lab = Lab::new(TaskSource { writes_forks, ..TaskSource::default() });
+        lab.exec(FIRST);
+        for pid in FIRST..FIRST + LINE {
+            lab.fork((pid + 1, pid + 1), (pid, pid));
+            if end {
+                lab.exit(pid, pid);
+            }
+        }
+        assert_eq!(lab.samples.out().written(), (0, 0), "nothing was sampled");
+        lab.sample((FIRST + LINE, FIRST + LINE), BASE);
+        let (records, samples) = lab.samples.out().written();
+        // Each has a thread and a process.
+        assert!(records > 2 * u64::from(LINE) && samples == 1, "{records} records, {samples} samples");
+    }
+}
+
 /// A server with a thread for each connection.
 #[test]
 fn threads_that_end_leave_nothing_behind_while_their_process_runs() {
