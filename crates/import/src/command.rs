@@ -100,10 +100,14 @@ const WITHOUT_VALUE: &[&str] = &[
 const FLAGS: &str = "abBdginNPqRsTvW";
 /// Letters whose value, if there is one, stands in the same word.
 const WITH_ATTACHED_VALUE: &str = "ISz";
-/// Options of `perf mem record` and `perf c2c record`: with a value, and without.
+/// Options of `perf mem record`: with a value, and without.
 const MEMORY_WITH_VALUE: &[(Option<char>, &str)] = &[(Some('e'), "event"), (None, "ldlat"), (Some('t'), "type")];
 const MEMORY_WITHOUT_VALUE: &[&str] = &["all-kernel", "all-user", "force", "phys-data", "verbose"];
 const MEMORY_FLAGS: &str = "fkpuUvD";
+/// Of `perf c2c record`; `-p` and `-t` are those of `perf record` there, with a value (`perf_c2c__record` in `tools/perf/builtin-c2c.c`).
+const TRANSFERS_WITH_VALUE: &[(Option<char>, &str)] = &[(Some('e'), "event"), (Some('l'), "ldlat")];
+const TRANSFERS_WITHOUT_VALUE: &[&str] = &["all-kernel", "all-user", "verbose"];
+const TRANSFERS_FLAGS: &str = "kuv";
 
 /// Options of one of perf's commands.
 struct Options {
@@ -115,6 +119,8 @@ struct Options {
 const RECORD: Options = Options { with_value: WITH_VALUE, without_value: WITHOUT_VALUE, flags: FLAGS };
 const MEMORY: Options =
     Options { with_value: MEMORY_WITH_VALUE, without_value: MEMORY_WITHOUT_VALUE, flags: MEMORY_FLAGS };
+const TRANSFERS: Options =
+    Options { with_value: TRANSFERS_WITH_VALUE, without_value: TRANSFERS_WITHOUT_VALUE, flags: TRANSFERS_FLAGS };
 
 /// Meaning of a word of the command line.
 enum Word {
@@ -131,7 +137,8 @@ pub(super) fn program(line: &[String]) -> Option<&[String]> {
     match words.first().map(String::as_str) {
         None => none,
         Some("record") => behind_options(&words[1..], &[&RECORD]),
-        Some("mem" | "c2c") => {
+        Some(command @ ("mem" | "c2c")) => {
+            let own = if command == "c2c" { &TRANSFERS } else { &MEMORY };
             let at = words.iter().position(|word| word == "record" || word == "rec")?;
             let rest = &words[at + 1..];
             // Behind the first `--` come options of `perf record`, or the program.
@@ -139,7 +146,7 @@ pub(super) fn program(line: &[String]) -> Option<&[String]> {
                 Some(at) if rest.get(at + 1).is_some_and(|word| word.starts_with('-')) => {
                     behind_options(&rest[at + 1..], &[&RECORD])
                 }
-                _ => behind_options(rest, &[&MEMORY, &RECORD]),
+                _ => behind_options(rest, &[own, &RECORD]),
             }
         }
         // `perf kvm record`, `perf sched record`, ...: each has its own options.
@@ -253,6 +260,10 @@ mod tests {
         is("perf mem record ./app -e x", "./app -e x");
         is("perf c2c record --all-user ./app", "./app");
         is("perf c2c record -- -g ./app", "./app");
+        // The same letters are another option of `perf mem record`.
+        is("perf c2c record -p 4711", "");
+        is("perf c2c record -t 4711 -l 50 -F 1000 -u ./app", "./app");
+        is("perf mem record -p ./app", "./app");
         is("perf kvm record -a -- ./app", "./app");
         // Options that this list does not know may have a value, which is no program.
         assert_eq!(found("perf record --of-the-future 5 ./app"), None);
