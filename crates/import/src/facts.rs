@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io::Read;
 use std::path::Path;
 
-use numapilot_machine::{CpuId, Machine, NodeId, parse_cpu_list};
+use numapilot_machine::{CpuId, MAX_CPUS, MAX_NODES, Machine, NodeId, parse_cpu_list};
 use numapilot_perf::EventAttr;
 use numapilot_perf::file::{CacheFact, Features, NodeFact, Walker};
 use numapilot_perf::spe::interval;
@@ -17,6 +17,11 @@ use serde_json::{Map, Value, json};
 use super::events::EventKind;
 use super::{command, events};
 use numapilot_perf_events::places::{MemoryBlocks, Places};
+
+/// Most nodes that Linux can have (`NODES_SHIFT` is 10 at most).
+const NODES_MAX: usize = 1 << 10;
+/// Most CPUs that all nodes list together, and that all caches do.
+const LISTED_MAX: usize = 16 * MAX_CPUS;
 
 /// What the samples of one event are, for `meta.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -49,7 +54,7 @@ pub(super) struct Facts {
 impl Facts {
     /// Reads them. `id_cpus`: CPUs of event ids, where the recording lists them.
     pub fn of<R: Read>(walker: &Walker<R>, id_cpus: &HashMap<u64, CpuId>) -> Facts {
-        let features = walker.features().clone();
+        let features = plausible(walker.features().clone());
         let attrs = walker.session().events().to_vec();
         let events = attrs.iter().enumerate().map(|(index, attr)| events::fact(attr, index, &features)).collect();
         let mut places = Places { events, ..Places::default() };
@@ -155,6 +160,27 @@ impl Facts {
     }
 }
 
+/// Facts without nodes or caches that are more than any machine has: in a damaged or forged recording a few bytes name thousands of CPUs, and there may be
+/// millions of such lists.
+fn plausible(mut features: Features) -> Features {
+    if features.nodes.len() > NODES_MAX || names_too_many(features.nodes.iter().map(|node| node.cpus.as_str())) {
+        features.nodes.clear();
+    }
+    if names_too_many(features.caches.iter().map(|cache| cache.cpus.as_str())) {
+        features.caches.clear();
+    }
+    features
+}
+
+/// Whether lists of CPUs name more of them together than [`LISTED_MAX`]. What is no list counts by its length.
+fn names_too_many<'a>(mut lists: impl Iterator<Item = &'a str>) -> bool {
+    let mut named = 0;
+    lists.any(|list| {
+        named += parse_cpu_list(list).map_or(list.len(), |cpus| cpus.len());
+        named > LISTED_MAX
+    })
+}
+
 /// Type register of the cores of an Arm machine: what perf records as the processor's id there, which is that of one of them.
 pub(super) fn midr(features: &Features) -> Option<u64> {
     let digits = features.cpu_id.strip_prefix("0x").filter(|_| features.arch == "aarch64")?;
@@ -203,10 +229,11 @@ fn is_otherwise_opened(command: &[String]) -> bool {
 
 /// The machine as the recording describes it. `None` without its nodes, or where the description contradicts itself.
 fn machine(features: &Features) -> Option<Machine> {
-    if features.nodes.is_empty() {
+    let count = features.nodes.len();
+    // A `Machine` takes no more.
+    if count == 0 || count > MAX_NODES {
         return None;
     }
-    let count = features.nodes.len();
     let nodes: Vec<Value> = features.nodes.iter().map(node).collect();
     let all: Vec<u32> = features.nodes.iter().flat_map(cpus).collect();
     let cpus: Vec<Value> = features
@@ -287,6 +314,23 @@ mod tests {
             assert!(is(&format!("perf record {line}")), "{line}");
         }
         assert!(!is("perf record -d --period -c 1000 ./app"));
+    }
+
+    /// A recording of 4 MB named more CPUs than fit into memory.
+    #[test]
+    fn lists_of_more_cpus_than_machines_have_are_left_out() {
+        let node = |cpus: &str| NodeFact { node: 0, memory_kib: 1 << 20, free_kib: 0, cpus: cpus.to_owned() };
+        let cache = |cpus: &str| CacheFact { cpus: cpus.to_owned(), ..CacheFact::default() };
+        let left = |nodes: Vec<NodeFact>, caches: Vec<CacheFact>| {
+            let left = plausible(Features { nodes, caches, ..Features::default() });
+            (left.nodes.len(), left.caches.len())
+        };
+        // The largest machine: each CPU has five caches.
+        assert_eq!(left(vec![node("0-8191")], vec![cache("0-8191"); 5]), (1, 5));
+        assert_eq!(left(vec![node(""); NODES_MAX], vec![cache("none"); 5]), (NODES_MAX, 5));
+        assert_eq!(left(vec![node(""); NODES_MAX + 1], Vec::new()), (0, 0));
+        assert_eq!(left(vec![node("0-65535"); 3], vec![cache("0-3")]), (0, 1));
+        assert_eq!(left(vec![node("0-3")], vec![cache("0-65535"); 3]), (1, 0));
     }
 
     #[test]
