@@ -234,7 +234,7 @@ impl<'a> Pricer<'a> {
         // Of each window's last solution: what it would still change.
         let mut residuals = vec![0.0; usage.windows.count];
         let settled = self.settle(&gathered, recorded, &self.paces, &EFFORT, |at, window, load| {
-            let solution = solver.solve(&self.system, load)?;
+            let solution = solver.without_marginal(&self.system, load)?;
             residuals[at] = if solution.converged() { 0.0 } else { solution.residual };
             window.path_ns.clone_from(&solution.path_ns);
             window.stations = solution.stations.iter().map(|station| station.utilisation).collect();
