@@ -237,6 +237,13 @@ impl PageUse {
         }
     }
 
+    /// Pages that draw more of `all` accesses than an even spread over the nodes would give a whole node: no placement of whole pages can then be even.
+    pub fn hot(&self, machine: &Machine, all: &Tally) -> HashSet<ProcessPage> {
+        let fair = 1.0 / machine.nodes().iter().filter(|node| node.has_memory()).count().max(1) as f64;
+        let is_hot = |used: &Use| used.all.share_of(all).low > fair && used.users() > 1;
+        self.small.iter().filter(|(_, used)| is_hot(used)).map(|(page, _)| *page).collect()
+    }
+
     /// Whether several nodes' objects share the page; at the small size, and at the large one only.
     pub fn mixed(&self, page: ProcessPage) -> (bool, bool) {
         let small = self.small.get(&page).is_some_and(Use::is_shared);
