@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use foldhash::HashSet;
+use foldhash::{HashMap, HashSet};
+use numapilot_flows::Object;
 use numapilot_machine::{Machine, NodeIndex};
 use numapilot_trace::ids::ObjectId;
 use numapilot_traffic::TrafficError;
@@ -140,7 +141,10 @@ impl<'a> Scene<'a> {
         let pages = PageUse::of(analysis, machine, &seats.of_moved, &set, &usage);
         let all = analysis.sum().all;
         let by_touch = &interest.by_touch;
-        let survey = Survey { analysis, machine, seats: &seats.of_moved, pages: &pages, all: &all, by_touch };
+        let (hot, objects) = (pages.hot(machine, &all), objects(analysis, &usage, &set));
+        usage.coarsen(&set);
+        let (pages, hot, objects, seats_of) = (&pages, &hot, &objects, &seats.of_moved);
+        let survey = Survey { analysis, machine, seats: seats_of, pages, hot, objects, all: &all, by_touch };
         let sites = wanted.iter().map(|group| survey.site(numapilot_flows::SiteId(*group), &mut usage)).collect();
         usage.sort();
         Ok(Scene { analysis, machine, usage, now, sites, seats, processes, stakes })
@@ -188,6 +192,18 @@ impl<'a> Scene<'a> {
         }
         savings.iter().sum::<f64>() / savings.len().max(1) as f64
     }
+}
+
+/// The objects of these groups, by group.
+fn objects<'a>(analysis: &'a Analysis<'a>, usage: &Usage, wanted: &HashSet<u32>) -> HashMap<u32, Vec<&'a Object>> {
+    let mut of_group: HashMap<u32, Vec<&Object>> = HashMap::default();
+    for object in analysis.trace().objects() {
+        let group = usage.group(object);
+        if wanted.contains(&group) {
+            of_group.entry(group).or_default().push(object);
+        }
+    }
+    of_group
 }
 
 /// By group: time of its accesses beyond idle local ones, and all waiting for them, as shares of the threads' time.

@@ -76,8 +76,9 @@ pub fn calibrate(machine: &Machine, results: &Results) -> Result<Calibration, Me
             fit_link(machine, results, (from, to), &mut calibration)?;
         }
     }
-    let system = system(machine, results, &calibration)?;
+    // Before what is fitted to kernels that write, and before the fits are told: the model file has it.
     calibration.write_turnaround = write_turnaround(results, &calibration);
+    let system = system(machine, results, &calibration)?;
     calibration.stream_outstanding = stream_outstanding(machine, &system, results);
     for curve in &results.loaded {
         if let Some(fit) = fit_of(machine, &system, curve) {

@@ -10,7 +10,7 @@ pub(crate) const LINE_BYTES: f64 = 64.0;
 
 /// A memory system: latencies under a load.
 pub trait Memory {
-    /// The steady state under `load`.
+    /// The steady state under `load`. Nothing here asks for its marginal costs, which may be left out.
     ///
     /// # Errors
     /// If the load cannot be, such as accesses from a node to one that it does not reach.
@@ -127,7 +127,7 @@ impl QueueingMemory {
 
 impl Memory for QueueingMemory {
     fn solve(&mut self, load: &Load) -> Result<Solution, SimulatorError> {
-        Ok(self.solver.solve(&self.system, load)?.clone())
+        Ok(self.solver.without_marginal(&self.system, load)?.clone())
     }
 }
 

@@ -19,7 +19,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Fills every field that follows from the fixed point.
+    /// Fills every field that follows from the fixed point alone.
     pub fn fill(
         &mut self,
         solution: &mut Solution,
@@ -27,25 +27,12 @@ impl Answer {
         load: &Load,
         network: &Network,
         state: &State,
-        adjoint: &Adjoint,
     ) {
         solution.throughput_per_s.clear();
         solution.throughput_per_s.extend(state.per_ns.iter().map(|x| x * NS));
         solution.latency_ns.clone_from(&state.latency_ns);
         solution.background_carried = network.background_carried;
         self.paths(&mut solution.path_ns, system, network, state);
-        size(&mut solution.marginal_ns, system.nodes());
-        for (from, paths) in solution.path_ns.iter().enumerate() {
-            for (to, path) in paths.iter().enumerate() {
-                let others = |way: &Way| {
-                    weigh(&way.request, &adjoint.waited)
-                        + weigh(&way.answer, &adjoint.waited)
-                        + weigh(&way.probe_load, &adjoint.aside)
-                        + weigh(&way.control, &adjoint.aside)
-                };
-                solution.marginal_ns[from][to] = system.way(from, to).map_or(f64::NAN, |way| path + others(way));
-            }
-        }
         stations(solution, system, load, network, state);
     }
 
@@ -79,6 +66,22 @@ impl Answer {
             for (entry, own) in entries {
                 self.stretch[entry.station] -= state.per_ns[class] / all * (state.stretch[entry.station] - own);
             }
+        }
+    }
+}
+
+/// Fills the marginal costs of a solution that [`Answer::fill`] has filled: loaded latencies, and the delay of all others.
+pub fn fill_marginal(solution: &mut Solution, system: &MemorySystem, adjoint: &Adjoint) {
+    size(&mut solution.marginal_ns, system.nodes());
+    for (from, paths) in solution.path_ns.iter().enumerate() {
+        for (to, path) in paths.iter().enumerate() {
+            let others = |way: &Way| {
+                weigh(&way.request, &adjoint.waited)
+                    + weigh(&way.answer, &adjoint.waited)
+                    + weigh(&way.probe_load, &adjoint.aside)
+                    + weigh(&way.control, &adjoint.aside)
+            };
+            solution.marginal_ns[from][to] = system.way(from, to).map_or(f64::NAN, |way| path + others(way));
         }
     }
 }

@@ -25,7 +25,7 @@ pub fn finish_times_s(
     accesses: &[f64],
 ) -> Result<FinishTimes, TrafficError> {
     finish(load, accesses, &mut |load| {
-        let solution = solver.solve(system, load)?;
+        let solution = solver.without_marginal(system, load)?;
         Ok((solution.throughput_per_s.clone(), solution.unsettled()))
     })
 }

@@ -33,6 +33,7 @@ pub struct Solution {
     pub path_ns: Vec<Vec<f64>>,
     /// Marginal cost in nanoseconds of one more read from node (row) to memory (column): its own loaded latency plus the delay that it
     /// causes to all others. A placement should equalise it. Rarely the delay is negative: a class that a saturated station slows may relieve other stations.
+    /// Empty where nobody asked for it ([`crate::Solver::without_marginal`]).
     pub marginal_ns: Vec<Vec<f64>>,
     /// Every controller (in node order, nodes with memory only), then every link in the machine's order.
     pub stations: Vec<StationLoad>,

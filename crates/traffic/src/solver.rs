@@ -2,7 +2,7 @@
 
 use crate::accelerate::Accelerator;
 use crate::adjoint::Adjoint;
-use crate::answer::Answer;
+use crate::answer::{Answer, fill_marginal};
 use crate::error::TrafficError;
 use crate::load::Load;
 use crate::network::Network;
@@ -44,12 +44,28 @@ pub struct Solver {
 impl Solver {
     /// Solves `load` on `system`. The solution stays valid until the next call. A load that cannot be leaves the last solution in place.
     pub fn solve(&mut self, system: &MemorySystem, load: &Load) -> Result<&Solution, TrafficError> {
-        let (iterations, residual) = self.settle(system, load, TOLERANCE)?;
-        self.solution.iterations = iterations;
+        self.fill(system, load)?;
         self.solution.adjoint_residual = self.adjoint.solve(system, &self.network, &self.state);
-        self.solution.residual = residual;
-        self.answer.fill(&mut self.solution, system, load, &self.network, &self.state, &self.adjoint);
+        fill_marginal(&mut self.solution, system, &self.adjoint);
         Ok(&self.solution)
+    }
+
+    /// The same but for marginal costs, whose own iteration takes about as long: [`Solution::marginal_ns`] is empty, and [`Solution::adjoint_residual`] 0.
+    ///
+    /// # Errors
+    /// The errors of [`Solver::solve`].
+    pub fn without_marginal(&mut self, system: &MemorySystem, load: &Load) -> Result<&Solution, TrafficError> {
+        self.fill(system, load)?;
+        self.solution.adjoint_residual = 0.0;
+        self.solution.marginal_ns.clear();
+        Ok(&self.solution)
+    }
+
+    /// Everything that follows from the fixed point.
+    fn fill(&mut self, system: &MemorySystem, load: &Load) -> Result<(), TrafficError> {
+        (self.solution.iterations, self.solution.residual) = self.settle(system, load, TOLERANCE)?;
+        self.answer.fill(&mut self.solution, system, load, &self.network, &self.state);
+        Ok(())
     }
 
     /// Only the loaded latencies of `load`, as [`Solution::path_ns`] has them, to six digits: for whoever solves many and asks for nothing else.

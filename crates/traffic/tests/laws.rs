@@ -264,6 +264,29 @@ fn a_load_that_cannot_be_says_where_and_what_to_do() {
     }
 }
 
+/// Whoever asks for no marginal costs has everything else to the last bit, from a cold start and from the last solution.
+#[test]
+fn without_marginal_costs_the_rest_is_the_same() {
+    for name in ["opteron-8385", "memprof-c"] {
+        let system = MemorySystem::new(&Machine::load(name).unwrap()).unwrap();
+        let nodes = system.nodes();
+        let mut random = Random::new(5);
+        let (mut whole, mut lean) = (Solver::default(), Solver::default());
+        let rest = |of: Solution| Solution { marginal_ns: Vec::new(), adjoint_residual: 0.0, ..of };
+        for _ in 0..3 {
+            let classes = (0..12).map(|index| random_class(nodes, index % nodes, 0.3, &mut random)).collect();
+            let load = Load { classes, background: Vec::new() };
+            let with = whole.solve(&system, &load).unwrap().clone();
+            let without = lean.without_marginal(&system, &load).unwrap().clone();
+            assert!(with.marginal_ns.len() == nodes && without.marginal_ns.is_empty(), "{name}");
+            assert_eq!(rest(with), rest(without), "{name}");
+        }
+        // What was left out is there when it is asked for again.
+        let again = lean.solve(&system, &Load::default()).unwrap();
+        assert!(again.marginal_ns.iter().all(|row| row.len() == nodes), "{name}");
+    }
+}
+
 #[test]
 fn nothing_asked_is_idle() {
     for name in numapilot_machine::builtin_names() {

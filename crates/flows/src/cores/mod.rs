@@ -8,8 +8,9 @@ mod native;
 
 use std::collections::BTreeMap;
 
-use numapilot_machine::{Bounded, CoreFigures, CpuId, Machine};
+use numapilot_machine::{Bounded, CoreFigures, CpuId, Machine, NodeId};
 use numapilot_trace::meta::Meta;
+use numapilot_trace::record::Counters;
 
 use crate::trace::Trace;
 
@@ -175,6 +176,22 @@ impl CoreRanges {
     }
 }
 
+/// Sum of the idle latencies of the memory accesses that a thread on `node` made between two readings of its counters, ns. What a clock charged for them, over
+/// this, is what overlapped. Accesses to pages without a known home are in no count by home, and a simulated clock charges them as local ones
+/// (`docs/instrument.md`, "Homes").
+#[must_use]
+pub fn idle_ns(machine: &Machine, node: Option<NodeId>, before: &Counters, now: &Counters) -> f64 {
+    let node = node.unwrap_or_default();
+    let (mut known, mut sum_ns) = (0_u64, 0.0);
+    for (home, &count) in now.by_home.iter().enumerate() {
+        let new = count.saturating_sub(before.by_home.get(home).copied().unwrap_or(0));
+        known = known.saturating_add(new);
+        sum_ns += new as f64 * machine.idle_latency_or_guess_ns(node, NodeId(home as u16));
+    }
+    let unknown = now.memory_accesses.saturating_sub(before.memory_accesses).saturating_sub(known);
+    sum_ns + unknown as f64 * machine.idle_latency_or_guess_ns(node, node)
+}
+
 impl Trace {
     /// The CPU on which each thread made most of its sampled accesses; without any, that of its start. Programs that pin their threads do so after these have
     /// started, so that the CPU of the start says little of them.
@@ -221,6 +238,22 @@ mod tests {
 
     const CHARGED: Core =
         Core { own: 1.0, scattered: 1.0, streamed: STREAMED_CHARGED, window: 128.0, misses: 10.0, overlap: 1.0 };
+
+    #[test]
+    fn accesses_without_a_known_home_are_local_ones() {
+        let machine = Machine::load("opteron-8385").expect("builtin");
+        let counters = |memory_accesses, by_home: &[u64]| Counters {
+            memory_accesses,
+            by_home: by_home.to_vec(),
+            ..Counters::default()
+        };
+        let (before, now) = (counters(100, &[60]), counters(200, &[70, 30]));
+        let of = |home| machine.idle_latency_ns(NodeId(0), NodeId(home)).expect("told");
+        let found = |node| idle_ns(&machine, node, &before, &now);
+        assert!((found(Some(NodeId(0))) - 70.0 * of(0) - 30.0 * of(1)).abs() < 1e-6, "60 of 100 are of unknown pages");
+        assert_eq!(found(None), found(Some(NodeId(0))));
+        assert_eq!(idle_ns(&machine, None, &now, &now), 0.0);
+    }
 
     #[test]
     fn streams_are_as_the_description_has_them() {

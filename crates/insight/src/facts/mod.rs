@@ -16,7 +16,7 @@ pub(crate) use pages::{PageSizes, PageUse, ProcessPage};
 pub(crate) use site::{ByTouch, SiteFacts, Survey};
 
 impl Survey<'_> {
-    /// Collects the facts of a group (a site), and replaces the cells of the group in `usage` by finer ones.
+    /// Collects the facts of a group (a site), and adds the finer cells of the group to `usage`, which has no others of it ([`Usage::coarsen`]).
     pub fn site(&self, group: SiteId, usage: &mut Usage) -> SiteFacts {
         walk::walk(self, group, usage)
     }

@@ -153,7 +153,7 @@ pub(crate) struct PageUse {
     pub large: HashMap<LargePage, Use>,
     /// Large pages whose small pages are used by different nodes and all lie on one.
     mixed_large: HashSet<LargePage>,
-    /// Births of heap blocks on the page, and the nodes of their threads. Any earlier lifetime counts.
+    /// Of heap blocks on the page: by node of their threads, the earliest birth. Any earlier lifetime counts.
     earlier: HashMap<ProcessPage, Vec<(u64, NodeIndex)>>,
 }
 
@@ -231,10 +231,17 @@ impl PageUse {
             for page in end_pages(object.address.0, object.bytes) {
                 let page = (object.process.0, self.sizes.base_of(page));
                 if self.small.contains_key(&page) {
-                    self.earlier.entry(page).or_default().push((object.birth.0, node));
+                    note(self.earlier.entry(page).or_default(), object.birth.0, node);
                 }
             }
         }
+    }
+
+    /// Pages that draw more of `all` accesses than an even spread over the nodes would give a whole node: no placement of whole pages can then be even.
+    pub fn hot(&self, machine: &Machine, all: &Tally) -> HashSet<ProcessPage> {
+        let fair = 1.0 / machine.nodes().iter().filter(|node| node.has_memory()).count().max(1) as f64;
+        let is_hot = |used: &Use| used.all.share_of(all).low > fair && used.users() > 1;
+        self.small.iter().filter(|(_, used)| is_hot(used)).map(|(page, _)| *page).collect()
     }
 
     /// Whether several nodes' objects share the page; at the small size, and at the large one only.
@@ -246,6 +253,14 @@ impl PageUse {
     /// Whether a thread of `node` had a heap block on the page before `birth`.
     pub fn was_used_by(&self, page: ProcessPage, node: NodeIndex, birth: u64) -> bool {
         self.earlier.get(&page).is_some_and(|lives| lives.iter().any(|&(born, of)| born < birth && of == node))
+    }
+}
+
+/// Notes the birth of a block of a node's thread. A page that a heap recycles has thousands of them, and each of its accesses asks.
+fn note(earliest: &mut Vec<(u64, NodeIndex)>, birth: u64, node: NodeIndex) {
+    match earliest.iter_mut().find(|(_, of)| *of == node) {
+        Some((born, _)) => *born = birth.min(*born),
+        None => earliest.push((birth, node)),
     }
 }
 
@@ -292,6 +307,19 @@ mod tests {
             assert!(!used(&[4], homes).moved, "{homes:?}");
         }
         assert!(used(&[4], &[Some(1), None, Some(2)]).moved && used(&[2], &[Some(0), Some(1)]).moved);
+    }
+
+    #[test]
+    fn of_recycled_memory_only_the_earliest_block_of_each_node_is_kept() {
+        let page = (0, PageNumber(7));
+        let mut pages = PageUse::default();
+        for birth in (10..10_000).rev() {
+            note(pages.earlier.entry(page).or_default(), birth, NodeIndex(birth as usize % 2));
+        }
+        assert_eq!(pages.earlier[&page].len(), 2);
+        let was_used = |node, birth| pages.was_used_by(page, NodeIndex(node), birth);
+        assert!(was_used(0, 11) && was_used(1, 12) && was_used(1, u64::MAX));
+        assert!(!was_used(0, 10) && !was_used(1, 11) && !was_used(2, u64::MAX));
     }
 
     #[test]

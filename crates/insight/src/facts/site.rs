@@ -1,7 +1,7 @@
 //! The facts of a site, and what they are collected from.
 
 use foldhash::{HashMap, HashSet};
-use numapilot_flows::SiteId;
+use numapilot_flows::{Object, SiteId};
 use numapilot_machine::{Machine, NodeIndex};
 
 use super::pages::{HotPage, PageUse, ProcessPage};
@@ -71,10 +71,21 @@ pub(crate) struct Survey<'a> {
     /// By thread: the node of its memory, if the scheduler moved it; `None`: it counts on the node on which it runs.
     pub seats: &'a [Option<NodeIndex>],
     pub pages: &'a PageUse,
+    /// Of these the hot ones ([`PageUse::hot`]).
+    pub hot: &'a HashSet<ProcessPage>,
+    /// Objects of the wanted groups, by group and in the trace's order.
+    pub objects: &'a HashMap<u32, Vec<&'a Object>>,
     /// Sums over all memory accesses.
     pub all: &'a Tally,
     /// Groups whose pages are to be placed by first touch, and the first-touch nodes.
     pub by_touch: &'a ByTouch,
+}
+
+impl Survey<'_> {
+    /// The objects of a group (a site).
+    pub fn objects_of(&self, group: SiteId) -> &[&Object] {
+        self.objects.get(&group.0).map_or(&[][..], Vec::as_slice)
+    }
 }
 
 /// Groups whose pages go to the node of their first toucher, whatever memory policy the program set.

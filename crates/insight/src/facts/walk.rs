@@ -11,7 +11,7 @@ use numapilot_trace::ids::ObjectId;
 use super::common::process_of;
 use super::dominance::ByNode;
 use super::lines::{Lines, key};
-use super::pages::{HotPage, ProcessPage, Use};
+use super::pages::{HotPage, ProcessPage};
 use super::{SiteFacts, Survey};
 use crate::estimate::{Estimate, Tally, Weight};
 use crate::totals::UNKNOWN_MAX;
@@ -104,11 +104,7 @@ pub(super) fn walk(survey: &Survey<'_>, site: SiteId, usage: &mut Usage) -> Site
     let mut gathered = Gathered { facts, sums, lines: Lines::new(), cells: Vec::new() };
     let mut mapped: BTreeMap<ObjectId, (u64, Vec<Sample>)> = BTreeMap::new();
     let mut allocated_bytes = 0_u64;
-    let hot = hot(survey);
-    for object in trace.objects() {
-        if usage.group(object) != site.0 {
-            continue;
-        }
+    for &object in survey.objects_of(site) {
         allocated_bytes = allocated_bytes.saturating_add(object.bytes);
         let samples = samples(survey, object);
         if samples.is_empty() {
@@ -121,13 +117,13 @@ pub(super) fn walk(survey: &Survey<'_>, site: SiteId, usage: &mut Usage) -> Site
             of_all.extend(samples);
         } else {
             gathered.facts.bytes = gathered.facts.bytes.saturating_add(object.bytes);
-            instance(survey, Some(object), &samples, &hot, usage, &mut gathered);
+            instance(survey, Some(object), &samples, usage, &mut gathered);
         }
     }
     for (bytes, mut samples) in mapped.into_values() {
         samples.sort_by_key(|sample| sample.access.time);
         gathered.facts.bytes = gathered.facts.bytes.saturating_add(bytes);
-        instance(survey, None, &samples, &hot, usage, &mut gathered);
+        instance(survey, None, &samples, usage, &mut gathered);
     }
     let Gathered { mut facts, sums, lines, cells } = gathered;
     let peak_bytes = trace.site(site).map_or(allocated_bytes, |_| trace.site_size(site).peak_live_bytes);
@@ -140,9 +136,9 @@ pub(super) fn walk(survey: &Survey<'_>, site: SiteId, usage: &mut Usage) -> Site
         cell.flags |= if false_lines.contains(&line) { FALSE_SHARED } else { 0 };
         *refined.entry(cell).or_default() += count;
     }
-    usage.refine(site.0, &refined);
+    usage.refine(&refined);
     finish(survey, sums, &mut facts);
-    hot_pages(survey, &hot, &mut facts, usage);
+    hot_pages(survey, &mut facts);
     facts
 }
 
@@ -151,7 +147,6 @@ fn instance(
     survey: &Survey<'_>,
     object: Option<&Object>,
     samples: &[Sample],
-    hot: &HashSet<ProcessPage>,
     usage: &mut Usage,
     gathered: &mut Gathered,
 ) {
@@ -165,7 +160,7 @@ fn instance(
         let is_write = sample.access.is_write && index >= opened;
         lines.add(sample.process, sample.access.address.0, sample.seat, is_write, sample.weight);
     }
-    refine(survey, (samples, opened), hot, usage, cells, sums);
+    refine(survey, (samples, opened), usage, cells, sums);
 }
 
 fn samples(survey: &Survey<'_>, object: &Object) -> Vec<Sample> {
@@ -297,7 +292,6 @@ fn user_at(samples: &[Sample], index: usize) -> NodeIndex {
 fn refine(
     survey: &Survey<'_>,
     (samples, opened): (&[Sample], usize),
-    hot: &HashSet<ProcessPage>,
     usage: &mut Usage,
     cells: &mut Vec<(Cell, f64, (u32, u64))>,
     sums: &mut Sums,
@@ -339,7 +333,7 @@ fn refine(
         cell.users = if by_touch { toucher() } else { user }.map_or(sample.home, PackedNode::from);
         cell.owner = if index >= opened { user_at(&samples[opened..], index - opened).into() } else { sample.home };
         cell.flags |= if index >= opened { SHARED } else { 0 };
-        cell.flags |= if hot.contains(&(sample.process, sample.page)) { HOT } else { 0 };
+        cell.flags |= if survey.hot.contains(&(sample.process, sample.page)) { HOT } else { 0 };
         cells.push((cell, f64::from(sample.access.weight), key(sample.process, sample.access.address.0)));
     }
 }
@@ -380,21 +374,13 @@ fn turns(sums: &Sums) -> Estimate {
     Estimate { value: of(sums.turns), low: of(sums.turns - half), high: of(sums.turns + half) }
 }
 
-/// Pages that draw more of all accesses than an even spread over the nodes would give a whole node: no placement of whole pages can then be even.
-fn hot(survey: &Survey<'_>) -> HashSet<ProcessPage> {
-    let fair = 1.0 / survey.machine.nodes().iter().filter(|node| node.has_memory()).count().max(1) as f64;
-    let is_hot = |used: &Use| used.all.share_of(survey.all).low > fair && used.users() > 1;
-    survey.pages.small.iter().filter(|(_, used)| is_hot(used)).map(|(page, _)| *page).collect()
-}
-
 /// The hot pages of which most accesses are the site's.
-fn hot_pages(survey: &Survey<'_>, hot: &HashSet<ProcessPage>, facts: &mut SiteFacts, usage: &Usage) {
-    let trace = survey.analysis.trace();
-    let mut own: HashMap<ProcessPage, f64> = hot.iter().map(|page| (*page, 0.0)).collect();
+fn hot_pages(survey: &Survey<'_>, facts: &mut SiteFacts) {
+    let mut own: HashMap<ProcessPage, f64> = survey.hot.iter().map(|page| (*page, 0.0)).collect();
     if own.is_empty() {
         return;
     }
-    for object in trace.objects().iter().filter(|object| usage.group(object) == facts.site.0) {
+    for &object in survey.objects_of(facts.site) {
         for sample in samples(survey, object) {
             if let Some(weight) = own.get_mut(&(sample.process, sample.page)) {
                 *weight += f64::from(sample.access.weight);

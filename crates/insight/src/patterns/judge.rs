@@ -17,11 +17,9 @@ use crate::context::{AllSums, Analysis};
 use crate::fixes::{FixCandidate, FixPricer};
 use crate::processor_time::processor_ns;
 use crate::scene::{Interest, Surveyed};
-use crate::totals::UNKNOWN_MAX;
+use crate::totals::{UNKNOWN_MATERIAL, UNKNOWN_MAX};
 use crate::unseen::{self, UnseenSite};
 
-/// Share of accesses with an unknown home node, 0 to 1, from which findings say so, and nothing is called well placed: the same as of one object's pages.
-const UNKNOWN_MATERIAL: f64 = 0.05;
 /// How many times as long as they ran threads must count as busy for a recording to be taken for one of threads that mostly wait: samples and the kernel's
 /// clock ticks say it of a short run no better.
 const MOSTLY_IDLE: f64 = 2.0;

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use numapilot_flows::{Filter, Trace};
 use numapilot_machine::{Machine, NodeIndex};
 
-use super::{Change, Priced, Pricer, To};
+use super::{Change, Priced, Pricer, To, online_cpus};
 use crate::Analysis;
-use crate::usage::{Cell, Row, Usage, WRITE};
+use crate::usage::{Cell, PackedNode, Row, Usage, WRITE};
 
 /// What is recorded of a multigrid program of sixteen threads, and the machine of four nodes with four CPUs each.
 fn multigrid() -> (Usage, Machine) {
@@ -20,6 +20,39 @@ fn multigrid() -> (Usage, Machine) {
 
 fn price<'a>(pricer: &Pricer<'_>, to: &'a dyn Fn(&Cell) -> To<'a>, seat: &'a dyn Fn(&Row) -> NodeIndex) -> Priced {
     pricer.price(&Change { to, seat, extra_ns: 0.0, extra_work_ns: 0.0 }, false).expect("a price")
+}
+
+#[test]
+fn threads_run_on_cpus_that_are_online() {
+    let machine = Machine::load("opteron-8385").expect("a model");
+    let without_odd = online_cpus(machine.nodes(), |cpu| cpu.0.is_multiple_of(2));
+    assert_eq!(without_odd, [2.0; 4], "of four");
+    assert_eq!(online_cpus(machine.nodes(), |cpu| cpu.0 < 4), [4.0, 1.0, 1.0, 1.0]);
+}
+
+/// Of each row, half of the accesses have no known home. "No gain covers them", said the report, and gains were those of all accesses.
+#[test]
+fn no_change_moves_accesses_without_a_known_home() {
+    let (mut usage, machine) = multigrid();
+    let seat = |row: &Row| row.from;
+    let priced = |usage: &Usage| {
+        let pricer = Pricer::new(&machine, usage).expect("a pricer");
+        let now = price(&pricer, &|cell| To::Node(cell.home.index()), &seat);
+        // Caches answer all that are known.
+        let none = price(&pricer, &|cell| cell.home.index().map_or(To::Node(None), |_| To::Gone), &seat);
+        (now, none)
+    };
+    let (now, none) = priced(&usage);
+    let unknown = |(cell, count): &(Cell, f64)| (Cell { home: PackedNode::NONE, ..*cell }, *count);
+    let unknown: Vec<(Cell, f64)> = usage.cells.iter().map(unknown).collect();
+    usage.cells.extend(unknown);
+    let (same, half) = priced(&usage);
+    assert!((same.run_ns / now.run_ns - 1.0).abs() < 1e-6, "{} ns, {} ns where all are known", same.run_ns, now.run_ns);
+    assert!((0.05..0.6).contains(&(half.memory_ns / now.memory_ns)), "{} of {} ns", half.memory_ns, now.memory_ns);
+    assert!(none.run_ns < half.run_ns && half.run_ns < now.run_ns, "{}, {} ns", none.run_ns, half.run_ns);
+    // Without a part of the samples, too.
+    let mut of_parts = half.parts_ns.iter().zip(&none.parts_ns);
+    assert!(of_parts.all(|(half, none)| half > none), "{:?}, {:?}", half.parts_ns, none.parts_ns);
 }
 
 /// All threads on one node: they take turns on its CPUs, whether the recording shows each on one node or on two.

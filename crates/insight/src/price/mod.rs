@@ -11,6 +11,8 @@ mod edges;
 mod ensemble;
 pub(crate) mod members;
 mod shrink;
+mod sums;
+mod unknown;
 mod watched;
 mod window;
 
@@ -24,6 +26,8 @@ use numapilot_traffic::{Class, Load, MemorySystem, Solver, TrafficError, worse_r
 
 use self::members::{Members, nominal, paces_on};
 use self::shrink::Threads;
+use self::sums::{Line, Rest, Sums};
+use self::unknown::Unknown;
 use crate::course::Walked;
 use crate::usage::pace::Pace;
 use crate::usage::{Cell, PARTS, Row, Usage, WRITE};
@@ -110,6 +114,13 @@ pub(crate) struct Pricer<'a> {
     pub members: Members,
     /// Accesses whose mean latency each member tells.
     watched: Vec<Watched>,
+    /// `None` where nearly all homes are known.
+    unknown: Option<Unknown>,
+}
+
+/// Does something with the change that leaves everything as it was recorded.
+fn as_recorded<T>(of: impl FnOnce(&Change<'_>) -> T) -> T {
+    of(&Change { to: &|cell| To::Node(cell.home.index()), seat: &|row| row.from, extra_ns: 0.0, extra_work_ns: 0.0 })
 }
 
 /// CPUs of each node that are online, at least one: with hardware threads switched off, half of a node's are not.
@@ -149,31 +160,6 @@ struct Settled {
     taken: f64,
 }
 
-/// Sums of a change, laid out for the windows.
-struct Sums {
-    /// `[(part * rows + row) * 2 * nodes + to]`: reads by answering node, then writes.
-    to: Vec<f64>,
-    /// `[part * rows + row]`: sum over the accesses that memory answers of the squares of their shares by node.
-    own: Vec<f64>,
-    /// By row: accesses that a cache answers.
-    gone: Vec<f64>,
-    rows: usize,
-    /// Twice the number of nodes.
-    width: usize,
-}
-
-/// A row under a change.
-struct Line {
-    row: u32,
-    thread: usize,
-    from: NodeIndex,
-    /// The row's share of its thread's accesses in the window, and the share of these that memory answers.
-    part: f64,
-    left: f64,
-    /// Shares of reads by answering node, then of writes.
-    shares: Vec<f64>,
-}
-
 impl<'a> Pricer<'a> {
     /// # Errors
     /// If the machine's description lacks what the traffic model needs.
@@ -190,8 +176,10 @@ impl<'a> Pricer<'a> {
         let mut paces = usage.paces.clone();
         paces_on(&nominal(machine, usage), usage, &mut paces);
         let cpus = online_cpus(machine.nodes(), |id| machine.cpu(id).is_some_and(|cpu| cpu.online));
-        let (members, watched) = (Members::default(), Vec::new());
-        Ok(Pricer { machine, usage, system, paces, rows_of, weight, cpus, members, watched })
+        let (members, watched, unknown) = (Members::default(), Vec::new(), None);
+        let pricer = Pricer { machine, usage, system, paces, rows_of, weight, cpus, members, watched, unknown };
+        let unknown = Unknown::of(usage, || as_recorded(|change| pricer.sums(change)));
+        Ok(Pricer { unknown, ..pricer })
     }
 
     /// Also prices each change for the members of an ensemble ([`members`]): `times` as many as usual.
@@ -210,13 +198,7 @@ impl<'a> Pricer<'a> {
 
     /// Prices the program as it was recorded.
     pub fn now(&self) -> Result<Priced, TrafficError> {
-        let change = Change {
-            to: &|cell| To::Node(cell.home.index()),
-            seat: &|row| row.from,
-            extra_ns: 0.0,
-            extra_work_ns: 0.0,
-        };
-        self.price(&change, true)
+        as_recorded(|change| self.price(change, true))
     }
 
     /// Prices the program with a change. `by_members`: also for each member of the ensemble, which takes most of the time.
@@ -234,7 +216,7 @@ impl<'a> Pricer<'a> {
         // Of each window's last solution: what it would still change.
         let mut residuals = vec![0.0; usage.windows.count];
         let settled = self.settle(&gathered, recorded, &self.paces, &EFFORT, |at, window, load| {
-            let solution = solver.solve(&self.system, load)?;
+            let solution = solver.without_marginal(&self.system, load)?;
             residuals[at] = if solution.converged() { 0.0 } else { solution.residual };
             window.path_ns.clone_from(&solution.path_ns);
             window.stations = solution.stations.iter().map(|station| station.utilisation).collect();
@@ -247,9 +229,9 @@ impl<'a> Pricer<'a> {
         let lines = &gathered.lines;
         let (mut parts_ns, mut parts_worked_ns) = ([0.0; PARTS], [0.0; PARTS]);
         for (part, (ns, worked_ns)) in parts_ns.iter_mut().zip(&mut parts_worked_ns).enumerate() {
-            let rest = gathered.sums.without(part, &gathered.rows);
-            let threads = Threads::of(self.usage, &rest, &gathered.sums.own_without(part));
-            let shares = |line: &Line| threads.shares(line.thread, &rest[line.row as usize]);
+            let rest = Rest::of(part, self.usage, &gathered.sums, &gathered.rows);
+            let unknown = self.unknown.as_ref().map(|unknown| unknown.without(part, self.usage));
+            let shares = |line: &Line| unknown.as_ref().filter(|_| line.is_unknown).unwrap_or(&rest).shares(line);
             let memory = self.memory_ns(lines, &windows, &self.paces, |line| Cow::Owned(shares(line)));
             *ns = gathered.extra_ns + self.walk(&gathered, &self.paces, &memory, &busy, 0.0).end_ns;
             let of_part: Vec<f64> = self.paces.iter().zip(&memory).map(|(pace, ns)| pace.own_ns + ns).collect();
@@ -288,8 +270,14 @@ impl<'a> Pricer<'a> {
         let sums = self.sums(change);
         let rows = sums.all();
         let threads = Threads::of(usage, &rows, &sums.own_of_all());
-        let lines: Vec<Vec<Line>> =
+        let mut lines: Vec<Vec<Line>> =
             (0..usage.windows.count).map(|window| self.lines(window, change, &sums.gone, &rows, &threads)).collect();
+        if let Some(unknown) = &self.unknown {
+            for (window, lines) in lines.iter_mut().enumerate() {
+                let recorded = self.lines(window, change, &unknown.sums.gone, &unknown.rows, &unknown.threads);
+                unknown.add(window, lines, recorded);
+            }
+        }
         let moves_threads = lines.iter().flatten().any(|line| line.from != usage.rows[line.row as usize].from);
         let (extra_ns, extra_work_ns) = (change.extra_ns, change.extra_work_ns);
         Gathered { sums, rows, lines, moves_threads, extra_ns, extra_work_ns }
@@ -485,6 +473,7 @@ impl<'a> Pricer<'a> {
                 // Of the accesses whose home is known: only their shares are loaded, and what goes is among them.
                 left: known / (known + gone),
                 shares: threads.shares(thread, all),
+                is_unknown: false,
             })
         };
         self.rows_of[window].iter().filter_map(line).collect()
@@ -587,45 +576,6 @@ impl<'a> Pricer<'a> {
     }
 }
 
-impl Sums {
-    fn part(&self, part: usize, row: usize) -> &[f64] {
-        let at = (part * self.rows + row) * self.width;
-        &self.to[at..at + self.width]
-    }
-
-    /// By row: reads by answering node, then writes.
-    fn all(&self) -> Vec<Vec<f64>> {
-        let of = |row: usize| {
-            let mut all = vec![0.0; self.width];
-            for part in 0..PARTS {
-                all.iter_mut().zip(self.part(part, row)).for_each(|(sum, count)| *sum += count);
-            }
-            all
-        };
-        (0..self.rows).map(of).collect()
-    }
-
-    /// By row: the sum over its accesses of the squares of their shares.
-    fn own_of_all(&self) -> Vec<f64> {
-        (0..self.rows).map(|row| (0..PARTS).map(|part| self.own[part * self.rows + row]).sum::<f64>()).collect()
-    }
-
-    /// The same without one part of the samples.
-    fn own_without(&self, part: usize) -> Vec<f64> {
-        let all = self.own_of_all();
-        let of_part = &self.own[part * self.rows..(part + 1) * self.rows];
-        all.iter().zip(of_part).map(|(all, own)| (all - own).max(0.0)).collect()
-    }
-
-    /// The same as [`Sums::all`] without one part of the samples.
-    fn without(&self, part: usize, all: &[Vec<f64>]) -> Vec<Vec<f64>> {
-        let of = |(row, all): (usize, &Vec<f64>)| {
-            all.iter().zip(self.part(part, row)).map(|(sum, count)| (sum - count).max(0.0)).collect()
-        };
-        all.iter().enumerate().map(of).collect()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -637,14 +587,6 @@ mod tests {
         let trace = numapilot_flows::Trace::open(&folder).expect("a committed trace");
         let machine = trace.machine().expect("a machine");
         (trace, machine)
-    }
-
-    #[test]
-    fn threads_run_on_cpus_that_are_online() {
-        let machine = Machine::load("opteron-8385").expect("a model");
-        let without_odd = online_cpus(machine.nodes(), |cpu| cpu.0.is_multiple_of(2));
-        assert_eq!(without_odd, [2.0; 4], "of four");
-        assert_eq!(online_cpus(machine.nodes(), |cpu| cpu.0 < 4), [4.0, 1.0, 1.0, 1.0]);
     }
 
     #[test]

@@ -9,7 +9,7 @@ pub(crate) mod pace;
 
 use std::collections::BTreeMap;
 
-use foldhash::{HashMap, HashMapExt};
+use foldhash::{HashMap, HashMapExt, HashSet};
 use numapilot_flows::cores::{Core, OwnWork, own_work};
 use numapilot_flows::{AccessRef, Object, ObjectKind};
 use numapilot_machine::{Machine, NodeId, NodeIndex, Packed};
@@ -173,9 +173,13 @@ impl Usage {
         self.own_group.get(&object.id).copied().unwrap_or(object.site.0)
     }
 
-    /// Replaces the cells of a group.
-    pub fn refine(&mut self, group: u32, cells: &HashMap<Cell, f64>) {
-        self.cells.retain(|(cell, _)| cell.group != group);
+    /// Drops the cells of these groups, each of which gets finer ones ([`Usage::refine`]).
+    pub fn coarsen(&mut self, groups: &HashSet<u32>) {
+        self.cells.retain(|(cell, _)| !groups.contains(&cell.group));
+    }
+
+    /// Adds the finer cells of a group.
+    pub fn refine(&mut self, cells: &HashMap<Cell, f64>) {
         self.cells.extend(cells.iter().map(|(cell, weight)| (*cell, *weight)));
     }
 

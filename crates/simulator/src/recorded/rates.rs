@@ -1,8 +1,8 @@
 //! Divides a thread's busy time into computation and waiting for memory, from its counters.
 
-use numapilot_flows::cores::{Chains, Core};
+use numapilot_flows::cores::{Chains, Core, idle_ns};
 use numapilot_flows::{CountersAt, Life, Waited};
-use numapilot_machine::{Machine, NodeId};
+use numapilot_machine::Machine;
 
 /// A thread between two readings of its counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -60,12 +60,7 @@ pub(super) fn readings(
         let busy_ns = busy(waits, from_ns, to_ns, alone_ns);
         let (new, old) = (&at.totals, &before.totals);
         let accesses = new.memory_accesses.saturating_sub(old.memory_accesses) as f64;
-        let by_home = |home: usize| {
-            let old = old.by_home.get(home).copied().unwrap_or(0);
-            new.by_home.get(home).copied().unwrap_or(0).saturating_sub(old) as f64
-        };
-        let idle_ns: f64 =
-            (0..new.by_home.len()).map(|home| by_home(home) * idle.latency_ns(at.node, NodeId(home as u16))).sum();
+        let idle_ns = idle_ns(idle.machine, at.node, old, new);
         let cycles = new.memory_cycles.map(|cycles| cycles.saturating_sub(old.memory_cycles.unwrap_or(0)));
         recorded &= cycles.is_some();
         let charged_ns = cycles.map_or(idle_ns, |cycles| cycles as f64 * 1e6 / idle.khz);
@@ -105,12 +100,6 @@ pub(super) fn readings(
     (readings, recorded)
 }
 
-impl IdleTimes<'_> {
-    fn latency_ns(&self, node: Option<NodeId>, home: NodeId) -> f64 {
-        self.machine.idle_latency_or_guess_ns(node.unwrap_or_default(), home)
-    }
-}
-
 /// Nanoseconds of work between two moments, each stretch without waits measured by `alone_ns`.
 fn busy(waits: &[Waited], from_ns: f64, to_ns: f64, alone_ns: &dyn Fn(f64, f64) -> f64) -> f64 {
     let first = waits.partition_point(|wait| wait.ended_ns <= from_ns);
@@ -122,4 +111,34 @@ fn busy(waits: &[Waited], from_ns: f64, to_ns: f64, alone_ns: &dyn Fn(f64, f64) 
         at = wait.ended_ns.min(to_ns);
     }
     if to_ns > at { sum + alone_ns(at, to_ns) } else { sum }
+}
+
+#[cfg(test)]
+mod tests {
+    use numapilot_machine::NodeId;
+    use numapilot_trace::ids::{Pid, TimeNs};
+    use numapilot_trace::record::Counters;
+
+    use super::*;
+
+    /// Of 1,000 accesses the homes of 600 are unknown, which a simulated clock charges as local ones. All continue streams of eight.
+    #[test]
+    fn accesses_of_unknown_homes_overlap_as_others_do() {
+        let machine = Machine::load("opteron-8385").expect("a built-in model");
+        let latency_ns = |home| machine.idle_latency_ns(NodeId(0), NodeId(home)).expect("told");
+        let charged_ns = (600.0 * latency_ns(0) + 400.0 * latency_ns(1)) / 8.0;
+        let totals = Counters {
+            memory_accesses: 1000,
+            memory_cycles: Some(charged_ns as u64),
+            by_home: vec![0, 400],
+            ..Counters::default()
+        };
+        let at = CountersAt { time: TimeNs(1_000_000), node: Some(NodeId(0)), totals, ..CountersAt::default() };
+        let life = Life { process: 0, pid: Pid(1), parent: None, start_ns: 0.0, end_ns: 1e6 };
+        // A cycle takes a nanosecond.
+        let idle = IdleTimes { machine: &machine, khz: 1e6 };
+        let (found, _) = readings(life, &[], &[&at], &idle, &|from, to| to - from);
+        assert_eq!(found.len(), 1);
+        assert!((found[0].outstanding - 8.0).abs() < 0.01, "{found:?}");
+    }
 }
