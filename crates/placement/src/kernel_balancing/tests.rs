@@ -157,6 +157,23 @@ fn a_page_that_an_ended_thread_used_last_is_shared() {
     assert_eq!(policy.tasks[&2].faults.by_kind(), [1, 0], "shared, private");
 }
 
+/// Faults of threads that ended before the step did were dropped. The kernel answers each when it comes.
+#[test]
+fn faults_of_threads_that_end_within_a_step_count() {
+    let mut policy = policy("");
+    policy.decide(&step(100, 1000, Vec::new()));
+    policy.tasks.get_mut(&2).expect("seen").preferred = Some(NodeIndex(3));
+    // Thread 2 ends after its fault; thread 9 begins and ends within the step.
+    let faults = vec![hint_fault(page(1), 2, 2, 0, 150_000_000), hint_fault(page(2), 9, 3, 0, 160_000_000)];
+    let mut seen = step(200, 1000, faults);
+    seen.threads.retain(|thread| thread.thread != 2);
+    let actions = policy.decide(&seen);
+    assert_eq!(migrations(&actions), [(page(1), 2), (page(2), 3)]);
+    assert!(!actions.iter().any(|action| matches!(action, Action::MoveThread { .. })), "they are gone: {actions:?}");
+    assert_eq!(policy.tasks.keys().copied().collect::<Vec<_>>(), [0, 1, 3]);
+    assert_eq!(policy.last_fault.get(&page(2)), Some(&(9, NodeIndex(3))), "the page remembers who used it last");
+}
+
 #[test]
 fn failed_moves_are_charged_and_hide_where_memory_is() {
     let mut policy = policy("");
