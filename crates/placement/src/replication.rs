@@ -99,7 +99,8 @@ impl Replication {
         }
         for sample in &seen.samples {
             let page = self.pages.entry(sample.page).or_default();
-            if shows_no_copy(sample, &page.copies, &seen.read_only) && !fresh.contains(&sample.page) {
+            let has_copy = page.copies.contains(&sample.from);
+            if shows_no_copy(sample, has_copy, &seen.read_only) && !fresh.contains(&sample.page) {
                 // Nor is anything known of the memory that is there now.
                 page.copies.clear();
                 page.used = PageUse::default();

@@ -157,10 +157,16 @@ impl Pilot {
             self.memory.has_copies(page, &[]);
         }
         for outcome in &seen.outcomes {
-            if let (Action::Replicate { page, nodes }, Ok(_) | Err(Refusal::AlreadyThere)) =
-                (&outcome.action, &outcome.result)
-            {
-                self.memory.has_copies(*page, nodes);
+            match (&outcome.action, &outcome.result) {
+                (Action::Replicate { page, nodes }, Ok(_) | Err(Refusal::AlreadyThere)) => {
+                    self.memory.has_copies(*page, nodes);
+                }
+                // Its parts have none.
+                (Action::Split { page }, Ok(_)) => self.memory.has_copies(*page, &[]),
+                (Action::Migrate { page, .. } | Action::Replicate { page, .. }, Err(Refusal::Gone)) => {
+                    self.memory.was_freed(*page);
+                }
+                _ => {}
             }
         }
         // Somebody else has moved it there: the kernel's own balancing, say.
@@ -335,6 +341,25 @@ mod tests {
         };
         assert_eq!(forgotten(""), 0);
         assert!((500..1_000).contains(&forgotten("table-pages=16384")), "512 KiB are some 250 blocks");
+    }
+
+    /// An order for a page that was gone told nothing, and what was known of its memory was taken for knowledge of what came to its address.
+    #[test]
+    fn what_is_known_of_a_page_goes_with_it() {
+        let machine = machine();
+        let options = Options::parse("pilot", Pilot::OPTIONS.to_vec(), "").expect("valid");
+        let facts = NodeFacts::new(&machine).expect("nodes");
+        let mut pilot = Pilot::new(&options, &machine, &facts).expect("a policy");
+        let page = crate::fixtures::page(7);
+        let samples = vec![crate::fixtures::sample(page, 1, 0, false); 3];
+        pilot.decide(&Observation { samples, ..Observation::default() });
+        let mut after = |result| {
+            let outcomes = vec![crate::action::Outcome { action: Action::Migrate { page, to: NodeIndex(1) }, result }];
+            pilot.decide(&Observation { outcomes, ..Observation::default() });
+            pilot.memory.page_memory_mut(page).map(|page| page.samples)
+        };
+        assert_eq!(after(Err(Refusal::Busy)), Some(3), "it is still there");
+        assert_eq!(after(Err(Refusal::Gone)), None);
     }
 
     #[test]

@@ -65,7 +65,7 @@ impl Pilot {
     }
 
     fn order(&mut self, now_ns: u64, candidate: MoveCandidate, orders: &mut Vec<Action>) {
-        if let Some(page) = self.memory.page_mut(candidate.page.process, candidate.page.page) {
+        if let Some(page) = self.memory.page_memory_mut(candidate.page) {
             if page.moved_ns > 0 {
                 let paid = (now_ns - page.moved_ns) as f64 >= PAID * f64::from(page.payback_ns);
                 page.doublings =
@@ -218,4 +218,34 @@ impl Pilot {
 /// Whether a page is mapped; everything is if nothing is known of mappings.
 fn is_mapped(mapped: &[(u32, PageNumber, u64)], process: u32, page: PageNumber) -> bool {
     mapped.is_empty() || range_of(mapped, process, page).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{large_page, machine, sample};
+    use crate::nodes::NodeFacts;
+    use crate::observation::Sample;
+    use crate::options::Options;
+
+    /// What a large page had moved for was noted only if its first small page had been sampled, so that the price of moving it to and fro never rose.
+    #[test]
+    fn a_large_page_whose_move_did_not_pay_costs_twice_as_much() {
+        let machine = machine();
+        let options = Options::parse("pilot", Pilot::OPTIONS.to_vec(), "").expect("valid");
+        let facts = NodeFacts::new(&machine).expect("nodes");
+        let mut pilot = Pilot::new(&options, &machine, &facts).expect("a policy");
+        let page = large_page(3);
+        let part = Sample { small_page: page.page + 7, ..sample(page, 1, 0, true) };
+        pilot.memory.learn(&[part], &[], 4);
+        let mut orders = Vec::new();
+        for now_ns in [1_000, 2_000] {
+            let (home, to) = (NodeIndex(0), NodeIndex(1));
+            let action = Action::Migrate { page, to };
+            let candidate = MoveCandidate { urgency: 1.0, price_ns: 1e6, page, home, action, saves_ns_per_s: 1e6 };
+            pilot.order(now_ns, candidate, &mut orders);
+        }
+        let known = pilot.memory.page_memory_mut(page).map(|page| (page.moved_ns, page.doublings));
+        assert_eq!((known, orders.len()), (Some((2_000, 1)), 2));
+    }
 }
