@@ -66,7 +66,6 @@ impl Guard {
             return Vec::new();
         }
         let batch = first_of_each(std::mem::take(&mut self.batch));
-        // Without a window from before it, nothing is said of the batch, but of the next one.
         let Some(before) = self.before.take() else { return Vec::new() };
         let after = mean(self.windows.iter().rev().take(AFTER));
         let same = (after.accesses_per_instruction / before.accesses_per_instruction - 1.0).abs() < SAME_WORK;
@@ -80,11 +79,12 @@ impl Guard {
     /// Records the executed moves, as the actions that undo them.
     pub fn moved(&mut self, undo: Vec<Action>) {
         let threads = undo.iter().any(|order| matches!(order, Action::MoveThread { .. }));
-        if undo.len() < BATCH_MIN && !threads {
+        // Without a window from before them they cannot be judged.
+        if self.windows.is_empty() || (undo.len() < BATCH_MIN && !threads) {
             return;
         }
         if self.batch.is_empty() {
-            self.before = (!self.windows.is_empty()).then(|| mean(self.windows.iter()));
+            self.before = Some(mean(self.windows.iter()));
         }
         // While pages are still being copied, progress says what the copying costs, not what it brings.
         self.since = 0;
@@ -185,7 +185,7 @@ mod tests {
         assert_eq!(undone, first.collect::<Vec<_>>());
     }
 
-    /// Moves from before the first interval in which the program ran were never judged, nor were those that came after them.
+    /// Moves from before the first interval in which the program ran kept all later ones from being judged.
     #[test]
     fn moves_before_the_first_window_keep_no_others_from_being_judged() {
         let mut guard = Guard::new();

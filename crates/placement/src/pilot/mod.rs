@@ -22,7 +22,7 @@ mod search;
 mod shares;
 mod threads;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use numapilot_host::PageNumber;
 use numapilot_machine::{Machine, NodeIndex};
@@ -38,7 +38,7 @@ use crate::options::{OptionInfo, Options};
 use crate::policy::{Policy, PolicyRequirements};
 use groups::groups_of;
 use guard::Guard;
-use ledger::Ledger;
+use ledger::{Ledger, Ordered};
 use memory::Memory;
 use model::Model;
 use threads::{PagePrice, PlannerInputs, ThreadPlanner};
@@ -80,8 +80,8 @@ pub struct Pilot {
     finishing: u32,
     /// Share of the memory accesses that were local in the last interval.
     local_share: f64,
-    /// Home nodes of pages before the moves of the last decision.
-    homes_before: Vec<(crate::observation::PageKey, NodeIndex)>,
+    /// Moves and copies of pages that the last decision ordered.
+    ordered: Vec<Ordered>,
     explanation: String,
 }
 
@@ -136,7 +136,7 @@ impl Pilot {
             calm: 0,
             finishing: 0,
             local_share: f64::NAN,
-            homes_before: Vec::new(),
+            ordered: Vec::new(),
             explanation: String::new(),
         })
     }
@@ -144,13 +144,8 @@ impl Pilot {
     /// Takes in what happened since the last decision.
     fn learn(&mut self, seen: &Observation) {
         self.ledger.settle(&seen.outcomes);
-        let done: BTreeSet<_> = Guard::carried_out(&seen.outcomes).map(|(page, _)| page).collect();
-        let back = self
-            .homes_before
-            .drain(..)
-            .filter(|(page, _)| done.contains(page))
-            .map(|(page, to)| Action::Migrate { page, to });
-        let undo: Vec<Action> = back.chain(self.threads.undo(&seen.outcomes)).collect();
+        let back = self.settle_orders(&seen.outcomes);
+        let undo: Vec<Action> = back.into_iter().chain(self.threads.undo(&seen.outcomes)).collect();
         self.guard.moved(undo);
         for (page, to) in Guard::carried_out(&seen.outcomes) {
             self.memory.now_at(page, to);
