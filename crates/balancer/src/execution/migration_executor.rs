@@ -1,6 +1,7 @@
 //! Carries out a policy's orders by system calls, and reports the outcome of each.
 
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use numapilot_host::PageNumber;
 use numapilot_host::Pid;
@@ -41,6 +42,8 @@ pub struct Done {
     pub moved: Vec<(u32, PageNumber, Option<NodeIndex>, NodeIndex)>,
     /// Orders for pages that the kernel could not move: process, page number.
     pub stayed: Vec<(u32, PageNumber)>,
+    /// Pages of 4 KiB that are there no longer: process, page number.
+    pub gone: Vec<(u32, PageNumber)>,
     /// Number of ordered pages by outcome.
     pub pages: PageOutcomes,
     /// Bytes copied between nodes.
@@ -81,6 +84,11 @@ impl MigrationExecutor {
             ids: machine.nodes().iter().map(|node| node.id).collect(),
             binder: Binder::new(machine),
         }
+    }
+
+    /// Sets other options. What the rate has let through so far stays counted.
+    pub fn set_options(&mut self, options: MoveOptions) {
+        self.mover.set_options(options);
     }
 
     /// Carries out orders. Orders for the pages of one process are gathered into few system calls. If `progress` ends it, what has moved is in the account,
@@ -187,7 +195,10 @@ impl MigrationExecutor {
                     done.moved_bytes += PageNumber::BYTES;
                 }
                 MoveOutcome::AlreadyThere => managed.homes.set(page, page + 1, to),
-                MoveOutcome::Gone => managed.homes.clear(page, page + 1),
+                MoveOutcome::Gone => {
+                    managed.homes.clear(page, page + 1);
+                    done.gone.push((managed.number(), page));
+                }
                 _ => {}
             }
         }
@@ -232,6 +243,21 @@ impl MigrationExecutor {
     /// Restores the affinities of the threads of one process (`None`: of all). Returns their number.
     pub fn release_threads(&self, pid: Option<Pid>, targets: &mut Targets, undo_log: &mut dyn UndoLog) -> u64 {
         self.binder.release(pid, targets, undo_log)
+    }
+}
+
+impl Done {
+    /// The orders about pages that were not tried: the rate left them, or the work was ended. Of those that were, nothing is ordered again.
+    #[must_use]
+    pub fn not_tried(&self) -> Vec<Action> {
+        let stayed: BTreeSet<(u32, PageNumber)> = self.stayed.iter().copied().collect();
+        let is_left = |outcome: &&Outcome| match outcome.action {
+            Action::Migrate { page, .. } => {
+                outcome.result == Err(Refusal::Busy) && !stayed.contains(&(page.process, page.page))
+            }
+            _ => false,
+        };
+        self.outcomes.iter().filter(is_left).map(|outcome| outcome.action.clone()).collect()
     }
 }
 
@@ -303,6 +329,22 @@ mod tests {
         assert_eq!([already_there, gone, no_room], [Refusal::AlreadyThere, Refusal::Gone, Refusal::NoRoom]);
         assert_eq!([busy, not_tried], [Refusal::Busy; 2], "they may be ordered again");
         assert_eq!([not_permitted, unmovable, other], [Refusal::Unsupported; 3]);
+    }
+
+    /// Of a batch that was undone at a limited rate, what the rate left stayed where it did harm.
+    #[test]
+    fn what_was_not_tried_is_known_to_be_left() {
+        let order = |page| Action::Migrate {
+            page: PageKey { process: 7, page: PageNumber(page), size: PageSize::Small },
+            to: NodeIndex(1),
+        };
+        let results = [Ok(4e3), Err(Refusal::Busy), Err(Refusal::Gone), Err(Refusal::Busy), Err(Refusal::NoRoom)];
+        let outcomes = (0..).zip(results).map(|(page, result)| Outcome { action: order(page), result }).collect();
+        // The kernel was asked about page 1, which is busy.
+        let mut done = Done { outcomes, stayed: vec![(7, PageNumber(1))], ..Done::default() };
+        assert_eq!(done.not_tried(), [order(3)]);
+        done.outcomes.truncate(3);
+        assert!(done.not_tried().is_empty());
     }
 
     #[test]

@@ -152,6 +152,15 @@ impl Mover {
         }
     }
 
+    /// Sets other options. What the rate has let through so far stays counted.
+    pub fn set_options(&mut self, options: MoveOptions) {
+        if options.shared != self.options.shared {
+            self.system = System::new(options.shared);
+        }
+        self.pace.set_rate(self.now_ns(), options.bytes_per_s);
+        self.options = options;
+    }
+
     /// Moves pages of `process` (`None`: this process). `may_be_huge` are address ranges, ascending and disjoint, in which huge pages may be.
     /// `goes_on` is asked before every call, and ten times a second while the rate makes it wait, with the pages that moved so far; after a `false` the rest
     /// is not tried.
@@ -493,6 +502,18 @@ mod tests {
             asked < 4
         });
         assert!(!may && asked == 4 && begun.elapsed() < Duration::from_secs(600), "an hour is left of the rate");
+    }
+
+    /// Each reload of the daemon's configuration let another call through, however low the rate.
+    #[test]
+    fn other_options_keep_what_the_rate_has_let_through() {
+        let options = MoveOptions { bytes_per_s: Some(1), waits: false, ..MoveOptions::default() };
+        let mut mover = Mover::new(options);
+        mover.pace.spend(0, 3600);
+        mover.set_options(MoveOptions { keep_bytes: 7, ..options });
+        assert!(!mover.may_go(0, &mut |_| true) && mover.options.keep_bytes == 7, "an hour is left of the rate");
+        mover.set_options(MoveOptions { bytes_per_s: None, ..options });
+        assert!(mover.may_go(0, &mut |_| true));
     }
 
     #[test]

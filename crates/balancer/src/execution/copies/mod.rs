@@ -142,6 +142,11 @@ impl Copies {
         }
     }
 
+    /// Sets another number of bytes that stay available on every node.
+    pub fn set_keep_bytes(&mut self, keep_bytes: u64) {
+        self.keep_bytes = keep_bytes;
+    }
+
     /// Maps a page to the file page that policies know: process id and page; `None`: it is not a page of such a file.
     #[must_use]
     pub fn page(&self, pid: Pid, page: PageNumber) -> Option<(Pid, PageNumber)> {
@@ -560,6 +565,12 @@ mod tests {
         let done = copies.carry_out(1, vec![order(1, 15), order(2, 15)], &targets, &memory);
         assert!(done.outcomes[0].result.is_ok(), "{done:?}");
         assert_eq!(done.outcomes[1].result, Err(Refusal::NoRoom));
+        // A reload of the configuration left copies the memory that they might use before.
+        copies.set_keep_bytes(100 << 10);
+        let done = copies.carry_out(2, vec![order(2, 15)], &targets, &memory);
+        assert_eq!(done.outcomes[0].result, Err(Refusal::NoRoom));
+        copies.set_keep_bytes(0);
+        assert!(copies.carry_out(3, vec![order(2, 15)], &targets, &memory).outcomes[0].result.is_ok());
     }
 
     #[test]
