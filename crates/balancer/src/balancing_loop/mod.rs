@@ -201,7 +201,6 @@ impl Balancer {
         }
         let (fault_sampler, samples) = opened(&machine, &options)?;
         let sample_note = samples.as_ref().err().cloned();
-        let migration_executor = MigrationExecutor::new(&machine, options.tunables.moving());
         let (probes, probe_note) = probes(&machine, &options);
         let nodes = machine.nodes().len();
         let mut balancer = Balancer {
@@ -211,6 +210,7 @@ impl Balancer {
             gate: Gate::new(nodes),
             pending: Vec::new(),
             query: PageQuery::new(),
+            migration_executor: MigrationExecutor::new(&machine, options.tunables.moving()),
             regression_guard: RegressionGuard::new(options.tunables.max_harm),
             scanning: Scanning::default(),
             run_stats: RunStats::new(&options),
@@ -251,7 +251,6 @@ impl Balancer {
             sampled: 0,
             file_uses: 0,
             measured: vec![0.0; nodes],
-            migration_executor,
             probes,
             options,
         };
