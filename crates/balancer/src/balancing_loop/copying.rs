@@ -58,7 +58,7 @@ impl Balancer {
     /// Carries out orders about copies. Returns the number of files whose copies changed.
     pub(super) fn copy(&mut self, decision: u64, orders: Vec<Order>, control_port: &mut dyn ControlPort) -> usize {
         let Some(copies) = self.copies.as_mut().filter(|_| !orders.is_empty()) else { return 0 };
-        let mut done = copies.carry_out(decision, orders, &self.targets, &self.memory);
+        let mut done = copies.carry_out(decision, orders, &self.targets, &mut self.memory);
         let pages = |wants: &dyn Fn(&numapilot_placement::Outcome) -> bool| {
             done.outcomes.iter().filter(|outcome| wants(outcome)).count() as u64
         };
