@@ -47,11 +47,20 @@ pub(crate) struct KernelBalancing {
     processes: BTreeMap<u32, Process>,
     tasks: BTreeMap<u32, Task>,
     groups: BTreeMap<u32, Group>,
-    /// Thread of the last fault on each page: the kernel's `last_cpupid`, without its truncation to eight bits.
-    last_fault: HashMap<PageKey, (u32, NodeIndex)>,
+    /// The last fault on each page: the kernel's `last_cpupid`, without its truncation to eight bits.
+    last_fault: HashMap<PageKey, LastFault>,
     /// Tasks that caused the moves of pages ordered last, in order, to charge failures to.
     pending: Vec<(PageKey, u32)>,
     explanation: String,
+}
+
+/// The last fault on a page.
+#[derive(Clone, Copy, Debug)]
+struct LastFault {
+    thread: u32,
+    from: NodeIndex,
+    /// Where the page may be since: where it was, and where it was ordered to.
+    homes: [NodeIndex; 2],
 }
 
 /// State of a process, as in the kernel's `mm_struct`.
@@ -274,11 +283,11 @@ impl KernelBalancing {
         // The kernel notes who faulted only on pages of another node: `mpol_misplaced` returns before that for a page that the policy in force, "prefer
         // the node one runs on", finds in place (Linux 5.15 and later, and seen there: docs/kernel-balancing.md).
         // Nor on a node without memory, to which no page can move (`should_numa_migrate_memory`, Linux 6.9 and later).
-        let last = if fault.home == fault.from || !self.facts.has_memory(fault.from) {
-            self.last_fault.get(&fault.page).copied()
-        } else {
-            self.last_fault.insert(fault.page, (fault.thread, fault.from))
-        };
+        let last = self.last_fault_on(fault);
+        if fault.home != fault.from && self.facts.has_memory(fault.from) {
+            let noted = LastFault { thread: fault.thread, from: fault.from, homes: [fault.home, fault.from] };
+            self.last_fault.insert(fault.page, noted);
+        }
         let goes = self.page_may_move(fault, last) && fault.home != fault.from;
         if goes {
             actions.push(Action::Migrate { page: fault.page, to: fault.from });
@@ -301,6 +310,17 @@ impl KernelBalancing {
             task.faults.count(home_after, fault.from, is_private, pages);
             task.locality[usize::from(is_local)] += pages;
         }
+    }
+
+    /// Thread and node of the last fault on a page; `None`: there was none on this memory. A page that is where neither it was nor a fault took it was freed, and
+    /// other memory has its address.
+    fn last_fault_on(&mut self, fault: &HintFault) -> Option<(u32, NodeIndex)> {
+        let last = *self.last_fault.get(&fault.page)?;
+        if last.homes.contains(&fault.home) {
+            return Some((last.thread, last.from));
+        }
+        self.last_fault.remove(&fault.page);
+        None
     }
 
     /// Shared faults inside the set of nodes on which a group is active count as local (`task_numa_fault`).
