@@ -11,6 +11,7 @@ use numapilot_kernel::KernelError;
 use numapilot_kernel::actuator::MoveOptions;
 use numapilot_kernel::actuator::MoveOutcome;
 use numapilot_kernel::actuator::MoveRequest;
+use numapilot_kernel::actuator::Moved;
 use numapilot_kernel::actuator::Mover;
 use numapilot_kernel::actuator::PageOutcomes;
 use numapilot_kernel::affinity::CpuMask;
@@ -178,18 +179,20 @@ impl MigrationExecutor {
         }
         let pid = managed.target.pid;
         done.troubles.extend(moved.refused.iter().map(|(node, why)| why.error(pid, *node).to_string()));
-        self.note(managed, requests, &moved.outcomes, done);
         done.took_ns += moved.moving_ns;
+        self.note(managed, requests, &moved, done);
     }
 
-    /// Updates the known home nodes.
-    fn note(&self, managed: &mut ManagedProcess, requests: &[MoveRequest], outcomes: &[MoveOutcome], done: &mut Done) {
-        for (request, outcome) in requests.iter().zip(outcomes) {
+    /// Updates the known home nodes. Where a page was before is as it was found: of a large process, the known home of most pages is that of a neighbour.
+    fn note(&self, managed: &mut ManagedProcess, requests: &[MoveRequest], moved: &Moved, done: &mut Done) {
+        let index_of = |node: NodeId| self.ids.iter().position(|id| *id == node).map(NodeIndex);
+        for (at, (request, outcome)) in requests.iter().zip(&moved.outcomes).enumerate() {
             let page = request.address.page();
-            let Some(to) = self.ids.iter().position(|id| *id == request.to).map(NodeIndex) else { continue };
+            let Some(to) = index_of(request.to) else { continue };
             match outcome {
                 MoveOutcome::Moved => {
-                    done.moved.push((managed.number(), page, managed.homes.of(page), to));
+                    let found = moved.from.get(at).copied().flatten().and_then(index_of);
+                    done.moved.push((managed.number(), page, found.or_else(|| managed.homes.of(page)), to));
                     managed.homes.set(page, page + 1, to);
                     managed.moved_bytes += PageNumber::BYTES;
                     done.moved_bytes += PageNumber::BYTES;
@@ -329,6 +332,24 @@ mod tests {
         assert_eq!([already_there, gone, no_room], [Refusal::AlreadyThere, Refusal::Gone, Refusal::NoRoom]);
         assert_eq!([busy, not_tried], [Refusal::Busy; 2], "they may be ordered again");
         assert_eq!([not_permitted, unmovable, other], [Refusal::Unsupported; 3]);
+    }
+
+    /// What was undone went to where a neighbour had been: of large processes, the homes of one page in many are read, and stand for those up to the next.
+    #[test]
+    fn where_a_page_was_is_as_it_was_found() {
+        let (migration_executor, mut targets, number) = of_this_process();
+        let migration_executor = MigrationExecutor { ids: [0, 1, 2].map(NodeId).to_vec(), ..migration_executor };
+        let managed = targets.all.get_mut(&Pid::own()).unwrap();
+        let [first, second] = [16, 17].map(PageNumber);
+        managed.homes.set(first, second + 1, NodeIndex(0));
+        let requests = [first, second].map(|page| MoveRequest { to: NodeId(2), address: VirtAddr::of_page(page) });
+        let from = vec![Some(NodeId(1)), None];
+        let moved = Moved { outcomes: vec![MoveOutcome::Moved; 2], from, ..Moved::default() };
+        let mut done = Done::default();
+        migration_executor.note(managed, &requests, &moved, &mut done);
+        let was = |page, node| (number, page, Some(NodeIndex(node)), NodeIndex(2));
+        assert_eq!(done.moved, [was(first, 1), was(second, 0)]);
+        assert_eq!([first, second].map(|page| managed.homes.of(page)), [Some(NodeIndex(2)); 2]);
     }
 
     /// Of a batch that was undone at a limited rate, what the rate left stayed where it did harm.

@@ -116,6 +116,9 @@ impl NodeRefusal {
 pub struct Moved {
     /// Outcome of each request, in the order of the requests.
     pub outcomes: Vec<MoveOutcome>,
+    /// The node on which each page was found before, in the order of the requests; `None`: on none, or on its target. Empty where pages were not queried
+    /// ([`Mover::run_known`]).
+    pub from: Vec<Option<NodeId>>,
     /// The outcomes, counted.
     pub pages: PageOutcomes,
     /// Nanoseconds in system calls that move.
@@ -204,6 +207,7 @@ impl Mover {
         let mut work = Work {
             requests,
             outcomes: vec![MoveOutcome::NotTried; requests.len()],
+            from: vec![None; if asks_first { requests.len() } else { 0 }],
             moving: Duration::ZERO,
             calls: 0,
             moved: 0,
@@ -260,7 +264,10 @@ impl Mover {
         for (index, state) in order.into_iter().zip(states) {
             match interpret::before(state, work.requests[index].to) {
                 Some(outcome) => work.outcomes[index] = outcome,
-                None => left.push(index),
+                None => {
+                    work.from[index] = state.node();
+                    left.push(index);
+                }
             }
         }
         Ok(left)
@@ -460,6 +467,8 @@ fn in_order(requests: &[MoveRequest]) -> Vec<usize> {
 struct Work<'a> {
     requests: &'a [MoveRequest],
     outcomes: Vec<MoveOutcome>,
+    /// Nodes on which pages were found, as in [`Moved::from`].
+    from: Vec<Option<NodeId>>,
     moving: Duration,
     calls: u64,
     moved: u64,
@@ -483,7 +492,8 @@ impl Work<'_> {
         }
         let pages = PageOutcomes::of(&self.outcomes);
         let moving_ns = u64::try_from(self.moving.as_nanos()).unwrap_or(u64::MAX);
-        Ok(Moved { outcomes: self.outcomes, pages, moving_ns, calls: self.calls, refused: self.refused })
+        let Work { outcomes, from, calls, refused, .. } = self;
+        Ok(Moved { outcomes, from, pages, moving_ns, calls, refused })
     }
 }
 
@@ -522,6 +532,7 @@ mod tests {
         let work = |moved| Work {
             requests: &requests,
             outcomes: vec![MoveOutcome::Moved; 3],
+            from: Vec::new(),
             moving: Duration::ZERO,
             calls: 2,
             moved,
