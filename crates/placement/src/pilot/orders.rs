@@ -13,7 +13,7 @@ use super::ledger::Ordered;
 use super::memory::{BLOCK_PAGES, range_of};
 use super::search::Plan;
 use super::shares::{GOLDEN, share_at};
-use crate::action::{Action, Outcome};
+use crate::action::{Action, Outcome, Refusal};
 use crate::observation::{Observation, PageKey, PageSize};
 
 /// A move is taken to have paid if it stood for this many times the span after which it should have.
@@ -77,11 +77,12 @@ impl Pilot {
         orders.push(candidate.action);
     }
 
-    /// Takes in which of the last decision's moves and copies were carried out: a page's next move costs more if the one before did not pay. What was refused
-    /// was no move. Returns the moves that undo those of pages.
+    /// Takes in what came of the last decision's moves and copies: a page's next move costs more if the one before did not pay, or could not be carried out, so
+    /// that others come first. What was only put off, while the budget is used up, say, was no move. Returns the moves that undo those of pages.
     pub(super) fn settle_orders(&mut self, outcomes: &[Outcome]) -> Vec<Action> {
-        let page_of = |outcome: &Outcome| match outcome.action {
-            Action::Migrate { page, .. } | Action::Replicate { page, .. } if outcome.result.is_ok() => Some(page),
+        let page_of = |outcome: &Outcome| match (&outcome.action, outcome.result) {
+            (_, Err(Refusal::Busy | Refusal::Gone | Refusal::AlreadyThere)) => None,
+            (Action::Migrate { page, .. } | Action::Replicate { page, .. }, _) => Some(*page),
             _ => None,
         };
         let done: BTreeSet<PageKey> = outcomes.iter().filter_map(page_of).collect();
@@ -248,16 +249,15 @@ fn is_mapped(mapped: &[(u32, PageNumber, u64)], process: u32, page: PageNumber) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::action::Refusal;
     use crate::fixtures::{large_page, machine, sample};
     use crate::nodes::NodeFacts;
     use crate::observation::Sample;
     use crate::options::Options;
 
-    /// Orders that were refused counted as moves, so that a page which never moved cost up to a thousand times as much. And what a large page had moved for was
+    /// Orders that were put off counted as moves, so that a page which never moved cost up to a thousand times as much. And what a large page had moved for was
     /// noted only if its first small page had been sampled.
     #[test]
-    fn a_page_whose_move_did_not_pay_costs_twice_as_much_and_one_that_did_not_move_does_not() {
+    fn a_page_whose_move_did_not_pay_costs_twice_as_much_and_one_whose_move_was_put_off_does_not() {
         let machine = machine();
         let options = Options::parse("pilot", Pilot::OPTIONS.to_vec(), "").expect("valid");
         let facts = NodeFacts::new(&machine).expect("nodes");
@@ -279,5 +279,6 @@ mod tests {
         assert_eq!(order(1_000, Ok(6e5)), (1, Some((1_000, 0))));
         assert_eq!(order(2_000, Err(Refusal::Busy)), (0, Some((1_000, 0))));
         assert_eq!(order(3_000, Ok(6e5)), (1, Some((3_000, 1))));
+        assert_eq!(order(4_000, Err(Refusal::NoRoom)), (0, Some((4_000, 2))), "others come first");
     }
 }
