@@ -99,7 +99,8 @@ impl Replication {
         }
         for sample in &seen.samples {
             let page = self.pages.entry(sample.page).or_default();
-            if shows_no_copy(sample, &page.copies, &seen.read_only) && !fresh.contains(&sample.page) {
+            let has_copy = page.copies.contains(&sample.from);
+            if shows_no_copy(sample, has_copy, &seen.read_only) && !fresh.contains(&sample.page) {
                 // Nor is anything known of the memory that is there now.
                 page.copies.clear();
                 page.used = PageUse::default();
@@ -113,8 +114,10 @@ impl Replication {
         }
         let alive: BTreeSet<u32> = seen.threads.iter().map(|t| t.process).collect();
         self.pages.retain(|key, page| {
-            let is_stale =
-                page.copies.is_empty() && page.collapses == 0 && page.last_ns.saturating_add(FORGET_NS) < seen.now_ns;
+            // Of one that was written to last, nothing is known but that.
+            let is_stale = page.copies.is_empty()
+                && page.collapses == 0
+                && (page.used.total() == 0 || page.last_ns.saturating_add(FORGET_NS) < seen.now_ns);
             alive.contains(&key.process) && !is_stale
         });
     }
@@ -257,6 +260,18 @@ mod tests {
         collapsed.now_ns = 5_000_000_000;
         assert!(policy.decide(&collapsed).is_empty());
         assert!(policy.decide(&read_by(&[1, 2], 1000)).is_empty(), "collapsed twice: never again");
+    }
+
+    /// Each page that was sampled took memory for a minute, also those that were written to and may not be copied.
+    #[test]
+    fn pages_that_were_written_to_last_are_not_remembered() {
+        let options = Options::parse("replication", Replication::OPTIONS.to_vec(), "").expect("valid");
+        let facts = NodeFacts::new(&machine()).expect("nodes");
+        let mut policy = Replication::new(&options, facts).expect("valid");
+        let mut seen = read_by(&[1, 2], 1);
+        seen.samples.push(sample(page(8), 1, 0, true));
+        policy.decide(&seen);
+        assert_eq!(policy.pages.keys().copied().collect::<Vec<_>>(), [page(7)]);
     }
 
     #[test]

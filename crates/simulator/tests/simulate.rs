@@ -338,6 +338,21 @@ fn moves_take_their_time_however_short_epochs_are() {
     assert!(taken_ns > 0.999 * cost_ns && taken_ns < cost_ns + 1e6, "{taken_ns} ns for moves of {cost_ns} ns");
 }
 
+/// Pages serve their new node once the mover has come to them, and not before: it worked ahead for the longest epoch that may come (10 ms).
+#[test]
+fn pages_do_not_serve_their_new_home_before_the_mover_has_come_to_them() {
+    let text = "format = 1\nname = 'one'\n[[region]]\nname = 'all'\nmib = 4\nfirst_touch = 'first'\ngroup = 'g'\n[[group]]\nname = 'g'\nthreads = 1\n\
+                [[phase]]\nname = 'p'\n[[phase.work]]\ngroup = 'g'\nms = 20\naccesses_per_us = 10\noutstanding = 2\n[[phase.work.on]]\nregion = 'all'\n";
+    let program = synthetic::parse(text, "one").expect("a sound description");
+    let mut policy = MoveAll { period_ns: 10_000_000, threads: 1, decisions_ns: Vec::new() };
+    let report = run(&program, &mut policy, idle());
+    assert_eq!(report.moves.small_pages, 1024);
+    let local = report.total.accesses[0][0];
+    // Own work of 100 ns, and 115 ns of which two overlap, until the order and while it is carried out; all pages but the first change their home at its end.
+    let expected = (policy.decisions_ns[0] as f64 + report.cost.mover_ns) / (100.0 + 115.0 / 2.0);
+    assert!((local / expected - 1.0).abs() < 0.01, "{local} accesses before the move, not {expected}");
+}
+
 /// A thread that has ended waits for no page, though it was the last that accessed it.
 #[test]
 fn threads_that_have_ended_do_not_wait_for_pages() {

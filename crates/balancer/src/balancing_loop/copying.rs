@@ -1,6 +1,9 @@
 //! The loop's handling of file copies: collects evidence, carries out orders, and undoes copies of a batch that slowed the targets down.
 
+use std::collections::BTreeSet;
+
 use numapilot_host::Pid;
+use numapilot_machine::NodeIndex;
 use numapilot_placement::Action as Order;
 
 use super::Balancer;
@@ -55,7 +58,7 @@ impl Balancer {
     /// Carries out orders about copies. Returns the number of files whose copies changed.
     pub(super) fn copy(&mut self, decision: u64, orders: Vec<Order>, control_port: &mut dyn ControlPort) -> usize {
         let Some(copies) = self.copies.as_mut().filter(|_| !orders.is_empty()) else { return 0 };
-        let mut done = copies.carry_out(decision, orders, &self.targets, &self.memory);
+        let mut done = copies.carry_out(decision, orders, &self.targets, &mut self.memory);
         let pages = |wants: &dyn Fn(&numapilot_placement::Outcome) -> bool| {
             done.outcomes.iter().filter(|outcome| wants(outcome)).count() as u64
         };
@@ -64,9 +67,9 @@ impl Balancer {
         let other = done.outcomes.len() as u64 - moved - no_room;
         self.outcomes.append(&mut done.outcomes);
         if !done.before.is_empty() {
-            self.judged.push(decision);
+            self.is_judged_with(decision);
             self.regression_guard.changed(done.took_ns as f64);
-            self.undo_copies.append(&mut done.before.clone());
+            remember_first(&mut self.undo_copies, &done.before);
         }
         let pages = event::PageOutcomes { moved, no_room, not_tried: other, ..event::PageOutcomes::default() };
         let files = done.before.len();
@@ -79,6 +82,7 @@ impl Balancer {
         let before = std::mem::take(&mut self.undo_copies);
         let Some(copies) = self.copies.as_mut().filter(|_| !before.is_empty()) else { return };
         let done = copies.take_back(decision, &before, &self.targets);
+        self.regression_guard.undone(done.took_ns as f64);
         self.record_copied(decision, true, event::PageOutcomes::default(), done, control_port);
     }
 
@@ -100,5 +104,29 @@ impl Balancer {
             took_ns,
             ..event::Action::default()
         }));
+    }
+}
+
+/// Adds the copies that files had before a further change of a batch. One that was changed several times goes back to what it had first.
+fn remember_first(known: &mut Vec<(u64, BTreeSet<NodeIndex>)>, more: &[(u64, BTreeSet<NodeIndex>)]) {
+    for (file, copies) in more {
+        if known.iter().all(|(other, _)| other != file) {
+            known.push((*file, copies.clone()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file that got copies twice kept the first ones when both changes were undone; and without probes, when nothing is ever undone, the list grew.
+    #[test]
+    fn a_file_that_was_changed_twice_goes_back_to_what_it_had_first() {
+        let copies = |nodes: &[usize]| nodes.iter().copied().map(NodeIndex).collect::<BTreeSet<NodeIndex>>();
+        let mut known = Vec::new();
+        remember_first(&mut known, &[(7, copies(&[]))]);
+        remember_first(&mut known, &[(7, copies(&[0, 1])), (8, copies(&[2, 3]))]);
+        assert_eq!(known, [(7, copies(&[])), (8, copies(&[2, 3]))]);
     }
 }

@@ -10,6 +10,7 @@ use numapilot_host::Root;
 use numapilot_host::has_memory;
 use numapilot_host::now_ticks;
 use numapilot_kernel::KernelError;
+use numapilot_kernel::memory::PageState;
 use numapilot_kernel::task;
 use numapilot_perf_events::EventsError;
 use numapilot_perf_events::open::Scope;
@@ -335,7 +336,13 @@ impl Balancer {
                         managed.homes.set(first, first + pages, home);
                         self.table.is_at(managed.page_id(first), home);
                     }
-                    None => managed.homes.clear(page, page + 1),
+                    None => {
+                        managed.homes.clear(page, page + 1);
+                        // Of a large page that lacks a part, the rest is there.
+                        if pages == 1 && matches!(state, PageState::Absent | PageState::Unmapped) {
+                            self.table.forget(managed.page_id(page));
+                        }
+                    }
                 }
             }
         }

@@ -32,6 +32,7 @@ use numapilot_machine::NodeIndex;
 use numapilot_perf_events::EventsError;
 use numapilot_perf_events::open::Scope;
 use numapilot_perf_events::rights::refused_note;
+use numapilot_placement::Action as Order;
 use numapilot_placement::Outcome;
 use numapilot_placement::Policy;
 use numapilot_replica::mappings::Mappings;
@@ -152,6 +153,8 @@ pub struct Balancer {
     undo_threads: Vec<ThreadMove>,
     /// Files copied by that batch, with the nodes that had copies before.
     undo_copies: Vec<(u64, BTreeSet<NodeIndex>)>,
+    /// What is left to move back of the batch that was undone last, with its decision's number: the rate allows no more at once.
+    taking_back: (u64, Vec<Order>),
     /// File copies on several nodes, if the program was started with the preload library.
     copies: Option<Copies>,
     started: Instant,
@@ -198,7 +201,6 @@ impl Balancer {
         }
         let (fault_sampler, samples) = opened(&machine, &options)?;
         let sample_note = samples.as_ref().err().cloned();
-        let migration_executor = MigrationExecutor::new(&machine, options.tunables.moving());
         let (probes, probe_note) = probes(&machine, &options);
         let nodes = machine.nodes().len();
         let mut balancer = Balancer {
@@ -208,6 +210,7 @@ impl Balancer {
             gate: Gate::new(nodes),
             pending: Vec::new(),
             query: PageQuery::new(),
+            migration_executor: MigrationExecutor::new(&machine, options.tunables.moving()),
             regression_guard: RegressionGuard::new(options.tunables.max_harm),
             scanning: Scanning::default(),
             run_stats: RunStats::new(&options),
@@ -223,6 +226,7 @@ impl Balancer {
             judged: Vec::new(),
             undo_threads: Vec::new(),
             undo_copies: Vec::new(),
+            taking_back: (0, Vec::new()),
             copies: None,
             started: Instant::now(),
             last: Instant::now(),
@@ -247,7 +251,6 @@ impl Balancer {
             sampled: 0,
             file_uses: 0,
             measured: vec![0.0; nodes],
-            migration_executor,
             probes,
             options,
         };
@@ -473,7 +476,10 @@ impl Balancer {
     fn reload(&mut self, control_port: &mut dyn ControlPort) -> Result<String, String> {
         let tunables = reloaded(control_port)?;
         self.regression_guard.set_max_harm(tunables.max_harm);
-        self.migration_executor = MigrationExecutor::new(&self.machine, tunables.moving());
+        self.migration_executor.set_options(tunables.moving());
+        if let Some(copies) = &mut self.copies {
+            copies.set_keep_bytes(tunables.keep_bytes);
+        }
         self.interval = tunables.interval;
         self.options.tunables = tunables;
         Ok("reloaded".to_owned())

@@ -64,6 +64,10 @@ const PROBE_EVERY: u64 = 10;
 const FIRST_DELAY: Duration = Duration::from_millis(500);
 /// Orders for 1 known page in this many are a large change, after which fresh evidence is requested.
 const EVIDENCE_FOR: usize = 8;
+/// Decisions of a batch that are named in its evaluation, at most.
+const JUDGED_MAX: usize = 1 << 12;
+/// Pages that a step moves back, at most, of those that the rate has left: where they are is queried each time.
+const TAKE_BACK_AT_ONCE: usize = 1 << 14;
 /// Iterations between two sweeps of the table.
 const SWEEP_EVERY: u64 = 500;
 
@@ -97,7 +101,10 @@ impl Balancer {
         let is_idle = uses.is_empty() && ran_ns < IDLE_SHARE * elapsed.as_nanos() as f64;
         self.run_stats.managed(elapsed, &seen, &uses, passed_over);
         uses.extend(self.file_uses(control_port));
-        let measure = if is_idle || self.is_paused { None } else { self.probe() };
+        self.take_back_more(control_port);
+        // While pages go back, it is neither as it was nor as it was made.
+        let is_between = !self.taking_back.1.is_empty();
+        let measure = if is_idle || self.is_paused || is_between { None } else { self.probe() };
         if let Some(judgement) = self.regression_guard.window(measure, ran_ns) {
             self.judged(&judgement, control_port);
         }
@@ -321,6 +328,7 @@ impl Balancer {
         let (orders, held) = self.split_permitted(orders, decision, control_port);
         let held_back = match self.regression_guard.may_change() {
             _ if self.options.dry_run => "dry run",
+            _ if !self.taking_back.1.is_empty() => "the last changes are being undone",
             Err(why) => why,
             Ok(()) => "",
         };
@@ -457,13 +465,20 @@ impl Balancer {
                 self.table.stayed(managed.page_id(*page));
             }
         }
+        for (number, page) in &done.gone {
+            if let Some(managed) = self.targets.by_number(*number) {
+                self.table.forget(managed.page_id(*page));
+            }
+        }
         for trouble in std::mem::take(&mut done.troubles) {
             self.trouble(trouble, control_port);
         }
-        if !is_undo {
+        if is_undo {
+            self.regression_guard.undone(done.took_ns as f64);
+        } else {
             let room = UNDO_MAX.saturating_sub(self.undo_threads.len());
             self.undo_threads.extend(done.threads.iter().take(room).cloned());
-            self.judged.push(decision);
+            self.is_judged_with(decision);
             self.regression_guard.changed(done.took_ns as f64);
             self.outcomes.append(&mut done.outcomes);
         }
@@ -477,6 +492,46 @@ impl Balancer {
             moved_bytes: done.moved_bytes,
             took_ns: done.took_ns,
         }));
+    }
+
+    /// A decision is part of the batch that will be evaluated, if there is ever a measure: without probes there is none.
+    pub(super) fn is_judged_with(&mut self, decision: u64) {
+        if self.judged.len() < JUDGED_MAX {
+            self.judged.push(decision);
+        }
+    }
+
+    /// Moves pages of a batch back to where they were. What the rate leaves is moved back by the next steps ([`Balancer::take_back_more`]).
+    fn take_back_pages(
+        &mut self,
+        decision: u64,
+        orders: Vec<Order>,
+        threads_taken_back: u64,
+        control_port: &mut dyn ControlPort,
+    ) {
+        // The program may have set policies, or its cpuset may have changed, since the batch.
+        let (orders, _) = self.split_forbidden(orders, control_port);
+        let mut progress = StepProgress::of_undoing(control_port, &mut self.waiting);
+        let mut done = self.migration_executor.carry_out(orders, &mut self.targets, &mut progress);
+        done.threads_taken_back = threads_taken_back;
+        // Without a rate nothing is left but what did not answer, or at the end of the run.
+        if self.options.tunables.bytes_per_s.is_some() && done.troubles.is_empty() {
+            let left = done.not_tried();
+            done.pages.not_tried = done.pages.not_tried.saturating_sub(left.len() as u64);
+            self.taking_back.0 = decision;
+            self.taking_back.1.extend(left);
+        }
+        self.settle(decision, done, true, control_port);
+    }
+
+    /// Moves back more of what the rate has left.
+    fn take_back_more(&mut self, control_port: &mut dyn ControlPort) {
+        let (decision, left) = &mut self.taking_back;
+        if left.is_empty() {
+            return;
+        }
+        let (decision, orders) = (*decision, left.drain(..left.len().min(TAKE_BACK_AT_ONCE)).collect());
+        self.take_back_pages(decision, orders, 0, control_port);
     }
 
     /// Records the evaluation of a batch, and undoes the batch if it slowed the targets down.
@@ -513,13 +568,8 @@ impl Balancer {
             to: *home,
         };
         let orders: Vec<Order> = first_homes(undo).iter().map(back).collect();
-        // The program may have set policies, or its cpuset may have changed, since the batch.
-        let (orders, _) = self.split_forbidden(orders, control_port);
         let threads_taken_back = self.migration_executor.take_back(&undo_threads, &mut self.targets, control_port);
-        let mut progress = StepProgress::of_undoing(control_port, &mut self.waiting);
-        let done = self.migration_executor.carry_out(orders, &mut self.targets, &mut progress);
-        let done = Done { threads_taken_back, ..done };
-        self.settle(decisions.last().copied().unwrap_or(0), done, true, control_port);
+        self.take_back_pages(decisions.last().copied().unwrap_or(0), orders, threads_taken_back, control_port);
     }
 
     /// Sets the next interval: the one that the policy requires, or a longer one while the targets are idle.

@@ -111,6 +111,11 @@ impl RegressionGuard {
         self.batch_ns += took_ns;
     }
 
+    /// Registers that changes were undone, which took `took_ns` nanoseconds: moving back is moving, and brings nothing.
+    pub fn undone(&mut self, took_ns: f64) {
+        self.account_ns -= took_ns;
+    }
+
     /// Ends a window. `measure` is its measure, if there is one; `ran_ns` is the running time of the targets' threads. Returns an evaluation once enough
     /// windows have passed.
     pub fn window(&mut self, measure: Option<f64>, ran_ns: f64) -> Option<Judgement> {
@@ -136,6 +141,10 @@ impl RegressionGuard {
             self.account_ns = (self.account_ns + self.batch_ns).min(ADVANCE_NS * 4.0);
         }
         self.batch_ns = 0.0;
+        if judgement.undo {
+            // What follows is compared with how it was before, and will be again, not with the harm that was done.
+            self.windows = before.into();
+        }
         Some(judgement)
     }
 }
@@ -246,6 +255,28 @@ mod tests {
             assert!(regression_guard.may_change().is_ok(), "{batch}");
             regression_guard.changed(5e8);
             watch(&mut regression_guard, 1.1_f64.powi(batch + 1), 0.001, AFTER, 5).expect("judged");
+        }
+    }
+
+    /// Moving back cost nothing, so that changes which did harm took twice the time that they were charged.
+    #[test]
+    fn moving_back_is_charged_too() {
+        let mut regression_guard = RegressionGuard::new(0.01);
+        regression_guard.changed(6e8);
+        assert!(regression_guard.may_change().is_ok());
+        regression_guard.undone(6e8);
+        assert!(regression_guard.may_change().is_err() && (regression_guard.account_ns() + 2e8).abs() < 1.0);
+    }
+
+    /// The windows of the harm were the yardstick of the next changes, which might do as much.
+    #[test]
+    fn what_follows_an_undone_batch_is_compared_with_what_was_before_it() {
+        let mut regression_guard = RegressionGuard::new(0.01);
+        watch(&mut regression_guard, 1.0, 0.001, 10, 3);
+        for seed in [5, 7] {
+            regression_guard.changed(1e6);
+            let judgement = watch(&mut regression_guard, 0.5, 0.001, AFTER, seed).expect("judged");
+            assert!(judgement.undo && judgement.before.0 > 0.99, "{judgement:?}");
         }
     }
 

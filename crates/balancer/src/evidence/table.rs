@@ -14,16 +14,19 @@ const USERS: usize = 4;
 const HALF_LIFE: u16 = 100;
 /// Halvings after which a count is 0.
 const GONE_AFTER: u16 = 8;
-/// A move back to the previous node within this many ticks is a bounce; so is another move away from it, because somebody has taken the page back meanwhile:
-/// the kernel's own balancing, say.
-const BOUNCE_TICKS: u16 = 600;
+/// A move back to the previous node within this many ticks (after its rest, if it had one) is a bounce; so is another move away from it, because somebody has
+/// taken the page back meanwhile: the kernel's own balancing, say.
+const BOUNCE_TICKS: u32 = 600;
 /// Bounces after which a page is not moved for a time.
 const BOUNCES: u8 = 2;
 /// Ticks for which such a page is not moved; doubled with each further bounce.
 const REST_TICKS: u32 = 300;
+const REST_DOUBLINGS: u8 = 6;
 /// Ticks for which a page that the kernel could not move is not tried again; doubled with each further failure, up to [`STAYED_DOUBLINGS`] times.
 const STAYED_TICKS: u32 = 20;
 const STAYED_DOUBLINGS: u8 = 6;
+/// Ticks after which moves and attempts are forgotten: later than any rest ends, and before the counter of ticks comes round to them.
+const OLD_TICKS: u32 = 40_000;
 const FIRST_CAPACITY: usize = 1024;
 const EMPTY: u64 = u64::MAX;
 
@@ -100,6 +103,24 @@ impl Entry {
             let shift = u32::from(halvings.min(GONE_AFTER));
             self.counts.iter_mut().for_each(|count| *count = count.checked_shr(shift).unwrap_or(0));
             self.aged = self.aged.wrapping_add(halvings * HALF_LIFE);
+        }
+    }
+
+    /// Moves to and fro.
+    fn bounces(&self) -> u8 {
+        self.bounces & !MOVED
+    }
+
+    /// Ticks for which it is not moved after its last move, because it went to and fro.
+    fn rest_ticks(&self) -> u32 {
+        let bounces = self.bounces();
+        if bounces < BOUNCES { 0 } else { REST_TICKS << (bounces - BOUNCES).min(REST_DOUBLINGS) }
+    }
+
+    /// Forgets moves, and attempts to move it, `since` ticks after the last of them.
+    fn forget_old_moves(&mut self, since: u32) {
+        if since >= OLD_TICKS {
+            (self.bounces, self.before, self.stayed) = (0, EntryNode::NONE, 0);
         }
     }
 
@@ -271,8 +292,9 @@ impl PageTable {
         let Some(at) = self.slot_for(id) else { return };
         let entry = &mut self.entries[at];
         let is_again = entry.before == to || entry.before == from;
-        let is_bounce = entry.bounces & MOVED != 0 && is_again && tick.wrapping_sub(entry.moved) <= BOUNCE_TICKS;
-        let bounces = (entry.bounces & !MOVED).saturating_add(u8::from(is_bounce)).min(20);
+        let since = u32::from(tick.wrapping_sub(entry.moved));
+        let is_bounce = entry.bounces & MOVED != 0 && is_again && since <= BOUNCE_TICKS + entry.rest_ticks();
+        let bounces = entry.bounces().saturating_add(u8::from(is_bounce)).min(20);
         entry.bounces = MOVED | bounces;
         entry.stayed = 0;
         (entry.before, entry.home, entry.moved) = (from, to, tick);
@@ -286,6 +308,19 @@ impl PageTable {
         (entry.stayed, entry.moved) = (entry.stayed.saturating_add(1), tick);
     }
 
+    /// Forgets a page that was freed: its users and moves were of other memory than comes to its address. Its share of the flow goes with it.
+    pub fn forget(&mut self, id: PageId) {
+        let Some(at) = self.find(id) else { return };
+        let entry = std::mem::replace(&mut self.entries[at], Entry { key: id.0, aged: self.tick, ..Entry::NONE });
+        let Some(home) = entry.home.index() else { return };
+        for (node, count) in entry.nodes.into_iter().zip(entry.counts) {
+            let Some(node) = node.index() else { continue };
+            if let Some(flow) = self.flow.get_mut(node.0 * self.nodes + home.0) {
+                *flow -= f64::from(count).min(*flow);
+            }
+        }
+    }
+
     /// Whether a page may be moved now, given its previous moves.
     #[must_use]
     pub fn permission(&self, id: PageId) -> MovePermission {
@@ -294,11 +329,7 @@ impl PageTable {
         if since < entry.stayed_ticks() {
             return MovePermission::Stayed(entry.stayed_ticks() - since);
         }
-        let bounces = entry.bounces & !MOVED;
-        if bounces < BOUNCES {
-            return MovePermission::Granted;
-        }
-        let rest = (REST_TICKS << (bounces - BOUNCES).min(6)).min(u32::from(u16::MAX) / 2);
+        let (bounces, rest) = (entry.bounces(), entry.rest_ticks());
         if since < rest { MovePermission::LeftAlone(bounces, rest - since) } else { MovePermission::Granted }
     }
 
@@ -310,21 +341,23 @@ impl PageTable {
         let users = entry.nodes.into_iter().zip(entry.counts).filter(|(_, count)| *count > 0);
         let mut users: Vec<(NodeIndex, u8)> = users.filter_map(|(node, count)| Some((node.index()?, count))).collect();
         users.sort_by_key(|(node, count)| (std::cmp::Reverse(*count), *node));
-        Some(Known { users, home: entry.home.index(), bounces: entry.bounces & !MOVED })
+        Some(Known { users, home: entry.home.index(), bounces: entry.bounces() })
     }
 
     /// Drops pages without recent uses, and those for which `keep` is false (a process that has ended). Must be called at least every 10,000 ticks.
     pub fn sweep(&mut self, keep: impl Fn(PageId) -> bool) {
         let tick = self.tick;
-        let stays = |entry: &Entry| {
-            let mut entry = *entry;
+        let kept = |mut entry: Entry| {
             entry.age(tick);
             let since = u32::from(tick.wrapping_sub(entry.moved));
-            let rests = (entry.bounces & MOVED != 0 && since < 2 * REST_TICKS) || since < 2 * entry.stayed_ticks();
-            (rests || entry.counts.iter().any(|count| *count > 0)) && keep(PageId(entry.key))
+            entry.forget_old_moves(since);
+            let moves_count = (BOUNCE_TICKS + entry.rest_ticks()).max(2 * REST_TICKS);
+            let rests = (entry.bounces & MOVED != 0 && since < moves_count) || since < 2 * entry.stayed_ticks();
+            let stays = (rests || entry.counts.iter().any(|count| *count > 0)) && keep(PageId(entry.key));
+            stays.then_some(entry)
         };
         let old = std::mem::take(&mut self.entries);
-        let kept: Vec<Entry> = old.into_iter().filter(|entry| entry.key != EMPTY && stays(entry)).collect();
+        let kept: Vec<Entry> = old.into_iter().filter(|entry| entry.key != EMPTY).filter_map(kept).collect();
         self.rebuild(kept.into_iter(), capacity_for);
     }
 
@@ -495,7 +528,8 @@ mod tests {
             table.moved(page(1), from, to);
             (from, to) = (to, from);
         }
-        assert!(rests.len() >= 2 && rests.is_sorted() && rests[0] == REST_TICKS, "{rests:?}");
+        // From the third rest on, the next move counted as none to and fro, and rests grew no longer.
+        assert_eq!(rests, [1, 2, 4, 8, 16].map(|times| times * REST_TICKS));
         assert_eq!(table.permission(page(2)), MovePermission::Granted);
     }
 
@@ -518,6 +552,52 @@ mod tests {
             table.is_at(page(3), N0);
         }
         assert_eq!([2, 3].map(|number| table.permission(page(number))), [MovePermission::Granted; 2]);
+    }
+
+    /// A page that nobody used for two rests was dropped with its moves, and moved again before its own rest was over.
+    #[test]
+    fn a_rest_lasts_though_nobody_uses_the_page() {
+        let mut table = PageTable::new(2, 100);
+        (0..5).for_each(|turn| table.moved(page(1), NodeIndex(turn % 2), NodeIndex((turn + 1) % 2)));
+        (0..700).for_each(|_| table.tick());
+        table.sweep(|_| true);
+        assert_eq!(table.permission(page(1)), MovePermission::LeftAlone(4, 4 * REST_TICKS - 700));
+        (0..10_000).for_each(|_| table.tick());
+        table.sweep(|_| true);
+        assert!(table.is_empty());
+    }
+
+    /// Ticks are counted in 16 bits: a page in use that went to and fro two hours ago was left alone again.
+    #[test]
+    fn a_rest_does_not_begin_anew_when_the_counter_of_ticks_comes_round() {
+        let mut table = PageTable::new(2, 100);
+        (0..3).for_each(|turn| table.moved(page(1), NodeIndex(turn % 2), NodeIndex((turn + 1) % 2)));
+        table.stayed(page(2));
+        for tick in 0..=u32::from(u16::MAX) {
+            if tick % 100 == 0 {
+                assert!([1, 2].into_iter().all(|number| table.saw(page(number), N1, N0)));
+            }
+            if tick % 500 == 0 {
+                table.sweep(|_| true);
+            }
+            table.tick();
+        }
+        assert_eq!([1, 2].map(|number| table.permission(page(number))), [MovePermission::Granted; 2]);
+    }
+
+    /// Users and moves of memory that was freed were taken for those of what came to its address.
+    #[test]
+    fn what_is_known_of_a_page_goes_with_it() {
+        let mut table = PageTable::new(2, 100);
+        assert!((0..6).all(|_| table.saw(page(1), N1, N0)) && table.saw(page(2), N1, N0));
+        (0..3).for_each(|turn| table.moved(page(1), NodeIndex(turn % 2), NodeIndex((turn + 1) % 2)));
+        assert_eq!(table.flow(), [0.0, 0.0, 1.0, 6.0]);
+        table.forget(page(1));
+        table.forget(page(3));
+        assert_eq!(table.known(page(1)), Some(Known::default()));
+        assert_eq!((table.flow(), table.permission(page(1))), (&[0.0, 0.0, 1.0, 0.0][..], MovePermission::Granted));
+        table.sweep(|_| true);
+        assert_eq!((table.len(), table.known(page(2)).unwrap().users), (1, vec![(N1, 1)]));
     }
 
     /// A page that is pinned was ordered, unmapped and mapped again at every decision.

@@ -242,7 +242,7 @@ mod tests {
     fn what_there_is_no_room_for_is_counted_and_loses_what_binds_it() {
         let Some(mut bound) = BoundShell::by("read x; sleep 100 & echo $!; read y") else { return };
         let (heir, parent) = (bound.heir.0, bound.pid());
-        bound.targets.slots = 1;
+        bound.targets.slots.limit = 1;
         let births = take_in(&mut bound.targets, &forks(&[(heir, parent)]), true);
         assert_eq!((births.added.len(), births.heirs.len(), births.left_out), (0, 1, 1));
         let told: Vec<&String> = births.troubles.iter().collect();

@@ -1,6 +1,7 @@
 //! Carries out a policy's orders by system calls, and reports the outcome of each.
 
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use numapilot_host::PageNumber;
 use numapilot_host::Pid;
@@ -10,6 +11,7 @@ use numapilot_kernel::KernelError;
 use numapilot_kernel::actuator::MoveOptions;
 use numapilot_kernel::actuator::MoveOutcome;
 use numapilot_kernel::actuator::MoveRequest;
+use numapilot_kernel::actuator::Moved;
 use numapilot_kernel::actuator::Mover;
 use numapilot_kernel::actuator::PageOutcomes;
 use numapilot_kernel::affinity::CpuMask;
@@ -41,6 +43,8 @@ pub struct Done {
     pub moved: Vec<(u32, PageNumber, Option<NodeIndex>, NodeIndex)>,
     /// Orders for pages that the kernel could not move: process, page number.
     pub stayed: Vec<(u32, PageNumber)>,
+    /// Pages of 4 KiB that are there no longer: process, page number.
+    pub gone: Vec<(u32, PageNumber)>,
     /// Number of ordered pages by outcome.
     pub pages: PageOutcomes,
     /// Bytes copied between nodes.
@@ -81,6 +85,11 @@ impl MigrationExecutor {
             ids: machine.nodes().iter().map(|node| node.id).collect(),
             binder: Binder::new(machine),
         }
+    }
+
+    /// Sets other options. What the rate has let through so far stays counted.
+    pub fn set_options(&mut self, options: MoveOptions) {
+        self.mover.set_options(options);
     }
 
     /// Carries out orders. Orders for the pages of one process are gathered into few system calls. If `progress` ends it, what has moved is in the account,
@@ -170,24 +179,29 @@ impl MigrationExecutor {
         }
         let pid = managed.target.pid;
         done.troubles.extend(moved.refused.iter().map(|(node, why)| why.error(pid, *node).to_string()));
-        self.note(managed, requests, &moved.outcomes, done);
         done.took_ns += moved.moving_ns;
+        self.note(managed, requests, &moved, done);
     }
 
-    /// Updates the known home nodes.
-    fn note(&self, managed: &mut ManagedProcess, requests: &[MoveRequest], outcomes: &[MoveOutcome], done: &mut Done) {
-        for (request, outcome) in requests.iter().zip(outcomes) {
+    /// Updates the known home nodes. Where a page was before is as it was found: of a large process, the known home of most pages is that of a neighbour.
+    fn note(&self, managed: &mut ManagedProcess, requests: &[MoveRequest], moved: &Moved, done: &mut Done) {
+        let index_of = |node: NodeId| self.ids.iter().position(|id| *id == node).map(NodeIndex);
+        for (at, (request, outcome)) in requests.iter().zip(&moved.outcomes).enumerate() {
             let page = request.address.page();
-            let Some(to) = self.ids.iter().position(|id| *id == request.to).map(NodeIndex) else { continue };
+            let Some(to) = index_of(request.to) else { continue };
             match outcome {
                 MoveOutcome::Moved => {
-                    done.moved.push((managed.number(), page, managed.homes.of(page), to));
+                    let found = moved.from.get(at).copied().flatten().and_then(index_of);
+                    done.moved.push((managed.number(), page, found.or_else(|| managed.homes.of(page)), to));
                     managed.homes.set(page, page + 1, to);
                     managed.moved_bytes += PageNumber::BYTES;
                     done.moved_bytes += PageNumber::BYTES;
                 }
                 MoveOutcome::AlreadyThere => managed.homes.set(page, page + 1, to),
-                MoveOutcome::Gone => managed.homes.clear(page, page + 1),
+                MoveOutcome::Gone => {
+                    managed.homes.clear(page, page + 1);
+                    done.gone.push((managed.number(), page));
+                }
                 _ => {}
             }
         }
@@ -232,6 +246,21 @@ impl MigrationExecutor {
     /// Restores the affinities of the threads of one process (`None`: of all). Returns their number.
     pub fn release_threads(&self, pid: Option<Pid>, targets: &mut Targets, undo_log: &mut dyn UndoLog) -> u64 {
         self.binder.release(pid, targets, undo_log)
+    }
+}
+
+impl Done {
+    /// The orders about pages that were not tried: the rate left them, or the work was ended. Of those that were, nothing is ordered again.
+    #[must_use]
+    pub fn not_tried(&self) -> Vec<Action> {
+        let stayed: BTreeSet<(u32, PageNumber)> = self.stayed.iter().copied().collect();
+        let is_left = |outcome: &&Outcome| match outcome.action {
+            Action::Migrate { page, .. } => {
+                outcome.result == Err(Refusal::Busy) && !stayed.contains(&(page.process, page.page))
+            }
+            _ => false,
+        };
+        self.outcomes.iter().filter(is_left).map(|outcome| outcome.action.clone()).collect()
     }
 }
 
@@ -303,6 +332,40 @@ mod tests {
         assert_eq!([already_there, gone, no_room], [Refusal::AlreadyThere, Refusal::Gone, Refusal::NoRoom]);
         assert_eq!([busy, not_tried], [Refusal::Busy; 2], "they may be ordered again");
         assert_eq!([not_permitted, unmovable, other], [Refusal::Unsupported; 3]);
+    }
+
+    /// What was undone went to where a neighbour had been: of large processes, the homes of one page in many are read, and stand for those up to the next.
+    #[test]
+    fn where_a_page_was_is_as_it_was_found() {
+        let (migration_executor, mut targets, number) = of_this_process();
+        let migration_executor = MigrationExecutor { ids: [0, 1, 2].map(NodeId).to_vec(), ..migration_executor };
+        let managed = targets.all.get_mut(&Pid::own()).unwrap();
+        let [first, second] = [16, 17].map(PageNumber);
+        managed.homes.set(first, second + 1, NodeIndex(0));
+        let requests = [first, second].map(|page| MoveRequest { to: NodeId(2), address: VirtAddr::of_page(page) });
+        let from = vec![Some(NodeId(1)), None];
+        let moved = Moved { outcomes: vec![MoveOutcome::Moved; 2], from, ..Moved::default() };
+        let mut done = Done::default();
+        migration_executor.note(managed, &requests, &moved, &mut done);
+        let was = |page, node| (number, page, Some(NodeIndex(node)), NodeIndex(2));
+        assert_eq!(done.moved, [was(first, 1), was(second, 0)]);
+        assert_eq!([first, second].map(|page| managed.homes.of(page)), [Some(NodeIndex(2)); 2]);
+    }
+
+    /// Of a batch that was undone at a limited rate, what the rate left stayed where it did harm.
+    #[test]
+    fn what_was_not_tried_is_known_to_be_left() {
+        let order = |page| Action::Migrate {
+            page: PageKey { process: 7, page: PageNumber(page), size: PageSize::Small },
+            to: NodeIndex(1),
+        };
+        let results = [Ok(4e3), Err(Refusal::Busy), Err(Refusal::Gone), Err(Refusal::Busy), Err(Refusal::NoRoom)];
+        let outcomes = (0..).zip(results).map(|(page, result)| Outcome { action: order(page), result }).collect();
+        // The kernel was asked about page 1, which is busy.
+        let mut done = Done { outcomes, stayed: vec![(7, PageNumber(1))], ..Done::default() };
+        assert_eq!(done.not_tried(), [order(3)]);
+        done.outcomes.truncate(3);
+        assert!(done.not_tried().is_empty());
     }
 
     #[test]

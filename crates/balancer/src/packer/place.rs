@@ -152,6 +152,7 @@ impl Held {
         // The affinity that a new thread inherits from a bound thread.
         let born = self.threads.iter().find(|(id, _)| id.pid == pid).map(|(_, bound)| bound.clone());
         let born = born.or_else(|| self.born.clone());
+        self.forget_ended(pid);
         for _ in 0..PASSES {
             let ids = threads_of(pid);
             let is_born = |id: &&ThreadId| {
@@ -183,6 +184,13 @@ impl Held {
                 placed.threads += u64::from(self.carry_out(&one));
             }
         }
+    }
+
+    /// Forgets threads of a process that have ended: a program that starts and ends threads all the time would add to them for as long as it runs.
+    fn forget_ended(&mut self, pid: Pid) {
+        // Where they cannot be listed now, none is taken for ended: those that run are to get back their affinities.
+        let Ok(tids) = task::threads_of(pid) else { return };
+        self.threads.retain(|id, _| id.pid != pid || tids.binary_search(&id.tid).is_ok());
     }
 
     fn carry_out(&mut self, one: &Binding) -> bool {
@@ -339,6 +347,23 @@ mod tests {
         set("jobs/a", "cpus", "0-1", "0-1");
         held.look_at_allowed(root.path(), &unit, None);
         assert_eq!((cpus(&held), nodes(&held)), (2, vec![1]));
+    }
+
+    /// Each thread that had ever been bound was remembered, with two masks of 1 KiB, until its process ended.
+    #[test]
+    fn threads_that_have_ended_are_forgotten() {
+        let pid = Pid::own();
+        let mask = numapilot_kernel::affinity::of_thread(Tid::first_of(pid)).unwrap();
+        let id = |pid, tid| ThreadId { pid, tid, start_ticks: 7 };
+        // No thread of this process has a number beyond any that the kernel gives.
+        let (runs, ended, others) =
+            (id(pid, Tid::first_of(pid)), id(pid, Tid(1 << 30)), id(Pid(1 << 30), Tid(1 << 30)));
+        let bound = || Bound { before: mask.clone(), ours: mask.clone(), is_inherited: false };
+        let mut held = Held { threads: [runs, ended, others].map(|id| (id, bound())).into(), ..Held::default() };
+        held.forget_ended(pid);
+        assert_eq!(held.threads.keys().copied().collect::<Vec<_>>(), [runs, others]);
+        held.forget_ended(Pid(1 << 30));
+        assert_eq!(held.threads.len(), 2, "threads that cannot be listed may run");
     }
 
     /// The nodes were written into the cpuset, too: a program that outgrew them was ended by the kernel, or swapped, while other nodes had room.

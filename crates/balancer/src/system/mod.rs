@@ -9,6 +9,7 @@ mod heritage;
 pub mod numa_look;
 pub mod probes;
 pub mod samples;
+mod slots;
 pub mod targets;
 pub mod undo_log;
 mod watched;

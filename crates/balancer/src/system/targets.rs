@@ -26,6 +26,7 @@ use super::clock;
 use super::heritage::Former;
 use super::heritage::Heritage;
 use super::numa_look::NumaLook;
+use super::slots::Slots;
 use crate::allowance::Allowance;
 use crate::event::Target;
 use crate::evidence::homes::AllHomes;
@@ -56,8 +57,6 @@ const BINDINGS_MAX: usize = 64;
 /// Processes that are managed of a user who has added the first of them, other than root and this program's user, with all that they start: there are 4,096
 /// places for those of all users.
 const GUESTS_MAX: usize = 256;
-/// Processes that can be managed at once: slots are twelve bits of the numbers that policies use.
-const SLOTS: u16 = 1 << 12;
 /// Longest chain of parents that is followed.
 const LINEAGE_MAX: usize = 64;
 /// Maximum number of pages of a new target whose home nodes are read; of larger targets every n-th page.
@@ -91,7 +90,7 @@ pub struct ManagedProcess {
     pub process: task::Process,
     /// Number of the process among the targets, below 4,096.
     pub slot: u16,
-    /// Number of program images that it has had, modulo 256.
+    /// Number of program images that its slot has had before, of other processes too, modulo 256.
     pub generation: u8,
     /// Its threads by thread id.
     pub threads: BTreeMap<Tid, Thread>,
@@ -228,9 +227,7 @@ pub struct Targets {
     former: Former,
     /// What the processes' tables of home nodes hold together.
     pub all_homes: Arc<AllHomes>,
-    /// Number of processes that may be managed at once; fewer in tests.
-    pub(crate) slots: u16,
-    next_slot: u16,
+    pub(crate) slots: Slots,
     next_thread: u32,
     looked_at: Option<Instant>,
     asked_at: Option<Instant>,
@@ -247,8 +244,7 @@ impl Default for Targets {
             all: BTreeMap::new(),
             former: Former::default(),
             all_homes: Arc::default(),
-            slots: SLOTS,
-            next_slot: 0,
+            slots: Slots::default(),
             next_thread: 0,
             looked_at: None,
             asked_at: None,
@@ -316,13 +312,15 @@ impl Targets {
         let stat = task::stat(pid)?;
         let users = task::users_of(pid).ok_or(KernelError::Gone { pid })?;
         let target = Target { pid, start_ticks: stat.start_ticks, uid: users[0], name: stat.name };
-        let limit = usize::from(self.slots);
-        let slot = self.free_slot().ok_or(KernelError::TooMany { what: "processes", limit })?;
+        let limit = usize::from(self.slots.limit);
+        let is_taken = |slot: u16| self.all.values().any(|managed| managed.slot == slot);
+        let free = self.slots.free(is_taken);
+        let (slot, generation) = free.ok_or(KernelError::TooMany { what: "processes", limit })?;
         let managed = ManagedProcess {
             target: target.clone(),
             process,
             slot,
-            generation: 0,
+            generation,
             threads: BTreeMap::new(),
             homes: Homes::among(&self.all_homes),
             mappings: Vec::new(),
@@ -366,14 +364,6 @@ impl Targets {
     #[must_use]
     pub fn forgotten(&self) -> u64 {
         self.former.dropped
-    }
-
-    /// Slots are used in turn, so that a new process does not take over the pages of one that has just ended.
-    fn free_slot(&mut self) -> Option<u16> {
-        let taken = |slot: u16| self.all.values().any(|managed| managed.slot == slot);
-        let slot = (0..self.slots).map(|step| (self.next_slot + step) % self.slots).find(|slot| !taken(*slot))?;
-        self.next_slot = (slot + 1) % self.slots;
-        Some(slot)
     }
 
     /// Whether any thread may have an affinity from this program.
@@ -431,6 +421,7 @@ impl Targets {
         for managed in self.all.values_mut() {
             if look_at(managed, &mut self.next_thread, machine, since.unwrap_or_default()) {
                 changes.execs.push(managed.target.clone());
+                self.slots.has_had(managed.slot, managed.generation);
             }
             if managed.nodes_at.is_none_or(|then| then.elapsed() >= NODES_EVERY) {
                 managed.look_at_nodes();

@@ -116,6 +116,9 @@ impl NodeRefusal {
 pub struct Moved {
     /// Outcome of each request, in the order of the requests.
     pub outcomes: Vec<MoveOutcome>,
+    /// The node on which each page was found before, in the order of the requests; `None`: on none, or on its target. Empty where pages were not queried
+    /// ([`Mover::run_known`]).
+    pub from: Vec<Option<NodeId>>,
     /// The outcomes, counted.
     pub pages: PageOutcomes,
     /// Nanoseconds in system calls that move.
@@ -150,6 +153,15 @@ impl Mover {
             system,
             free_memory: NodeFreeMemory::default(),
         }
+    }
+
+    /// Sets other options. What the rate has let through so far stays counted.
+    pub fn set_options(&mut self, options: MoveOptions) {
+        if options.shared != self.options.shared {
+            self.system = System::new(options.shared);
+        }
+        self.pace.set_rate(self.now_ns(), options.bytes_per_s);
+        self.options = options;
     }
 
     /// Moves pages of `process` (`None`: this process). `may_be_huge` are address ranges, ascending and disjoint, in which huge pages may be.
@@ -195,6 +207,7 @@ impl Mover {
         let mut work = Work {
             requests,
             outcomes: vec![MoveOutcome::NotTried; requests.len()],
+            from: vec![None; if asks_first { requests.len() } else { 0 }],
             moving: Duration::ZERO,
             calls: 0,
             moved: 0,
@@ -251,7 +264,10 @@ impl Mover {
         for (index, state) in order.into_iter().zip(states) {
             match interpret::before(state, work.requests[index].to) {
                 Some(outcome) => work.outcomes[index] = outcome,
-                None => left.push(index),
+                None => {
+                    work.from[index] = state.node();
+                    left.push(index);
+                }
             }
         }
         Ok(left)
@@ -451,6 +467,8 @@ fn in_order(requests: &[MoveRequest]) -> Vec<usize> {
 struct Work<'a> {
     requests: &'a [MoveRequest],
     outcomes: Vec<MoveOutcome>,
+    /// Nodes on which pages were found, as in [`Moved::from`].
+    from: Vec<Option<NodeId>>,
     moving: Duration,
     calls: u64,
     moved: u64,
@@ -474,7 +492,8 @@ impl Work<'_> {
         }
         let pages = PageOutcomes::of(&self.outcomes);
         let moving_ns = u64::try_from(self.moving.as_nanos()).unwrap_or(u64::MAX);
-        Ok(Moved { outcomes: self.outcomes, pages, moving_ns, calls: self.calls, refused: self.refused })
+        let Work { outcomes, from, calls, refused, .. } = self;
+        Ok(Moved { outcomes, from, pages, moving_ns, calls, refused })
     }
 }
 
@@ -495,12 +514,25 @@ mod tests {
         assert!(!may && asked == 4 && begun.elapsed() < Duration::from_secs(600), "an hour is left of the rate");
     }
 
+    /// Each reload of the daemon's configuration let another call through, however low the rate.
+    #[test]
+    fn other_options_keep_what_the_rate_has_let_through() {
+        let options = MoveOptions { bytes_per_s: Some(1), waits: false, ..MoveOptions::default() };
+        let mut mover = Mover::new(options);
+        mover.pace.spend(0, 3600);
+        mover.set_options(MoveOptions { keep_bytes: 7, ..options });
+        assert!(!mover.may_go(0, &mut |_| true) && mover.options.keep_bytes == 7, "an hour is left of the rate");
+        mover.set_options(MoveOptions { bytes_per_s: None, ..options });
+        assert!(mover.may_go(0, &mut |_| true));
+    }
+
     #[test]
     fn which_node_refused_is_kept_beside_what_moved_to_others() {
         let requests = [MoveRequest { to: NodeId(1), address: VirtAddr(0) }; 3];
         let work = |moved| Work {
             requests: &requests,
             outcomes: vec![MoveOutcome::Moved; 3],
+            from: Vec::new(),
             moving: Duration::ZERO,
             calls: 2,
             moved,

@@ -18,6 +18,15 @@ impl Pace {
         Pace { bytes_per_s: bytes_per_s.map_or(f64::INFINITY, |rate| rate.max(1) as f64), paid_until_ns: 0.0 }
     }
 
+    /// Sets another rate at `now_ns`. What went before it is paid for still, at the new rate.
+    pub fn set_rate(&mut self, now_ns: u64, bytes_per_s: Option<u64>) {
+        let owed_ns = (self.paid_until_ns - now_ns as f64).max(0.0);
+        // Nothing is owed at an unlimited rate.
+        let owed_bytes = if owed_ns > 0.0 { owed_ns / 1e9 * self.bytes_per_s } else { 0.0 };
+        *self = Pace::new(bytes_per_s);
+        self.paid_until_ns = now_ns as f64 + owed_bytes / self.bytes_per_s * 1e9;
+    }
+
     /// Nanoseconds to wait, from `now_ns` on, until the next bytes may go; 0: at once.
     #[must_use]
     pub fn wait_ns(&self, now_ns: u64) -> u64 {
@@ -57,6 +66,22 @@ mod tests {
             let allowed = (now as f64 / 1e9 + BURST_S) * rate as f64 + last as f64;
             prop_assert!(sent as f64 <= allowed * (1.0 + 1e-9) + 1.0, "{} > {}", sent, allowed);
         }
+    }
+
+    /// A new limit began with nothing owed: whoever set the same one again and again sent as much as they liked.
+    #[test]
+    fn another_rate_does_not_forgive_what_went_before() {
+        let mut pace = Pace::new(Some(1_000));
+        pace.spend(0, 10_000);
+        let owed_ns = |pace: &Pace| pace.wait_ns(2_000_000_000) + 50_000_000;
+        pace.set_rate(2_000_000_000, Some(1_000));
+        assert_eq!(owed_ns(&pace), 8_000_000_000, "8,000 bytes at 1,000 a second");
+        pace.set_rate(2_000_000_000, Some(4_000));
+        assert_eq!(owed_ns(&pace), 2_000_000_000);
+        pace.set_rate(2_000_000_000, None);
+        assert_eq!(pace.wait_ns(2_000_000_000), 0);
+        pace.set_rate(3_000_000_000, Some(1));
+        assert_eq!(pace.wait_ns(3_000_000_000), 0, "nothing is owed");
     }
 
     #[test]

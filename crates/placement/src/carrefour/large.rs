@@ -2,7 +2,7 @@
 //!
 //! Not here: its conservative part, which turns large pages back on when TLB misses are frequent. Observations hold no TLB misses.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use numapilot_machine::NodeIndex;
 use numapilot_random::Random;
@@ -32,8 +32,8 @@ pub(crate) const REST_PERIODS: u64 = 5;
 /// State of large pages between periods.
 #[derive(Debug, Default)]
 pub(crate) struct LargePages {
-    /// Large pages that moved: each does so once.
-    moved: BTreeSet<PageKey>,
+    /// Large pages that moved, with the node that they moved to: each moves once.
+    moved: BTreeMap<PageKey, NodeIndex>,
     /// Large pages that were split, by process and number ([`PageNumber::large`](numapilot_host::PageNumber::large)).
     split: BTreeSet<(u32, u64)>,
     /// Periods running in which splitting looked better.
@@ -82,22 +82,42 @@ impl LocalRatios {
 }
 
 impl LargePages {
-    /// Records the outcomes of orders, and forgets ended processes.
+    /// Records the outcomes of orders, and forgets memory that was freed and ended processes.
     pub fn update(&mut self, seen: &Observation) {
+        // Samples of this period may be of the time before these orders were carried out.
+        let mut fresh: BTreeSet<(u32, u64)> = BTreeSet::new();
         for outcome in seen.outcomes.iter().filter(|o| o.result.is_ok()) {
             match outcome.action {
-                Action::Migrate { page, .. } if page.size == PageSize::Large => {
-                    self.moved.insert(page);
+                Action::Migrate { page, to } if page.size == PageSize::Large => {
+                    self.moved.insert(page, to);
+                    fresh.insert((page.process, page.page.large()));
                 }
                 Action::Split { page } => {
                     self.split.insert((page.process, page.page.large()));
+                    fresh.insert((page.process, page.page.large()));
                 }
                 _ => {}
             }
         }
+        self.forget_freed(seen, &fresh);
         let alive: BTreeSet<u32> = seen.threads.iter().map(|t| t.process).collect();
-        self.moved.retain(|page| alive.contains(&page.process));
+        self.moved.retain(|page, _| alive.contains(&page.process));
         self.split.retain(|(process, _)| alive.contains(process));
+    }
+
+    /// Forgets pages whose memory was freed, and whose address is in use again: those that are not where they moved to, and those that are large though they
+    /// were split. `fresh`: pages, by process and number, of which this period's samples may be of the time before their orders.
+    fn forget_freed(&mut self, seen: &Observation, fresh: &BTreeSet<(u32, u64)>) {
+        for sample in seen.samples.iter().filter(|sample| sample.page.size == PageSize::Large) {
+            let number = (sample.page.process, sample.page.page.large());
+            if fresh.contains(&number) {
+                continue;
+            }
+            if self.moved.get(&sample.page).is_some_and(|node| *node != sample.home) {
+                self.moved.remove(&sample.page);
+            }
+            self.split.remove(&number);
+        }
     }
 
     /// The moves that are on for one page: small pages of a split large one are placed whatever the gates say, for that is why it was split.
@@ -123,7 +143,7 @@ impl LargePages {
         let mut actions = Vec::new();
         for (&page, used) in pages {
             let is_hot = 100.0 * f64::from(used.total()) > HOT_PERCENT * all_samples;
-            let may_move = !self.moved.contains(&page);
+            let may_move = !self.moved.contains_key(&page);
             if used.is_shared() && (is_hot || split_all) {
                 actions.push(Action::Split { page });
                 if is_hot {

@@ -69,8 +69,8 @@ impl Replicas {
             }
         }
         for sample in seen.samples.iter().filter(|sample| !fresh.contains(&sample.page)) {
-            let copies = self.copies.get(&sample.page);
-            if copies.is_some_and(|copies| shows_no_copy(sample, copies, &seen.read_only)) {
+            let has_copy = self.copies.get(&sample.page).is_some_and(|copies| copies.contains(&sample.from));
+            if shows_no_copy(sample, has_copy, &seen.read_only) {
                 self.copies.remove(&sample.page);
             }
         }

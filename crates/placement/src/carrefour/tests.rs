@@ -249,6 +249,23 @@ fn a_large_page_moves_once() {
     assert!(policy.decide(&moved).is_empty());
 }
 
+/// The address of a large page that had moved was left alone for good, whatever memory was there.
+#[test]
+fn new_memory_at_the_address_of_a_large_page_that_moved_may_move() {
+    let mut policy = policy_by_name("carrefour-lp", &machine(), 1).expect("valid");
+    let with_page = |from: usize, home: usize| {
+        let others = (2..60).map(|p| sample(large_page(p), 0, 0, true));
+        with(busy(200.0, ALL_ON_ONE, 0.5), others.chain([sample(large_page(1), from, home, true)]).collect())
+    };
+    let first = policy.decide(&with_page(2, 0));
+    assert_eq!(migrations(&first), [(large_page(1), 2)]);
+    let mut moved = with_page(2, 0);
+    moved.outcomes = vec![Outcome { action: first[0].clone(), result: Ok(6e5) }];
+    assert!(policy.decide(&moved).is_empty(), "this sample may be of the time before the move");
+    assert!(policy.decide(&with_page(1, 2)).is_empty(), "it is where it moved to");
+    assert_eq!(migrations(&policy.decide(&with_page(1, 0))), [(large_page(1), 1)], "it is not: that is other memory");
+}
+
 #[test]
 fn orders_that_improve_nothing_are_followed_by_a_rest() {
     let mut policy = policy_by_name("carrefour-lp", &machine(), 1).expect("valid");

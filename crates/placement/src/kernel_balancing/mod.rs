@@ -47,11 +47,20 @@ pub(crate) struct KernelBalancing {
     processes: BTreeMap<u32, Process>,
     tasks: BTreeMap<u32, Task>,
     groups: BTreeMap<u32, Group>,
-    /// Thread of the last fault on each page: the kernel's `last_cpupid`, without its truncation to eight bits.
-    last_fault: HashMap<PageKey, (u32, NodeIndex)>,
+    /// The last fault on each page: the kernel's `last_cpupid`, without its truncation to eight bits.
+    last_fault: HashMap<PageKey, LastFault>,
     /// Tasks that caused the moves of pages ordered last, in order, to charge failures to.
     pending: Vec<(PageKey, u32)>,
     explanation: String,
+}
+
+/// The last fault on a page.
+#[derive(Clone, Copy, Debug)]
+struct LastFault {
+    thread: u32,
+    from: NodeIndex,
+    /// Where the page may be since: where it was, and where it was ordered to.
+    homes: [NodeIndex; 2],
 }
 
 /// State of a process, as in the kernel's `mm_struct`.
@@ -154,28 +163,8 @@ impl KernelBalancing {
         let start_ns = seen.now_ns.saturating_sub(seen.elapsed_ns);
         let nodes = self.facts.count();
         for thread in seen.threads.iter().filter(|t| t.node.0 < nodes) {
-            let is_first = !self.processes.contains_key(&thread.process);
-            let process = self.processes.entry(thread.process).or_insert_with(|| Process {
-                next_scan_ns: start_ns + self.limits.delay_ms * 1_000_000,
-                ..Process::default()
-            });
-            let task = self.tasks.entry(thread.thread).or_insert_with(|| Task {
-                process: thread.process,
-                node: thread.node,
-                load: 0.0,
-                runtime_ns: 0,
-                // A process's first task starts scanning after the delay, later ones soon: another task's scans serve them.
-                stamp_ns: if is_first { 0 } else { TWO_TICKS_NS },
-                period_ms: self.limits.delay_ms,
-                period_max_ms: self.limits.period_max_ms,
-                passes: process.passes,
-                faults: FaultTable::new(nodes),
-                locality: [0; 3],
-                preferred: None,
-                group: None,
-                retry_ns: 0,
-                placed: None,
-            });
+            self.enter(thread.thread, thread.process, thread.node, start_ns);
+            let Some(task) = self.tasks.get_mut(&thread.thread) else { continue };
             let busy_ns = if thread.busy_ns.is_finite() { thread.busy_ns.max(0.0) } else { 0.0 };
             task.runtime_ns += busy_ns as u64;
             task.load = (busy_ns / seen.elapsed_ns.max(1) as f64).min(1.0);
@@ -185,9 +174,49 @@ impl KernelBalancing {
                 self.restart_period(thread.thread, from, thread.node);
             }
         }
-        self.forget(seen);
+        self.retire(seen, start_ns);
         for (process, state) in &mut self.processes {
             state.resident = seen.mapped.iter().filter(|(p, ..)| p == process).map(|(_, _, pages)| pages).sum();
+        }
+    }
+
+    /// Makes the state of a task, and of its process, where they are new. `start_ns`: when the step began.
+    fn enter(&mut self, thread: u32, process_number: u32, node: NodeIndex, start_ns: u64) {
+        let nodes = self.facts.count();
+        let is_first = !self.processes.contains_key(&process_number);
+        let process = self.processes.entry(process_number).or_insert_with(|| Process {
+            next_scan_ns: start_ns + self.limits.delay_ms * 1_000_000,
+            ..Process::default()
+        });
+        self.tasks.entry(thread).or_insert_with(|| Task {
+            process: process_number,
+            node,
+            load: 0.0,
+            runtime_ns: 0,
+            // A process's first task starts scanning after the delay, later ones soon: another task's scans serve them.
+            stamp_ns: if is_first { 0 } else { TWO_TICKS_NS },
+            period_ms: self.limits.delay_ms,
+            period_max_ms: self.limits.period_max_ms,
+            passes: process.passes,
+            faults: FaultTable::new(nodes),
+            locality: [0; 3],
+            preferred: None,
+            group: None,
+            retry_ns: 0,
+            placed: None,
+        });
+    }
+
+    /// Tasks that ended in this step, of which some began in it: their faults count as the kernel counts them, when they come. They take no CPU any more, and
+    /// nothing is placed for them.
+    fn retire(&mut self, seen: &Observation, start_ns: u64) {
+        let nodes = self.facts.count();
+        let alive: BTreeSet<u32> = seen.threads.iter().map(|t| t.thread).collect();
+        for fault in seen.hint_faults.iter().filter(|fault| fault.from.0 < nodes && !alive.contains(&fault.thread)) {
+            self.enter(fault.thread, fault.page.process, fault.from, start_ns);
+        }
+        for (_, task) in self.tasks.iter_mut().filter(|(thread, _)| !alive.contains(thread)) {
+            (task.load, task.retry_ns) = (0.0, u64::MAX);
         }
     }
 
@@ -254,11 +283,11 @@ impl KernelBalancing {
         // The kernel notes who faulted only on pages of another node: `mpol_misplaced` returns before that for a page that the policy in force, "prefer
         // the node one runs on", finds in place (Linux 5.15 and later, and seen there: docs/kernel-balancing.md).
         // Nor on a node without memory, to which no page can move (`should_numa_migrate_memory`, Linux 6.9 and later).
-        let last = if fault.home == fault.from || !self.facts.has_memory(fault.from) {
-            self.last_fault.get(&fault.page).copied()
-        } else {
-            self.last_fault.insert(fault.page, (fault.thread, fault.from))
-        };
+        let last = self.last_fault_on(fault);
+        if fault.home != fault.from && self.facts.has_memory(fault.from) {
+            let noted = LastFault { thread: fault.thread, from: fault.from, homes: [fault.home, fault.from] };
+            self.last_fault.insert(fault.page, noted);
+        }
         let goes = self.page_may_move(fault, last) && fault.home != fault.from;
         if goes {
             actions.push(Action::Migrate { page: fault.page, to: fault.from });
@@ -281,6 +310,17 @@ impl KernelBalancing {
             task.faults.count(home_after, fault.from, is_private, pages);
             task.locality[usize::from(is_local)] += pages;
         }
+    }
+
+    /// Thread and node of the last fault on a page; `None`: there was none on this memory. A page that is where neither it was nor a fault took it was freed, and
+    /// other memory has its address.
+    fn last_fault_on(&mut self, fault: &HintFault) -> Option<(u32, NodeIndex)> {
+        let last = *self.last_fault.get(&fault.page)?;
+        if last.homes.contains(&fault.home) {
+            return Some((last.thread, last.from));
+        }
+        self.last_fault.remove(&fault.page);
+        None
     }
 
     /// Shared faults inside the set of nodes on which a group is active count as local (`task_numa_fault`).
@@ -390,6 +430,7 @@ impl Policy for KernelBalancing {
         for fault in &seen.hint_faults {
             self.fault(fault, &mut actions);
         }
+        self.forget(seen);
         let moves = self.pending.len();
         let threads = actions.len() - moves;
         let unmapped = self.scan(seen, &mut actions);

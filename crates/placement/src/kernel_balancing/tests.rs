@@ -98,6 +98,21 @@ fn faults_on_pages_in_place_leave_no_trace() {
     assert!(policy.groups.is_empty(), "and thread 0 is not known to share it");
 }
 
+/// The kernel notes the last fault in the page itself, which goes with it. Here the address kept it, whatever memory was there.
+#[test]
+fn the_last_fault_on_freed_memory_is_forgotten() {
+    let mut policy = policy("");
+    policy.decide(&step(100, 1000, Vec::new()));
+    let mut moves = |now_ms: u64, thread: u32, home: usize| {
+        let fault = hint_fault(page(1), thread, thread as usize, home, now_ms * 1_000_000 - 1);
+        migrations(&policy.decide(&step(now_ms, 1000, vec![fault])))
+    };
+    assert_eq!(moves(200, 1, 0), [(page(1), 1)]);
+    assert_eq!(moves(300, 2, 1), [], "it is where the last fault took it");
+    assert_eq!(moves(400, 3, 2), [], "or that one, had it been allowed to");
+    assert_eq!(moves(500, 0, 1), [(page(1), 0)], "neither on node 2 nor on node 3: that is other memory");
+}
+
 #[test]
 fn faults_from_nodes_without_memory_leave_no_trace() {
     let options = Options::parse("kernel-balancing", KernelBalancing::OPTIONS.to_vec(), "").expect("valid");
@@ -155,6 +170,23 @@ fn a_page_that_an_ended_thread_used_last_is_shared() {
     policy.processes.get_mut(&1).expect("seen").passes = 1;
     policy.place_task(2, SECOND_NS);
     assert_eq!(policy.tasks[&2].faults.by_kind(), [1, 0], "shared, private");
+}
+
+/// Faults of threads that ended before the step did were dropped. The kernel answers each when it comes.
+#[test]
+fn faults_of_threads_that_end_within_a_step_count() {
+    let mut policy = policy("");
+    policy.decide(&step(100, 1000, Vec::new()));
+    policy.tasks.get_mut(&2).expect("seen").preferred = Some(NodeIndex(3));
+    // Thread 2 ends after its fault; thread 9 begins and ends within the step.
+    let faults = vec![hint_fault(page(1), 2, 2, 0, 150_000_000), hint_fault(page(2), 9, 3, 0, 160_000_000)];
+    let mut seen = step(200, 1000, faults);
+    seen.threads.retain(|thread| thread.thread != 2);
+    let actions = policy.decide(&seen);
+    assert_eq!(migrations(&actions), [(page(1), 2), (page(2), 3)]);
+    assert!(!actions.iter().any(|action| matches!(action, Action::MoveThread { .. })), "they are gone: {actions:?}");
+    assert_eq!(policy.tasks.keys().copied().collect::<Vec<_>>(), [0, 1, 3]);
+    assert_eq!(policy.last_fault[&page(2)].thread, 9, "the page remembers who used it last");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! Progress is instructions retired per nanosecond of running. Windows are compared only while the program does the same kind of work
 //! (accesses per instruction): a new phase says nothing about the moves.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use numapilot_machine::NodeIndex;
 
@@ -65,10 +65,10 @@ impl Guard {
         if self.since <= AFTER {
             return Vec::new();
         }
+        let batch = first_of_each(std::mem::take(&mut self.batch));
         let Some(before) = self.before.take() else { return Vec::new() };
         let after = mean(self.windows.iter().rev().take(AFTER));
         let same = (after.accesses_per_instruction / before.accesses_per_instruction - 1.0).abs() < SAME_WORK;
-        let batch = std::mem::take(&mut self.batch);
         if !same || after.progress >= before.progress * (1.0 - harm) {
             return Vec::new();
         }
@@ -79,11 +79,12 @@ impl Guard {
     /// Records the executed moves, as the actions that undo them.
     pub fn moved(&mut self, undo: Vec<Action>) {
         let threads = undo.iter().any(|order| matches!(order, Action::MoveThread { .. }));
-        if undo.len() < BATCH_MIN && !threads {
+        // Without a window from before them they cannot be judged.
+        if self.windows.is_empty() || (undo.len() < BATCH_MIN && !threads) {
             return;
         }
         if self.batch.is_empty() {
-            self.before = (!self.windows.is_empty()).then(|| mean(self.windows.iter()));
+            self.before = Some(mean(self.windows.iter()));
         }
         // While pages are still being copied, progress says what the copying costs, not what it brings.
         self.since = 0;
@@ -98,6 +99,18 @@ impl Guard {
             _ => None,
         })
     }
+}
+
+/// The actions that undo a batch, without those of the later moves of what moved several times: it goes back to where it was first.
+fn first_of_each(mut batch: Vec<Action>) -> Vec<Action> {
+    let (mut pages, mut threads) = (BTreeSet::new(), BTreeSet::new());
+    let is_first = |action: &Action| match action {
+        Action::Migrate { page, .. } => pages.insert(*page),
+        Action::MoveThread { thread, .. } => threads.insert(*thread),
+        _ => true,
+    };
+    batch.retain(is_first);
+    batch
 }
 
 fn mean<'w>(windows: impl Iterator<Item = &'w Window>) -> Window {
@@ -155,5 +168,38 @@ mod tests {
             "the interval of the copying is not held against them"
         );
         assert!(after_moves(&[0.5, 0.9, 0.9, 0.9], 0.05).is_empty(), "other work is no evidence");
+    }
+
+    /// A page that moved twice in one batch went back to where it was between, and so did a thread.
+    #[test]
+    fn what_moved_twice_goes_back_to_where_it_was_first() {
+        let mut guard = Guard::new();
+        guard.watch(&interval(1.0, 0.01), 0.02);
+        let key = |page| PageKey { process: 0, page: PageNumber(page), size: PageSize::Small };
+        let to = |page, node| Action::Migrate { page: key(page), to: NodeIndex(node) };
+        let thread = |node| Action::MoveThread { thread: 3, to: NodeIndex(node) };
+        guard.moved((0..64).map(|page| to(page, 0)).chain([thread(0)]).collect());
+        guard.moved((10..80).map(|page| to(page, 1)).chain([thread(1)]).collect());
+        let undone: Vec<Action> = (0..3).flat_map(|_| guard.watch(&interval(0.5, 0.01), 0.02)).collect();
+        let first = (0..64).map(|page| to(page, 0)).chain([thread(0)]).chain((64..80).map(|page| to(page, 1)));
+        assert_eq!(undone, first.collect::<Vec<_>>());
+    }
+
+    /// Moves from before the first interval in which the program ran kept all later ones from being judged.
+    #[test]
+    fn moves_before_the_first_window_keep_no_others_from_being_judged() {
+        let mut guard = Guard::new();
+        let batch = |to: usize| {
+            let undo =
+                |page| Action::Migrate { page: PageKey { process: 0, page, size: PageSize::Small }, to: NodeIndex(to) };
+            PageNumber(0).run(100).map(undo).collect::<Vec<Action>>()
+        };
+        guard.moved(batch(1));
+        for _ in 0..3 {
+            assert!(guard.watch(&interval(1.0, 0.01), 0.02).is_empty());
+        }
+        guard.moved(batch(2));
+        let undone: Vec<Action> = (0..3).flat_map(|_| guard.watch(&interval(0.5, 0.01), 0.02)).collect();
+        assert_eq!(undone, batch(2));
     }
 }

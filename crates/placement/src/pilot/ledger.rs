@@ -1,7 +1,9 @@
-//! The measured cost of moves, from the duration in the outcome of each move.
+//! The measured cost of moves, from the duration in the outcome of each move, and the moves whose outcome is not known yet.
+
+use numapilot_machine::NodeIndex;
 
 use crate::action::{Action, Outcome, Refusal};
-use crate::observation::PageSize;
+use crate::observation::{PageKey, PageSize};
 
 /// Nanoseconds to move a small page among 512 in one call, before any was measured (measured with `move_pages` on 2017 hardware).
 const SMALL_NS: f64 = 3_900.0;
@@ -9,6 +11,18 @@ const SMALL_NS: f64 = 3_900.0;
 const LARGE_NS: f64 = 658_000.0;
 /// Weight of a new measurement.
 const WEIGHT: f64 = 0.02;
+
+/// A move or copies of a page that were ordered, until their outcome is known.
+pub(super) struct Ordered {
+    /// The page.
+    pub page: PageKey,
+    /// Its home node at the order.
+    pub home: NodeIndex,
+    /// Program time of the order, in nanoseconds.
+    pub at_ns: u64,
+    /// Nanoseconds after which it has paid for itself, as predicted.
+    pub payback_ns: f32,
+}
 
 /// Prices in nanoseconds of processor time and stalls.
 #[derive(Clone, Debug)]

@@ -22,7 +22,7 @@ mod search;
 mod shares;
 mod threads;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use numapilot_host::PageNumber;
 use numapilot_machine::{Machine, NodeIndex};
@@ -38,7 +38,7 @@ use crate::options::{OptionInfo, Options};
 use crate::policy::{Policy, PolicyRequirements};
 use groups::groups_of;
 use guard::Guard;
-use ledger::Ledger;
+use ledger::{Ledger, Ordered};
 use memory::Memory;
 use model::Model;
 use threads::{PagePrice, PlannerInputs, ThreadPlanner};
@@ -80,8 +80,8 @@ pub struct Pilot {
     finishing: u32,
     /// Share of the memory accesses that were local in the last interval.
     local_share: f64,
-    /// Home nodes of pages before the moves of the last decision.
-    homes_before: Vec<(crate::observation::PageKey, NodeIndex)>,
+    /// Moves and copies of pages that the last decision ordered.
+    ordered: Vec<Ordered>,
     explanation: String,
 }
 
@@ -136,7 +136,7 @@ impl Pilot {
             calm: 0,
             finishing: 0,
             local_share: f64::NAN,
-            homes_before: Vec::new(),
+            ordered: Vec::new(),
             explanation: String::new(),
         })
     }
@@ -144,23 +144,24 @@ impl Pilot {
     /// Takes in what happened since the last decision.
     fn learn(&mut self, seen: &Observation) {
         self.ledger.settle(&seen.outcomes);
-        let done: BTreeSet<_> = Guard::carried_out(&seen.outcomes).map(|(page, _)| page).collect();
-        let back = self
-            .homes_before
-            .drain(..)
-            .filter(|(page, _)| done.contains(page))
-            .map(|(page, to)| Action::Migrate { page, to });
-        let undo: Vec<Action> = back.chain(self.threads.undo(&seen.outcomes)).collect();
+        let back = self.settle_orders(&seen.outcomes);
+        let undo: Vec<Action> = back.into_iter().chain(self.threads.undo(&seen.outcomes)).collect();
         self.guard.moved(undo);
         for (page, to) in Guard::carried_out(&seen.outcomes) {
             self.memory.now_at(page, to);
             self.memory.has_copies(page, &[]);
         }
         for outcome in &seen.outcomes {
-            if let (Action::Replicate { page, nodes }, Ok(_) | Err(Refusal::AlreadyThere)) =
-                (&outcome.action, &outcome.result)
-            {
-                self.memory.has_copies(*page, nodes);
+            match (&outcome.action, &outcome.result) {
+                (Action::Replicate { page, nodes }, Ok(_) | Err(Refusal::AlreadyThere)) => {
+                    self.memory.has_copies(*page, nodes);
+                }
+                // Its parts have none.
+                (Action::Split { page }, Ok(_)) => self.memory.has_copies(*page, &[]),
+                (Action::Migrate { page, .. } | Action::Replicate { page, .. }, Err(Refusal::Gone)) => {
+                    self.memory.was_freed(*page);
+                }
+                _ => {}
             }
         }
         // Somebody else has moved it there: the kernel's own balancing, say.
@@ -335,6 +336,25 @@ mod tests {
         };
         assert_eq!(forgotten(""), 0);
         assert!((500..1_000).contains(&forgotten("table-pages=16384")), "512 KiB are some 250 blocks");
+    }
+
+    /// An order for a page that was gone told nothing, and what was known of its memory was taken for knowledge of what came to its address.
+    #[test]
+    fn what_is_known_of_a_page_goes_with_it() {
+        let machine = machine();
+        let options = Options::parse("pilot", Pilot::OPTIONS.to_vec(), "").expect("valid");
+        let facts = NodeFacts::new(&machine).expect("nodes");
+        let mut pilot = Pilot::new(&options, &machine, &facts).expect("a policy");
+        let page = crate::fixtures::page(7);
+        let samples = vec![crate::fixtures::sample(page, 1, 0, false); 3];
+        pilot.decide(&Observation { samples, ..Observation::default() });
+        let mut after = |result| {
+            let outcomes = vec![crate::action::Outcome { action: Action::Migrate { page, to: NodeIndex(1) }, result }];
+            pilot.decide(&Observation { outcomes, ..Observation::default() });
+            pilot.memory.page_memory_mut(page).map(|page| page.samples)
+        };
+        assert_eq!(after(Err(Refusal::Busy)), Some(3), "it is still there");
+        assert_eq!(after(Err(Refusal::Gone)), None);
     }
 
     #[test]

@@ -1,15 +1,19 @@
 //! From plans for groups to moves of pages: which pages of a group move to which node, and which have caused enough delay to pay for the move.
 
+use std::collections::BTreeSet;
+
 use numapilot_host::PageNumber;
 use numapilot_machine::NodeIndex;
 
 use super::Pilot;
 use super::groups::{Group, Member};
+use super::guard::Guard;
 use super::kin::Kin;
+use super::ledger::Ordered;
 use super::memory::{BLOCK_PAGES, range_of};
 use super::search::Plan;
 use super::shares::{GOLDEN, share_at};
-use crate::action::Action;
+use crate::action::{Action, Outcome, Refusal};
 use crate::observation::{Observation, PageKey, PageSize};
 
 /// A move is taken to have paid if it stood for this many times the span after which it should have.
@@ -65,20 +69,42 @@ impl Pilot {
     }
 
     fn order(&mut self, now_ns: u64, candidate: MoveCandidate, orders: &mut Vec<Action>) {
-        if let Some(page) = self.memory.page_mut(candidate.page.process, candidate.page.page) {
-            if page.moved_ns > 0 {
-                let paid = (now_ns - page.moved_ns) as f64 >= PAID * f64::from(page.payback_ns);
-                page.doublings =
-                    if paid { page.doublings.saturating_sub(1) } else { (page.doublings + 1).min(DOUBLINGS_MAX) };
-            }
+        if let Some(page) = self.memory.page_memory_mut(candidate.page) {
             page.regret_ns = 0.0;
-            page.moved_ns = now_ns.max(1);
-            page.payback_ns = (candidate.price_ns / candidate.saves_ns_per_s.max(1e-9) * 1e9) as f32;
         }
-        if matches!(candidate.action, Action::Migrate { .. }) {
-            self.homes_before.push((candidate.page, candidate.home));
-        }
+        let payback_ns = (candidate.price_ns / candidate.saves_ns_per_s.max(1e-9) * 1e9) as f32;
+        self.ordered.push(Ordered { page: candidate.page, home: candidate.home, at_ns: now_ns.max(1), payback_ns });
         orders.push(candidate.action);
+    }
+
+    /// Takes in what came of the last decision's moves and copies: a page's next move costs more if the one before did not pay, or could not be carried out, so
+    /// that others come first. What was only put off, while the budget is used up, say, was no move. Returns the moves that undo those of pages.
+    pub(super) fn settle_orders(&mut self, outcomes: &[Outcome]) -> Vec<Action> {
+        let page_of = |outcome: &Outcome| match (&outcome.action, outcome.result) {
+            (_, Err(Refusal::Busy | Refusal::Gone | Refusal::AlreadyThere)) => None,
+            (Action::Migrate { page, .. } | Action::Replicate { page, .. }, _) => Some(*page),
+            _ => None,
+        };
+        let done: BTreeSet<PageKey> = outcomes.iter().filter_map(page_of).collect();
+        let moved: BTreeSet<PageKey> = Guard::carried_out(outcomes).map(|(page, _)| page).collect();
+        let mut back = Vec::new();
+        for Ordered { page, home, at_ns, payback_ns } in std::mem::take(&mut self.ordered) {
+            if let Some(memory) = self.memory.page_memory_mut(page).filter(|_| done.contains(&page)) {
+                if memory.moved_ns > 0 {
+                    let paid = at_ns.saturating_sub(memory.moved_ns) as f64 >= PAID * f64::from(memory.payback_ns);
+                    memory.doublings = if paid {
+                        memory.doublings.saturating_sub(1)
+                    } else {
+                        (memory.doublings + 1).min(DOUBLINGS_MAX)
+                    };
+                }
+                (memory.moved_ns, memory.payback_ns) = (at_ns, payback_ns);
+            }
+            if moved.contains(&page) {
+                back.push(Action::Migrate { page, to: home });
+            }
+        }
+        back
     }
 
     /// One group: `saved_ns` is the delay saved per access that moves to another node.
@@ -218,4 +244,41 @@ impl Pilot {
 /// Whether a page is mapped; everything is if nothing is known of mappings.
 fn is_mapped(mapped: &[(u32, PageNumber, u64)], process: u32, page: PageNumber) -> bool {
     mapped.is_empty() || range_of(mapped, process, page).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{large_page, machine, sample};
+    use crate::nodes::NodeFacts;
+    use crate::observation::Sample;
+    use crate::options::Options;
+
+    /// Orders that were put off counted as moves, so that a page which never moved cost up to a thousand times as much. And what a large page had moved for was
+    /// noted only if its first small page had been sampled.
+    #[test]
+    fn a_page_whose_move_did_not_pay_costs_twice_as_much_and_one_whose_move_was_put_off_does_not() {
+        let machine = machine();
+        let options = Options::parse("pilot", Pilot::OPTIONS.to_vec(), "").expect("valid");
+        let facts = NodeFacts::new(&machine).expect("nodes");
+        let mut pilot = Pilot::new(&options, &machine, &facts).expect("a policy");
+        let page = large_page(3);
+        let part = Sample { small_page: page.page + 7, ..sample(page, 1, 0, true) };
+        pilot.memory.learn(&[part], &[], 4);
+        let (home, action) = (NodeIndex(0), Action::Migrate { page, to: NodeIndex(1) });
+        let mut order = |now_ns, result| {
+            let action = action.clone();
+            let candidate =
+                MoveCandidate { urgency: 1.0, price_ns: 1e6, page, home, action: action.clone(), saves_ns_per_s: 1e6 };
+            let mut orders = Vec::new();
+            pilot.order(now_ns, candidate, &mut orders);
+            assert_eq!(orders, [action.clone()]);
+            let back = pilot.settle_orders(&[Outcome { action, result }]).len();
+            (back, pilot.memory.page_memory_mut(page).map(|page| (page.moved_ns, page.doublings)))
+        };
+        assert_eq!(order(1_000, Ok(6e5)), (1, Some((1_000, 0))));
+        assert_eq!(order(2_000, Err(Refusal::Busy)), (0, Some((1_000, 0))));
+        assert_eq!(order(3_000, Ok(6e5)), (1, Some((3_000, 1))));
+        assert_eq!(order(4_000, Err(Refusal::NoRoom)), (0, Some((4_000, 2))), "others come first");
+    }
 }

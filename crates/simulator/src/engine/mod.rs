@@ -29,7 +29,7 @@ use crate::program::{Origin, Program};
 use crate::random::Random;
 use crate::report::Report;
 use demand::Demand;
-use mover::{MoveContext, Mover, Worked};
+use mover::{Foreseen, MoveContext, Mover};
 use observe::Watch;
 use place::Placer;
 use run_stats::RunStats;
@@ -189,7 +189,11 @@ impl<'a> Engine<'a> {
     /// One epoch: actions, threads and latencies until they converge, statistics, observers.
     fn epoch(&mut self, horizon: f64) -> Result<(), SimulatorError> {
         let begin = self.runners.now_ns;
-        let worked = self.work_orders(horizon - begin);
+        // What takes no time is done at once, and the first order that does is begun.
+        self.work_orders(0.0);
+        let ahead = self.mover.foresee(&self.pages, &self.options.costs);
+        // When all is done, the next decision may be due, and pages are where they were ordered to: another epoch.
+        let horizon = horizon.min(begin + ahead.done_ns().max(self.options.epoch_min_ns));
         // Whether or not anything was ordered: threads may have ended.
         self.runners.even_out(&self.cpus_of);
         let before = self.runners.clone();
@@ -200,10 +204,10 @@ impl<'a> Engine<'a> {
             let epoch = self.pass(end.0, end.1)?;
             let elapsed = epoch.end_ns - begin;
             if elapsed <= 0.0 {
-                self.close_epoch(begin, &epoch, 0.0, worked);
+                self.close_epoch(begin, &epoch, 0.0);
                 return Ok(());
             }
-            let load = self.load(&epoch, elapsed, &worked);
+            let load = self.load(&epoch, elapsed, &ahead);
             let solution = self.solve(load)?;
             let weights = settle::weights(&epoch, &self.runners.all, self.program, &self.pages, &mut self.ways);
             let doubt = weights.doubt(self.ways.path_ns(), &solution.path_ns) / elapsed;
@@ -211,7 +215,7 @@ impl<'a> Engine<'a> {
             if doubt < AGREEMENT || pass == PASSES {
                 // The epoch is recorded with the latencies that it was run with; the next one begins with the newest.
                 self.utilisation = solution.stations.iter().map(|station| station.utilisation).collect();
-                self.close_epoch(begin, &epoch, doubt, worked);
+                self.close_epoch(begin, &epoch, doubt);
                 self.ways.set_path_ns(solution.path_ns);
                 return Ok(());
             }
@@ -247,22 +251,22 @@ impl<'a> Engine<'a> {
         Ok(solution)
     }
 
-    fn load(&mut self, epoch: &Epoch, elapsed_ns: f64, worked: &Worked) -> Load {
+    fn load(&mut self, epoch: &Epoch, elapsed_ns: f64, ahead: &Foreseen) -> Load {
         let (program, runners) = (self.program, &self.runners.all);
         let mut load = load::load_of(epoch, elapsed_ns, runners, program, &self.pages, &mut self.ways);
-        load.background = worked.traffic(elapsed_ns);
+        load.background = ahead.traffic(elapsed_ns);
         load
     }
 
-    /// The mover works for the time of the coming epoch, if that lasts to its horizon: what is too much for the time that passes is carried over at its end.
-    fn work_orders(&mut self, given_ns: f64) -> Worked {
+    /// The mover works for a time that has passed. Returns the mover time that it took, ns.
+    fn work_orders(&mut self, passed_ns: f64) -> f64 {
         if self.mover.is_idle() {
-            return Worked::default();
+            return 0.0;
         }
         self.run_stats.flush(self.program, &self.pages);
         self.run_stats.first_move();
         self.mover.work(
-            given_ns,
+            passed_ns,
             &mut MoveContext {
                 program: self.program,
                 pages: &mut self.pages,
@@ -292,12 +296,10 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Adds the epoch to the statistics and shows it to the observers.
+    /// Adds the epoch to the statistics, shows it to the observers, and carries out the orders to which the mover came in it.
     /// `doubt`: share of its time by which latencies and load left threads' times open.
-    fn close_epoch(&mut self, begin: f64, epoch: &Epoch, doubt: f64, worked: Worked) {
+    fn close_epoch(&mut self, begin: f64, epoch: &Epoch, doubt: f64) {
         let elapsed = epoch.end_ns - begin;
-        self.steal(worked.ns_within(elapsed), epoch, elapsed);
-        self.mover.carry_over(worked, elapsed);
         let convergence = &mut self.run_stats.convergence;
         convergence.epochs += 1;
         convergence.let_go += epoch.let_go;
@@ -312,6 +314,8 @@ impl<'a> Engine<'a> {
         self.watch.ledger.record(&entry, epoch.end_ns);
         self.watch.record(epoch, program, pages, &mut self.ways, runners);
         self.look(begin, epoch);
+        let worked_ns = self.work_orders(elapsed);
+        self.steal(worked_ns, epoch, elapsed);
         self.run_stats.turn(epoch.end_ns);
     }
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use numapilot_host::PageNumber;
 use numapilot_machine::NodeIndex;
-use numapilot_placement::{Action, Outcome, Refusal};
+use numapilot_placement::{Action, Outcome, PageSize, Refusal};
 use numapilot_traffic::Background;
 
 use crate::costs::Costs;
@@ -15,12 +15,17 @@ use crate::pages::{PageTable, Unit};
 use crate::program::{PAGE_BYTES, Program};
 use crate::report::{Moves, PolicyCost};
 
-/// Executes the policy's actions on pages: queued ones, and those that are in progress.
+/// Orders of which the copying is looked at ahead of time: that of an epoch is taken to be like theirs where it has more.
+const FORESEEN: usize = 512;
+/// What is left of an order below this counts as done, ns: rounding of sums of times.
+const DONE_NS: f64 = 1e-3;
+
+/// Executes the policy's actions on pages: queued ones, and the one that is in progress.
 #[derive(Debug, Default)]
 pub(crate) struct Mover {
     queue: VecDeque<Action>,
     outcomes: Vec<Outcome>,
-    /// Mover time of the orders that are begun and not done yet, ns.
+    /// Mover time of the order that is begun and not done yet, ns.
     owed_ns: f64,
     /// What is copied in that time, in bytes.
     owed_copies: Vec<Background>,
@@ -28,31 +33,28 @@ pub(crate) struct Mover {
     since_shootdown: Vec<u32>,
 }
 
-/// What the mover did in the time that it was given.
+/// What the mover is about to do, as far as its queue and the page table say. Nothing of it is done yet.
 #[derive(Debug, Default)]
-pub(crate) struct Worked {
+pub(crate) struct Foreseen {
     /// Mover time, of all movers together, ns.
     ns: f64,
-    /// Bytes copied, by (source, target).
+    /// Bytes copied in it, by (source, target).
     copied: Vec<Background>,
     movers: f64,
+    /// Whether that is all that is ordered.
+    is_all: bool,
 }
 
-impl Worked {
-    /// The part of the work that is done once this much time has passed.
-    fn part_within(&self, elapsed_ns: f64) -> f64 {
-        let time_ns = elapsed_ns * self.movers;
-        if self.ns > time_ns { time_ns / self.ns } else { 1.0 }
-    }
-
-    /// Mover time within this much time, ns.
-    pub(crate) fn ns_within(&self, elapsed_ns: f64) -> f64 {
-        self.ns * self.part_within(elapsed_ns)
+impl Foreseen {
+    /// Nanoseconds until all that is ordered is done; infinite where there is nothing to do, or more than was looked at.
+    pub(crate) fn done_ns(&self) -> f64 {
+        if self.is_all && self.ns > 0.0 { self.ns / self.movers } else { f64::INFINITY }
     }
 
     /// The traffic of its copies, over an epoch of this length.
     pub(crate) fn traffic(&self, elapsed_ns: f64) -> Vec<Background> {
-        let per_s = self.part_within(elapsed_ns) * 1e9 / elapsed_ns;
+        let busy_ns = if self.is_all { self.ns.max(elapsed_ns * self.movers) } else { self.ns };
+        let per_s = self.movers * 1e9 / busy_ns;
         let rate = |moved: &Background| Background { bytes_per_s: moved.bytes_per_s * per_s, ..*moved };
         self.copied.iter().map(rate).collect()
     }
@@ -94,12 +96,27 @@ impl Mover {
         std::mem::take(&mut self.outcomes)
     }
 
-    /// Works for `given_ns`.
-    pub(crate) fn work(&mut self, given_ns: f64, context: &mut MoveContext<'_>) -> Worked {
-        let movers = f64::from(context.costs.movers);
-        let mut worked = Worked { movers, ..Worked::default() };
+    /// What it is about to do.
+    pub(crate) fn foresee(&self, pages: &PageTable, costs: &Costs) -> Foreseen {
+        let mut ahead = Foreseen {
+            ns: self.owed_ns,
+            copied: self.owed_copies.clone(),
+            movers: f64::from(costs.movers),
+            is_all: self.queue.len() <= FORESEEN,
+        };
+        for action in self.queue.iter().take(FORESEEN) {
+            ahead.ns += foreseen_ns(action, pages, costs, &mut ahead.copied);
+        }
+        ahead
+    }
+
+    /// Works for `given_ns`, which have passed. A page changes its home when its order is begun; none is begun before its time has come. Returns the mover
+    /// time that it took, of all movers together, ns.
+    pub(crate) fn work(&mut self, given_ns: f64, context: &mut MoveContext<'_>) -> f64 {
+        let most_ns = given_ns * f64::from(context.costs.movers);
+        let mut worked_ns = 0.0;
         loop {
-            self.pay((given_ns * movers - worked.ns).max(0.0), &mut worked);
+            worked_ns += self.pay((most_ns - worked_ns).max(0.0));
             if self.owed_ns > 0.0 {
                 break;
             }
@@ -117,35 +134,19 @@ impl Mover {
             context.moves.count(&action, result.err());
             self.outcomes.push(Outcome { action, result });
         }
-        worked
+        worked_ns
     }
 
-    /// Spends up to `most_ns` on what is owed, and copies as large a part of its bytes.
-    fn pay(&mut self, most_ns: f64, worked: &mut Worked) {
-        if self.owed_ns <= most_ns {
-            worked.ns += std::mem::take(&mut self.owed_ns);
-            self.owed_copies.drain(..).for_each(|moved| add(&mut worked.copied, moved));
-            return;
+    /// Spends up to `most_ns` on what is owed, which copies as large a part of its bytes. Returns how much it spent.
+    fn pay(&mut self, most_ns: f64) -> f64 {
+        if self.owed_ns <= most_ns + DONE_NS {
+            self.owed_copies.clear();
+            return std::mem::take(&mut self.owed_ns);
         }
-        let part = most_ns / self.owed_ns;
+        let left = 1.0 - most_ns / self.owed_ns;
         self.owed_ns -= most_ns;
-        worked.ns += most_ns;
-        for moved in &mut self.owed_copies {
-            add(&mut worked.copied, Background { bytes_per_s: moved.bytes_per_s * part, ..*moved });
-            moved.bytes_per_s *= 1.0 - part;
-        }
-    }
-
-    /// The epoch for which it worked ended after `elapsed_ns`: what did not fit into that is still owed. Pages that were moved for it are where they are, a
-    /// moment too early; their time and traffic fall to the epochs that follow, before any other order is begun.
-    pub(crate) fn carry_over(&mut self, worked: Worked, elapsed_ns: f64) {
-        let rest = 1.0 - worked.part_within(elapsed_ns);
-        if rest > 0.0 {
-            self.owed_ns += worked.ns * rest;
-            for moved in worked.copied {
-                add(&mut self.owed_copies, Background { bytes_per_s: moved.bytes_per_s * rest, ..moved });
-            }
-        }
+        self.owed_copies.iter_mut().for_each(|moved| moved.bytes_per_s *= left);
+        most_ns
     }
 
     /// Does it; nanoseconds of the mover.
@@ -216,6 +217,31 @@ impl Mover {
         }
         window_ns
     }
+}
+
+/// Mover time of an order, ns, and the bytes that it copies, by where its page is now and where there is room.
+fn foreseen_ns(action: &Action, pages: &PageTable, costs: &Costs, copied: &mut Vec<Background>) -> f64 {
+    let (page, targets) = match action {
+        Action::Migrate { page, to } => (*page, std::slice::from_ref(to)),
+        Action::Replicate { page, nodes } => (*page, nodes.as_slice()),
+        Action::Split { page } if page.size == PageSize::Large => return costs.split_ns,
+        _ => return 0.0,
+    };
+    // As small pages they may be part of a large one that is about to be split.
+    let Some((region, at)) = pages.find(page.process, page.page) else { return 0.0 };
+    let Some(home) = pages.home(region, at) else { return 0.0 };
+    let had = pages.copies(pages.unit(region, at));
+    let (bytes, free) = (page.size.bytes(), pages.free_bytes());
+    let is_new = |node: &&NodeIndex| {
+        **node != home && free.get(node.0).is_some_and(|free| *free >= bytes) && had >> node.0 & 1 == 0
+    };
+    let each_ns = if page.size == PageSize::Small { costs.move_small_ns } else { costs.move_large_ns };
+    let mut ns = 0.0;
+    for target in targets.iter().filter(is_new) {
+        add(copied, Background { source: home.0, target: target.0, bytes_per_s: bytes as f64 });
+        ns += each_ns;
+    }
+    ns
 }
 
 /// Adds bytes to those between the same two nodes.
@@ -297,32 +323,82 @@ fn unmap(process: u32, first: PageNumber, pages: u64, context: &mut MoveContext<
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use numapilot_machine::Machine;
+    use numapilot_placement::{Allocation, PageKey};
 
-    /// What was begun for an epoch that ended early was forgotten: its time never passed, and all of its bytes were traffic of the time that did.
+    use super::*;
+    use crate::program::{Builder, Origin, Region};
+
+    const PAGES: u64 = 256;
+
+    /// A process with pages of 4 KiB, and nobody who uses them.
+    fn program() -> Program {
+        let mut builder = Builder::new("pages", Origin::Synthetic { file: "test".into() });
+        let process = builder.process("p");
+        let first_page = PageNumber(1024);
+        builder.region(Region { name: "r".into(), process, first_page, pages: PAGES, page_size: PageSize::Small });
+        builder.program_mut().clone()
+    }
+
+    /// The mover worked for the longest epoch that may come, so that pages were at their new home up to 10 ms before it had come to them.
     #[test]
-    fn time_and_bytes_are_conserved_wherever_epochs_end() {
-        let all = Background { source: 0, target: 1, bytes_per_s: 4096.0 * 256.0 };
-        let mut mover = Mover { owed_ns: 1e6, owed_copies: vec![all], ..Mover::new(1) };
-        let (mut ns, mut bytes) = (0.0, 0.0);
+    fn no_page_moves_before_its_time_and_time_and_bytes_are_conserved_wherever_epochs_end() {
+        let (program, machine) = (program(), Machine::load("opteron-8385").expect("a built-in model"));
+        let mut pages = PageTable::new(&program, &machine);
+        let mut runners = Runners::new(&program, &[], false, None);
+        let mut placer = Placer::new(&program, &machine, &Allocation::FirstTouch, 1);
+        let (costs, demand) = (Costs { movers: 2, ..Costs::default() }, Demand::default());
+        let (mut moves, mut cost, mut mover) = (Moves::default(), PolicyCost::default(), Mover::new(1));
+        (0..PAGES).for_each(|page| assert!(pages.place(pages.unit(0, page), NodeIndex(0)).is_some()));
+        let key = |page| PageKey { process: 0, page: PageNumber(1024 + page), size: PageSize::Small };
+        mover.order((0..PAGES).map(|page| Action::Migrate { page: key(page), to: NodeIndex(1) }).collect());
+        let (mut passed_ns, mut worked_ns, mut bytes) = (0.0, 0.0, 0.0);
         for epoch in 0..60 {
-            let mut worked = Worked { movers: 2.0, ..Worked::default() };
-            mover.pay(2.0 * 300_000.0, &mut worked);
             let elapsed_ns = 25_000.0 * f64::from(epoch % 3);
-            let now_ns = worked.ns_within(elapsed_ns);
-            assert!(now_ns <= 2.0 * elapsed_ns * (1.0 + 1e-12), "{now_ns} ns of work in {elapsed_ns} ns");
-            ns += now_ns;
+            let ahead = mover.foresee(&pages, &costs);
             if elapsed_ns > 0.0 {
                 bytes +=
-                    worked.traffic(elapsed_ns).iter().map(|moved| moved.bytes_per_s * elapsed_ns / 1e9).sum::<f64>();
+                    ahead.traffic(elapsed_ns).iter().map(|moved| moved.bytes_per_s * elapsed_ns / 1e9).sum::<f64>();
             }
-            mover.carry_over(worked, elapsed_ns);
-            assert!(epoch > 15 || !mover.is_idle(), "a millisecond of work is done after {epoch} epochs");
+            passed_ns += elapsed_ns;
+            worked_ns += mover.work(
+                elapsed_ns,
+                &mut MoveContext {
+                    program: &program,
+                    pages: &mut pages,
+                    runners: &mut runners,
+                    placer: &mut placer,
+                    costs: &costs,
+                    demand: &demand,
+                    demand_ns: 0.0,
+                    cpus_of: &[],
+                    moves: &mut moves,
+                    cost: &mut cost,
+                },
+            );
+            let there = (0..PAGES).filter(|page| pages.home(0, *page) == Some(NodeIndex(1))).count() as f64;
+            // All that are done, and the one that is begun.
+            let begun = (2.0 * passed_ns / costs.move_small_ns + 1.0).min(PAGES as f64);
+            assert!((begun - there).abs() <= 1.0 && there <= begun, "{there} pages moved within {passed_ns} ns");
+            assert!(worked_ns <= 2.0 * passed_ns + 1.0, "{worked_ns} ns of work in {passed_ns} ns");
         }
-        assert!(
-            (ns / 1e6 - 1.0).abs() < 1e-9 && (bytes / all.bytes_per_s - 1.0).abs() < 1e-9,
-            "{ns} ns, {bytes} bytes"
-        );
-        assert!(mover.is_idle());
+        let all_ns = costs.move_small_ns * PAGES as f64;
+        assert!((worked_ns / all_ns - 1.0).abs() < 1e-9, "{worked_ns} ns of work, not {all_ns}");
+        assert!((bytes / (4096 * PAGES) as f64 - 1.0).abs() < 1e-9, "{bytes} bytes of traffic");
+        assert!(mover.is_idle() && mover.foresee(&pages, &costs).done_ns().is_infinite());
+    }
+
+    /// Where there is more to do than is looked at, the copying of an epoch is like that of what is: at the mover's pace, however long it lasts.
+    #[test]
+    fn traffic_that_is_foreseen_goes_at_the_movers_pace() {
+        let copied = vec![Background { source: 0, target: 1, bytes_per_s: 4096.0 * 512.0 }];
+        let mut ahead = Foreseen { ns: 512.0 * 3_900.0, copied, movers: 1.0, is_all: false };
+        let rate = |ahead: &Foreseen, ns: f64| ahead.traffic(ns).iter().map(|moved| moved.bytes_per_s).sum::<f64>();
+        for elapsed_ns in [1e5, 1e7] {
+            assert!((rate(&ahead, elapsed_ns) / (4096.0 / 3_900e-9) - 1.0).abs() < 1e-9, "in {elapsed_ns} ns");
+        }
+        ahead.is_all = true;
+        assert!((rate(&ahead, 1e7) / (4096.0 * 512.0 / 0.01) - 1.0).abs() < 1e-9, "all of it, and no more");
+        assert!((ahead.done_ns() - 512.0 * 3_900.0).abs() < 1e-6);
     }
 }

@@ -142,6 +142,11 @@ impl Copies {
         }
     }
 
+    /// Sets another number of bytes that stay available on every node.
+    pub fn set_keep_bytes(&mut self, keep_bytes: u64) {
+        self.keep_bytes = keep_bytes;
+    }
+
     /// Maps a page to the file page that policies know: process id and page; `None`: it is not a page of such a file.
     #[must_use]
     pub fn page(&self, pid: Pid, page: PageNumber) -> Option<(Pid, PageNumber)> {
@@ -297,14 +302,21 @@ impl Copies {
         self.registry.file_of(targets.by_number(page.process)?.target.pid, page.page)
     }
 
-    /// Carries out orders for which [`Copies::is_about_copies`] is true.
-    pub fn carry_out(&mut self, decision: u64, orders: Vec<Order>, targets: &Targets, memory: &[NodeMemory]) -> Copied {
+    /// Carries out orders for which [`Copies::is_about_copies`] is true. `memory`: of each node, less what copies take of it from now on, until it is read again.
+    pub fn carry_out(
+        &mut self,
+        decision: u64,
+        orders: Vec<Order>,
+        targets: &Targets,
+        memory: &mut [NodeMemory],
+    ) -> Copied {
         let mut done = Copied::default();
         let mut before: BTreeMap<u64, BTreeSet<NodeIndex>> = BTreeMap::new();
         let mut results: Vec<Result<Option<u64>, Refusal>> = Vec::new();
         // What each node can give to all of these files together.
         let mut left: Vec<u64> =
             memory.iter().map(|memory| memory.available_bytes().saturating_sub(self.keep_bytes)).collect();
+        let had = left.clone();
         for order in &orders {
             let (Order::Replicate { page, .. } | Order::Migrate { page, .. }) = order else {
                 results.push(Err(Refusal::Unsupported));
@@ -316,6 +328,9 @@ impl Copies {
             };
             before.entry(file).or_insert_with(|| self.registry.copies(file));
             results.push(self.order(file, order, targets, &mut left));
+        }
+        for (memory, (had, left)) in memory.iter_mut().zip(had.iter().zip(&left)) {
+            memory.free_bytes = memory.free_bytes.saturating_sub(had - left);
         }
         self.send_and_wait(decision, targets, &mut done);
         before.retain(|file, copies| *copies != self.registry.copies(*file));
@@ -556,10 +571,22 @@ mod tests {
             let _ = copies.need_not(&order(2, page), &targets);
         }
         // For one copy of 256 KiB on each.
-        let memory = [NodeMemory { free_bytes: 300 << 10, ..NodeMemory::default() }; 2];
-        let done = copies.carry_out(1, vec![order(1, 15), order(2, 15)], &targets, &memory);
+        let room = [NodeMemory { free_bytes: 300 << 10, ..NodeMemory::default() }; 2];
+        let mut memory = room;
+        let done = copies.carry_out(1, vec![order(1, 15), order(2, 15)], &targets, &mut memory);
         assert!(done.outcomes[0].result.is_ok(), "{done:?}");
         assert_eq!(done.outcomes[1].result, Err(Refusal::NoRoom));
+        // Nor does the next batch get what this one has taken, before memory is read again.
+        let done = copies.carry_out(2, vec![order(2, 15)], &targets, &mut memory);
+        assert_eq!((done.outcomes[0].result, memory[0].free_bytes), (Err(Refusal::NoRoom), 44 << 10));
+        // A reload of the configuration left copies the memory that they might use before.
+        copies.set_keep_bytes(100 << 10);
+        memory = room;
+        let done = copies.carry_out(3, vec![order(2, 15)], &targets, &mut memory);
+        assert_eq!(done.outcomes[0].result, Err(Refusal::NoRoom));
+        copies.set_keep_bytes(0);
+        let done = copies.carry_out(4, vec![order(2, 15)], &targets, &mut memory);
+        assert!(done.outcomes[0].result.is_ok(), "{done:?}");
     }
 
     #[test]

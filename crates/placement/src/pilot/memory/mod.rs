@@ -3,7 +3,9 @@
 //! Small pages are kept in blocks of 2 MiB (512 pages), the unit in which memory is mapped, split and alike. Counts are forgotten by
 //! *samples*, not by time: a page that is used in bursts is remembered through the pauses. A block whose users change is forgotten at once.
 
-use std::collections::BTreeMap;
+mod freed;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use numapilot_host::PageNumber;
 use numapilot_machine::{NodeIndex, NodeSet};
@@ -67,6 +69,23 @@ pub(super) struct PageMemory {
     pub payback_ns: f32,
     /// Nodes that have copies of it; empty: there is only one.
     pub copies: NodeSet,
+}
+
+impl PageMemory {
+    /// Nothing is known of it but its home.
+    fn new(index: u16, home: PackedNode) -> PageMemory {
+        PageMemory {
+            index,
+            home,
+            first_home: home,
+            doublings: 0,
+            samples: 0,
+            regret_ns: 0.0,
+            moved_ns: 0,
+            payback_ns: 0.0,
+            copies: NodeSet::default(),
+        }
+    }
 }
 
 /// 2 MiB of a process.
@@ -176,18 +195,7 @@ impl Block {
         let position = self.position_of(index).unwrap_or_else(|| {
             self.position[usize::from(index)] = self.pages.len() as u16;
             self.counts.resize(self.counts.len() + 2 * nodes, 0);
-            let home = PackedNode::from(sample.home);
-            self.pages.push(PageMemory {
-                index,
-                home,
-                first_home: home,
-                doublings: 0,
-                samples: 0,
-                regret_ns: 0.0,
-                moved_ns: 0,
-                payback_ns: 0.0,
-                copies: NodeSet::default(),
-            });
+            self.pages.push(PageMemory::new(index, sample.home.into()));
             self.pages.len() - 1
         });
         let page = &mut self.pages[position];
@@ -387,6 +395,10 @@ pub(super) struct Memory {
     bytes: usize,
     /// Number of the interval.
     turn: u64,
+    /// Pages that got copies since the last interval was taken in: its samples may be of the time before.
+    copied_now: BTreeSet<PageKey>,
+    /// Whether any page ever got copies.
+    has_copied: bool,
     /// Pages whose statistics were dropped, or not begun, because the bound was reached.
     pub forgotten: u64,
 }
@@ -531,6 +543,7 @@ impl Memory {
             }
         }
         self.turn += 1;
+        self.forget_freed_copies(samples, nodes);
         let (turn, mut is_full) = (self.turn, false);
         for sample in samples.iter().filter(|sample| sample.from.0 < nodes && sample.home.0 < nodes) {
             let key = (sample.page.process, sample.small_page.large());
@@ -605,8 +618,12 @@ impl Memory {
 
     /// Nodes that have copies of a page now.
     pub fn has_copies(&mut self, page: PageKey, nodes: &[NodeIndex]) {
-        if let Some(page) = self.page_mut(page.process, page.page) {
-            page.copies = nodes.iter().copied().collect();
+        if !nodes.is_empty() {
+            self.has_copied = true;
+            self.copied_now.insert(page);
+        }
+        if let Some(memory) = self.page_memory_mut(page) {
+            memory.copies = nodes.iter().copied().collect();
         }
     }
 
@@ -627,8 +644,16 @@ impl Memory {
         }
     }
 
-    /// The memory of a small page, if it was seen.
-    pub fn page_mut(&mut self, process: u32, page: PageNumber) -> Option<&mut PageMemory> {
+    /// The statistics of a page as mapped, if it was seen: those of a large page stand at the first of its small pages that was.
+    pub fn page_memory_mut(&mut self, page: PageKey) -> Option<&mut PageMemory> {
+        match page.size {
+            PageSize::Small => self.page_mut(page.process, page.page),
+            PageSize::Large => self.blocks.get_mut(&(page.process, page.page.large()))?.pages.first_mut(),
+        }
+    }
+
+    /// The statistics of a small page, if it was seen.
+    fn page_mut(&mut self, process: u32, page: PageNumber) -> Option<&mut PageMemory> {
         let block = self.blocks.get_mut(&(process, page.large()))?;
         let position = block.position_of(page.in_large() as u16)?;
         block.pages.get_mut(position)
