@@ -9,6 +9,7 @@ use numapilot_balancer::event::EvidenceSource;
 use numapilot_balancer::event::Loss;
 use numapilot_balancer::status::NodeStatus;
 use numapilot_balancer::status::Rates;
+use numapilot_balancer::status::State;
 use numapilot_balancer::status::Status;
 use numapilot_scratch::root;
 use numapilot_service::Address;
@@ -167,6 +168,7 @@ fn served() -> BTreeSet<String> {
     let mut daemon = Daemon::start(&settings, || ()).unwrap();
     let node = NodeStatus { probe_ns: vec![Some(90.0)], local_share: Some(0.5), ..NodeStatus::default() };
     daemon.status(Status {
+        state: State::Running,
         nodes: vec![node],
         rates: Rates { local_share: Some(0.5), imbalance_percent: Some(1.0), ..Rates::default() },
         losses: vec![Loss { what: "samples".to_owned(), count: 1 }],
