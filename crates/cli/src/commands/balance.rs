@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use anyhow::Context;
 use anyhow::Result;
-use anyhow::anyhow;
 use numapilot_balancer::balancing_loop::Balancer;
 use numapilot_balancer::balancing_loop::BalancerError;
 use numapilot_balancer::balancing_loop::Options;
@@ -52,6 +51,7 @@ use numapilot_text::units;
 
 use super::group::group;
 use super::group::require_memory;
+use super::model::with_figures;
 use super::not_started::not_started;
 use crate::args::BalanceArgs;
 use crate::output;
@@ -212,15 +212,7 @@ fn machine(name: Option<&str>) -> Result<(Machine, Vec<String>)> {
     let Some(name) = name else {
         return Ok(estimate::completed(&live)?);
     };
-    let model = Machine::load(name)?;
-    let ids = |machine: &Machine| machine.nodes().iter().map(|node| node.id).collect::<Vec<_>>();
-    if ids(&model) != ids(&live) {
-        let (theirs, ours) = (model.nodes().len(), live.nodes().len());
-        return Err(anyhow!(
-            "--machine {name}: the model has {theirs} nodes, this machine has {ours}; give a model with the same nodes"
-        ));
-    }
-    let (whole, mut notes) = estimate::completed(&live.with_figures_of(&model)?)?;
+    let (whole, mut notes) = estimate::completed(&with_figures(&live, name)?)?;
     notes.push(format!("latencies, bandwidths and links are those of model {name}"));
     Ok((whole, notes))
 }
