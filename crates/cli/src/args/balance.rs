@@ -95,7 +95,7 @@ pub struct BalanceArgs {
     #[arg(long, value_name = "POLICY", default_value = "pilot")]
     pub policy: String,
     /// Show what would be done, and do nothing
-    #[arg(long, short = 'n')]
+    #[arg(long, short = 'n', visible_alias = "advise-only")]
     pub dry_run: bool,
     /// Greatest share of the programs' time that may be spent on moves without benefit
     #[arg(long, value_name = "PERCENT", value_parser = super::part, default_value = "1%")]
