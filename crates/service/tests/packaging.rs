@@ -13,6 +13,7 @@ use numapilot_balancer::status::State;
 use numapilot_balancer::status::Status;
 use numapilot_scratch::root;
 use numapilot_service::Address;
+use numapilot_service::Places;
 use numapilot_service::config::Config;
 use numapilot_service::config::MetricsSettings;
 use numapilot_service::config::Who;
@@ -75,6 +76,16 @@ fn the_cluster_configuration_is_taken() {
     for right in ["SYS_NICE", "SYS_PTRACE", "DAC_READ_SEARCH", "PERFMON"] {
         assert!(manifest.contains(&format!("\"{right}\"")) && unit.contains(&format!("CAP_{right}")), "{right}");
     }
+}
+
+/// It was an `emptyDir`, which Kubernetes lets all users write to: no daemon started.
+#[test]
+fn the_cluster_gives_the_daemon_a_folder_for_its_locks_that_only_root_writes_to() {
+    let manifest = text("packaging/kubernetes/daemonset.yaml");
+    let locks = Places::machine(0).display().to_string();
+    assert!(manifest.contains(&format!("mountPath: {locks}\n")), "{locks}");
+    let volume = format!("hostPath:\n            path: {locks}\n            type: DirectoryOrCreate\n");
+    assert!(manifest.contains(&volume), "{locks} is another kind of volume");
 }
 
 #[test]
