@@ -148,6 +148,12 @@ impl KernelReading {
         new.into_iter().chain(gone).collect()
     }
 
+    /// What has changed of the machine since it was read: CPUs and nodes that came online or went offline, as sentences.
+    #[must_use]
+    pub fn changes(&self, machine: &Machine) -> Vec<String> {
+        self.new_cpus(machine).into_iter().chain(self.changed_nodes(machine)).collect()
+    }
+
     /// The counters that this kernel has: name, since boot, since `before`.
     #[must_use]
     pub fn vm_since(&self, before: &KernelReading) -> Vec<(&'static str, u64, u64)> {

@@ -154,6 +154,12 @@ impl Live {
         self.hidden.as_deref()
     }
 
+    /// What had changed of the machine at the last reading, as sentences: the figures lack it until the sources are opened anew.
+    #[must_use]
+    pub fn changes(&self) -> Vec<String> {
+        self.before.kernel.changes(&self.machine)
+    }
+
     /// The sampler of accesses (or faults), if there is one.
     pub fn sampler(&mut self) -> Option<&mut Sampler> {
         self.sampler.as_mut()
@@ -239,8 +245,7 @@ impl Live {
         interval.sampled = self.sampler.as_ref().map(|sampler| sampler.counts(&before.samples, &now.samples));
         interval.notes.extend(self.confinement.iter().chain(&self.hidden).filter(|_| self.is_system).cloned());
         interval.notes.extend(self.made_up_cpu_times.clone());
-        interval.notes.extend(now.kernel.new_cpus(&self.machine));
-        interval.notes.extend(now.kernel.changed_nodes(&self.machine));
+        interval.notes.extend(now.kernel.changes(&self.machine));
         interval.notes.extend(self.counters.notes());
         interval.notes.extend(self.sampler.iter().flat_map(Sampler::notes));
         let refused =

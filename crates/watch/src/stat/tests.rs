@@ -136,6 +136,25 @@ fn cpu_times_that_a_container_makes_up_are_of_no_node() {
     assert!(interval.notes.len() == 1 && interval.notes[0].contains("lxcfs"), "{:?}", interval.notes);
 }
 
+/// An exporter went on without the memory of a CXL device that came online after its start.
+#[test]
+fn what_has_changed_of_the_machine_is_known_until_the_sources_are_opened_anew() {
+    let tree = Tree::symmetric(2, 1, 1 << 20);
+    let open = || Live::open(tree.root(), tree.machine(), &LiveOptions::default());
+    let mut live = open();
+    assert!(live.interval().notes.is_empty() && live.changes().is_empty());
+    tree.put("sys/devices/system/node/online", "0-2");
+    tree.put("sys/devices/system/node/node2/meminfo", "Node 2 MemTotal: 4096 kB\nNode 2 MemFree: 2048 kB");
+    for (node, distances) in ["10 20 24", "20 10 24", "24 24 10"].iter().enumerate() {
+        tree.put(&format!("sys/devices/system/node/node{node}/distance"), distances);
+    }
+    let interval = live.interval();
+    assert_eq!((interval.nodes.len(), &interval.notes), (2, &live.changes()));
+    assert!(interval.notes.len() == 1 && interval.notes[0].ends_with(": 2."), "{:?}", interval.notes);
+    let mut live = open();
+    assert!(live.interval().nodes.len() == 3 && live.changes().is_empty());
+}
+
 /// With `vm.numa_stat` at 0 the kernel's counters are all 0: no memory seemed to be allocated.
 #[test]
 fn allocations_that_the_kernel_does_not_count_are_not_0() {
