@@ -67,6 +67,7 @@ use crate::status::TargetStatus;
 use crate::status::no_more_targets;
 use crate::step_progress::StepProgress;
 use crate::system::clock::unix_ns;
+use crate::system::new_nodes;
 use crate::unfit::Unfit;
 use place::Held;
 use place::Placed;
@@ -332,6 +333,9 @@ impl Packer {
                 ended.iter().filter_map(|pid| self.watched.get(pid).map(|one| one.target.clone())).collect();
             ended.iter().for_each(|pid| self.release_process(*pid, control_port));
             control_port.record(Event::Targets(Targets { added: Vec::new(), removed, because: "ended".to_owned() }));
+        }
+        if let Some(what) = new_nodes::told(&Root::default(), &self.machine) {
+            self.trouble(what, control_port);
         }
         if !self.is_paused {
             self.pack(control_port);
