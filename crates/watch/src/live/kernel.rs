@@ -1,5 +1,6 @@
 //! Counters of every kernel, by node: allocations (`numastat`), memory (`meminfo`), processor time (`/proc/stat`), hinting faults and migrations
-//! (`/proc/vmstat`). A reading is one moment; two readings make an interval.
+//! (`/proc/vmstat`); and the tiers of memory (`Documentation/ABI/testing/sysfs-kernel-mm-memory-tiers`). A reading is one moment; two readings make an
+//! interval.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +19,7 @@ use numapilot_host::meminfo;
 use numapilot_host::number;
 
 /// NUMA counters of `/proc/vmstat`, in the order in which they are shown.
-pub const VM_COUNTERS: [&str; 8] = [
+pub const VM_COUNTERS: [&str; 13] = [
     "numa_pte_updates",
     "numa_hint_faults",
     "numa_hint_faults_local",
@@ -27,13 +28,24 @@ pub const VM_COUNTERS: [&str; 8] = [
     "pgmigrate_fail",
     "thp_migration_success",
     "thp_migration_fail",
+    // Between tiers of memory: up by the kernel's NUMA balancing, down where a node has too little free.
+    "pgpromote_success",
+    "pgpromote_candidate",
+    "pgdemote_kswapd",
+    "pgdemote_direct",
+    "pgdemote_khugepaged",
 ];
+
+/// Where the kernel shows its tiers of memory, a folder `memory_tierN` for each (Linux 6.1).
+const TIERS: &str = "sys/devices/virtual/memory_tiering";
 
 /// The kernel's counters at a moment, nodes in the machine's order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelReading {
     /// Numbers of the nodes that are online; empty: this kernel shows no nodes.
     online_nodes: Vec<u32>,
+    /// Tier of memory by number of the node; without those that are in none.
+    tiers: BTreeMap<u32, u32>,
     numastat: Vec<NumaStat>,
     /// Total and free memory in bytes, by node.
     memory: Vec<(u64, u64)>,
@@ -53,6 +65,13 @@ impl KernelReading {
             KernelReading { balancing: root.number("proc/sys/kernel/numa_balancing"), ..KernelReading::default() };
         let text = root.text("sys/devices/system/node/online").unwrap_or_default();
         reading.online_nodes = parse_cpu_list(&text).unwrap_or_default();
+        for name in root.names(TIERS) {
+            let Some(tier) = name.strip_prefix("memory_tier").and_then(|number| number.parse::<u32>().ok()) else {
+                continue;
+            };
+            let text = root.text(&format!("{TIERS}/{name}/nodelist")).unwrap_or_default();
+            reading.tiers.extend(parse_cpu_list(&text).unwrap_or_default().into_iter().map(|node| (node, tier)));
+        }
         for node in machine.nodes() {
             let is_offline = reading.is_offline(node.id);
             let folder = format!("sys/devices/system/node/node{}", node.id);
@@ -117,6 +136,7 @@ impl KernelReading {
                 busy_cpus: share.map(|share| share * cpus as f64),
                 memory_bytes: self.memory[index].0,
                 free_bytes: self.memory[index].1,
+                tier: self.tiers.get(&u32::from(node.id.0)).copied(),
                 numastat: self.numastat[index],
                 numastat_delta: self.numastat[index].since(before.numastat.get(index).copied().unwrap_or_default()),
                 ..NodeFigures::default()
@@ -287,6 +307,27 @@ mod tests {
         let told = now.changed_nodes(&machine);
         assert!(told.len() == 2 && told[0].ends_with("missing in the figures: 4-5."), "{told:?}");
         assert!(told[1].ends_with("no memory in the figures: 2."), "{told:?}");
+    }
+
+    #[test]
+    fn tiers_of_memory_and_moves_between_them_are_the_kernels() {
+        let tree = Tree::symmetric(3, 1, 4096);
+        let (root, machine, mut buffer) = (tree.root(), tree.machine(), Vec::new());
+        let mut read = |demoted: u64| {
+            tree.put("proc/vmstat", &format!("pgpromote_success 7\npgdemote_kswapd {demoted}"));
+            KernelReading::read(&root, &machine, &mut buffer)
+        };
+        let tiers = |reading: &KernelReading| -> Vec<Option<u32>> {
+            reading.nodes_since(reading, &machine).iter().map(|node| node.tier).collect()
+        };
+        let before = read(5);
+        assert_eq!(tiers(&before), [None; 3], "before Linux 6.1");
+        tree.put("sys/devices/virtual/memory_tiering/memory_tier4/nodelist", "0-1");
+        tree.put("sys/devices/virtual/memory_tiering/memory_tier22/nodelist", "2");
+        tree.put("sys/devices/virtual/memory_tiering/uevent", "");
+        let after = read(12);
+        assert_eq!(tiers(&after), [4, 4, 22].map(Some));
+        assert_eq!(after.vm_since(&before), [("pgpromote_success", 7, 0), ("pgdemote_kswapd", 12, 7)]);
     }
 
     #[test]

@@ -136,6 +136,27 @@ fn cpu_times_that_a_container_makes_up_are_of_no_node() {
     assert!(interval.notes.len() == 1 && interval.notes[0].contains("lxcfs"), "{:?}", interval.notes);
 }
 
+#[test]
+fn memory_is_summed_by_tier_where_there_are_several() {
+    let mut stat = made();
+    stat.interval.nodes[0].tier = Some(4);
+    assert!(!text(&stat, Look::default()).contains("tier"), "one tier is no news");
+    let far = crate::figures::NodeFigures {
+        node: numapilot_machine::NodeId(2),
+        memory_bytes: 4 << 30,
+        free_bytes: 3 << 30,
+        tier: Some(22),
+        ..Default::default()
+    };
+    stat.interval.nodes[1].tier = Some(4);
+    stat.interval.nodes.push(far);
+    let shown = text(&stat, Look::default());
+    let lines: Vec<&str> = shown.lines().filter(|line| line.starts_with("memory tier ")).collect();
+    let told = ["memory tier 4: nodes 0-1: 2.00 GiB, 1.00 GiB free", "memory tier 22: node 2: 4.00 GiB, 3.00 GiB free"];
+    assert_eq!(lines, told);
+    assert!(csv(&stat).contains(",node,2,tier,22,kernel,0,") && json(&stat)["nodes"][2]["tier"] == 22);
+}
+
 /// An exporter went on without the memory of a CXL device that came online after its start.
 #[test]
 fn what_has_changed_of_the_machine_is_known_until_the_sources_are_opened_anew() {
