@@ -23,8 +23,8 @@ use crate::uncertainty::Uncertainty;
 use crate::unseen::unseen_sites;
 use crate::usage::{Usage, index_of};
 
-const KNOWN: &str = "interleave, weights:NODE*WEIGHT+..., bind:NODE, users, local, arenas, first-touch, replicate, hand-over, near, spread or align; or \
-                     write processes=pin or threads=pin";
+const KNOWN: &str = "interleave, weights:NODE*WEIGHT+..., bind:NODE, users, local, arenas, first-touch, replicate, hand-over, near or tier:fast, spread or \
+                     align; or write processes=pin or threads=pin";
 
 /// One requested change: some memory, threads or processes, and where they should be.
 #[derive(Clone, Debug, PartialEq)]
@@ -166,6 +166,7 @@ fn kind_of(place: &str) -> Option<FixKind> {
         "spread" => FixKind::SpreadHot,
         "align" => FixKind::SplitOrAlign,
         _ => match place.split_once(':')? {
+            ("tier", "fast") => FixKind::NearTier,
             ("bind", node) => FixKind::AllocateOnNode(NodeId(node.parse().ok()?)),
             ("weights", list) => {
                 let one = |text: &str| {
@@ -584,5 +585,11 @@ mod tests {
         }
         // Of a heap's page the next life may be another block's.
         assert_eq!(touched_twice(ObjectKind::Heap), [0, 0].map(NodeIndex));
+    }
+
+    #[test]
+    fn fast_memory_is_that_of_nodes_with_cpus_by_either_name() {
+        assert_eq!((kind_of("tier:fast"), kind_of("near")), (Some(FixKind::NearTier), Some(FixKind::NearTier)));
+        assert_eq!((kind_of("tier:slow"), kind_of("tier")), (None, None));
     }
 }
