@@ -266,7 +266,8 @@ fn note(record: &mut Record, setting: &Setting, held: &str, value: &str, system:
 /// Reads a record of this user (`uid`). What another one wrote is no record of ours: who could plant it would have files written with our rights.
 fn read(file: &Path, uid: u32) -> Result<Option<Record>, ServiceError> {
     let failed = |source| ServiceError::file(file, "read the record of changed settings", source);
-    let mut opened = match File::open(file) {
+    // Without a wait for a writer, if it is a pipe.
+    let mut opened = match OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(file) {
         Ok(opened) => opened,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(source) => return Err(failed(source)),
