@@ -202,7 +202,6 @@ impl Balancer {
         }
         let (fault_sampler, samples) = opened(&machine, &options)?;
         let sample_note = samples.as_ref().err().cloned();
-        let migration_executor = MigrationExecutor::new(&machine, options.tunables.moving());
         let (probes, probe_note) = probes(&machine, &options);
         let nodes = machine.nodes().len();
         let mut balancer = Balancer {
@@ -241,6 +240,7 @@ impl Balancer {
             is_paused: false,
             added_max: TARGETS_PER_USER,
             waiting: VecDeque::new(),
+            migration_executor: MigrationExecutor::new(&machine, options.tunables.moving()),
             machine,
             policy,
             fault_sampler,
@@ -252,7 +252,6 @@ impl Balancer {
             sampled: 0,
             file_uses: 0,
             measured: vec![0.0; nodes],
-            migration_executor,
             probes,
             options,
         };

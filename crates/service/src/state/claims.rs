@@ -21,6 +21,7 @@ use std::path::Path;
 use std::path::PathBuf;
 
 use numapilot_host::Pid;
+use numapilot_host::Root;
 use numapilot_kernel::task;
 
 use crate::error::ServiceError;
@@ -229,7 +230,7 @@ impl Claims {
         if !facts.is_file() || facts.uid() != uid || (facts.dev(), facts.ino()) == (own.dev(), own.ino()) {
             return Ok(None);
         }
-        let file = File::open(format!("/proc/self/fd/{}", place.as_raw_fd()))?;
+        let file = File::open(Root::default().path().join(format!("proc/self/fd/{}", place.as_raw_fd())))?;
         Ok(holder(&file, libc::F_RDLCK, first, length).filter(|holder| is_valid_holder(*holder, uid)))
     }
 }
