@@ -213,3 +213,19 @@ fn every_figure_of_the_dashboard_is_served() {
     assert!(missing.is_empty(), "the dashboard asks for {missing:?}; served are {served:?}");
     assert!(served.contains("numapilot_info"), "the dashboard's list of instances comes from it");
 }
+
+#[test]
+fn every_figure_of_the_alerts_is_served() {
+    let served = served();
+    let rules = text("packaging/prometheus/numapilot.rules.yml");
+    let expressions: Vec<&str> = rules.lines().filter_map(|line| line.trim().strip_prefix("expr: ")).collect();
+    assert_eq!(expressions.len(), rules.matches("- alert: ").count() + rules.matches("- record: ").count());
+    for expression in expressions {
+        let words = expression.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        let names: Vec<&str> =
+            words.filter(|word| word.starts_with("numapilot_") || word.starts_with("process_")).collect();
+        assert!(!names.is_empty(), "{expression}");
+        let missing: Vec<&&str> = names.iter().filter(|name| !served.contains(**name)).collect();
+        assert!(missing.is_empty(), "{expression}: {missing:?} are not served");
+    }
+}
