@@ -121,6 +121,15 @@ impl MetricValue {
         MetricValue::Value { value, source: source.to_owned(), is_estimate: true }
     }
 
+    /// The same value, as an estimate if `is_estimate`: where counts that it is computed from had to be scaled.
+    #[must_use]
+    pub fn estimated_if(self, is_estimate: bool) -> MetricValue {
+        match self {
+            MetricValue::Value { value, source, .. } if is_estimate => MetricValue::estimate(value, &source),
+            told => told,
+        }
+    }
+
     /// The value, if known.
     #[must_use]
     pub fn value(&self) -> Option<f64> {
