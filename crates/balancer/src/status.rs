@@ -23,6 +23,16 @@ pub use crate::totals::OwnUse;
 /// Version of the snapshot's JSON form.
 pub const VERSION: u32 = 1;
 
+/// Maximum number of managed processes of a user other than root and the daemon's own, beyond which that user may add no more.
+pub const TARGETS_PER_USER: usize = 64;
+
+/// Why a user with this many managed processes may not add another, if `most` are allowed; `None`: there is room.
+#[must_use]
+pub fn no_more_targets(own: usize, most: usize) -> Option<String> {
+    (own >= most)
+        .then(|| format!("{own} of your processes are managed already, the most allowed per user; remove one first"))
+}
+
 /// A snapshot of the loop.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Status {

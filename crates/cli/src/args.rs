@@ -630,8 +630,8 @@ pub struct WhatifArgs {
     pub trace: PathBuf,
     /// OBJECT: name or number as in `report` (S3 or 1734), or `*` for all memory. WHERE: interleave, weights:0*3+1*1, bind:N, replicate, users or local (each
     /// page on the node that uses it most), first-touch (on its first toucher's node, whatever memory policy the program set), arenas (on the allocating
-    /// thread's node), hand-over (pages follow the node that takes the object over), near (nodes with CPUs), spread (a hot page over several pages) or align
-    /// (separate cache lines for each node). Or processes=pin, threads=pin
+    /// thread's node), hand-over (pages follow the node that takes the object over), near or tier:fast (nodes with CPUs), spread (a hot page over several
+    /// pages) or align (separate cache lines for each node). Or processes=pin, threads=pin
     #[arg(long = "set", value_name = "OBJECT=WHERE", required_unless_present = "plan")]
     pub set: Vec<String>,
     /// Price all rules of a plan together, as `report --plan` writes it, on the machine of the recording

@@ -183,6 +183,12 @@ fn ctl_asks_and_steers() {
     assert_eq!(text(&numapilot(&["ctl", "--socket", &path, "pause"])), "pause done\n");
     let own = std::process::id().to_string();
     assert_eq!(text(&numapilot(&["ctl", "--socket", &path, "add", &own])), "add done\n");
+    // These figures are of 1970.
+    let old = numapilot(&["ctl", "--socket", &path, "status", "--max-age", "10m"]);
+    assert!(
+        !old.status.success() && String::from_utf8_lossy(&old.stderr).contains("the balancing loop hangs"),
+        "{old:?}"
+    );
     drop(control);
     let output = numapilot(&["ctl", "--socket", &path, "status"]);
     assert!(!output.status.success());

@@ -26,6 +26,7 @@ mod processor_time;
 mod rows;
 mod scene;
 mod statistics;
+mod tiers;
 mod totals;
 mod touch;
 mod traffic;

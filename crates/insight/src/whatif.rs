@@ -19,12 +19,13 @@ use crate::measured::{self, MeasuredLatency};
 use crate::patterns::{limits_of, paced, why_unpriced};
 use crate::price::{Priced, Pricer};
 use crate::scene::{Interest, Scene, Surveyed};
+use crate::tiers::wide_memory;
 use crate::uncertainty::Uncertainty;
 use crate::unseen::unseen_sites;
 use crate::usage::{Usage, index_of};
 
-const KNOWN: &str = "interleave, weights:NODE*WEIGHT+..., bind:NODE, users, local, arenas, first-touch, replicate, hand-over, near, spread or align; or \
-                     write processes=pin or threads=pin";
+const KNOWN: &str = "interleave, weights:NODE*WEIGHT+..., bind:NODE, users, local, arenas, first-touch, replicate, hand-over, near or tier:fast, spread or \
+                     align; or write processes=pin or threads=pin";
 
 /// One requested change: some memory, threads or processes, and where they should be.
 #[derive(Clone, Debug, PartialEq)]
@@ -71,6 +72,17 @@ pub enum WhatIfError {
         node: NodeId,
         /// The nodes with memory, separated by commas.
         those: String,
+    },
+    /// The fast memory of this machine is not that of nodes with CPUs.
+    #[error(
+        "memory of node {node} of machine {machine} has more bandwidth than that of nodes with CPUs, so which is fast depends on the program: write near, \
+         bind:N or weights:N*W+..."
+    )]
+    Tier {
+        /// The machine's name.
+        machine: String,
+        /// The node, which has no CPUs.
+        node: NodeId,
     },
     /// A thread would run on a node on which it did not run in the recording.
     #[error(
@@ -146,6 +158,10 @@ impl PlacementOverride {
         matches!(self.about, About::All | About::Objects(_) | About::Taken(..))
     }
 
+    fn is_by_tier(&self) -> bool {
+        self.kind == FixKind::NearTier && self.words.ends_with(": tier:fast")
+    }
+
     fn node(&self) -> Vec<NodeId> {
         match &self.kind {
             FixKind::AllocateOnNode(node) => vec![*node],
@@ -166,6 +182,7 @@ fn kind_of(place: &str) -> Option<FixKind> {
         "spread" => FixKind::SpreadHot,
         "align" => FixKind::SplitOrAlign,
         _ => match place.split_once(':')? {
+            ("tier", "fast") => FixKind::NearTier,
             ("bind", node) => FixKind::AllocateOnNode(NodeId(node.parse().ok()?)),
             ("weights", list) => {
                 let one = |text: &str| {
@@ -462,6 +479,11 @@ fn too_large(machine: &Machine, change: &PlacementOverride, candidate: &FixCandi
 }
 
 fn check(machine: &Machine, change: &PlacementOverride) -> Result<(), WhatIfError> {
+    if change.is_by_tier()
+        && let Some(node) = wide_memory(machine)
+    {
+        return Err(WhatIfError::Tier { machine: machine.name().to_owned(), node: node.id });
+    }
     let with_memory: Vec<NodeId> =
         machine.nodes().iter().filter(|node| node.has_memory()).map(|node| node.id).collect();
     match change.node().into_iter().find(|node| !with_memory.contains(node)) {
@@ -584,5 +606,25 @@ mod tests {
         }
         // Of a heap's page the next life may be another block's.
         assert_eq!(touched_twice(ObjectKind::Heap), [0, 0].map(NodeIndex));
+    }
+
+    #[test]
+    fn fast_memory_is_that_of_nodes_with_cpus_by_either_name() {
+        assert_eq!((kind_of("tier:fast"), kind_of("near")), (Some(FixKind::NearTier), Some(FixKind::NearTier)));
+        assert_eq!((kind_of("tier:slow"), kind_of("tier")), (None, None));
+        let asked = |words: &str| PlacementOverride {
+            words: words.to_owned(),
+            about: About::All,
+            kind: FixKind::NearTier,
+            by_touch: false,
+        };
+        let text = numapilot_machine::builtin_text("xeon-2s-cxl").expect("its text");
+        let slow = Machine::from_model_text(text, "slow.toml").expect("a model");
+        assert_eq!((check(&slow, &asked("*: tier:fast")), check(&slow, &asked("*: near"))), (Ok(()), Ok(())));
+        let wide =
+            text.replace("{ value = 76.8, source", "{ value = 800, source").replace("[38.4, 76.8]", "[400, 900]");
+        let wide = Machine::from_model_text(&wide, "wide.toml").expect("a sound model");
+        assert!(matches!(check(&wide, &asked("*: tier:fast")), Err(WhatIfError::Tier { node: NodeId(2), .. })));
+        assert_eq!(check(&wide, &asked("*: near")), Ok(()));
     }
 }

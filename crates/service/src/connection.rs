@@ -28,10 +28,37 @@ pub struct Peer {
     pub pid: Pid,
 }
 
+/// A connection's socket, which the server may shut down while the connection is served.
+#[derive(Debug)]
+pub(crate) struct Socket {
+    fd: OwnedFd,
+    begun: Instant,
+    /// Whether the client has sent a request.
+    has_request: AtomicBool,
+}
+
+impl Socket {
+    /// Whether the client has sent a request.
+    pub(crate) fn has_request(&self) -> bool {
+        self.has_request.load(Ordering::Relaxed)
+    }
+
+    /// Time since the connection was accepted.
+    pub(crate) fn age(&self) -> Duration {
+        self.begun.elapsed()
+    }
+
+    /// Ends the connection: whoever serves it reads its end, and can write no more.
+    pub(crate) fn shut_down(&self) {
+        // SAFETY: the descriptor is open as long as this lives.
+        unsafe { libc::shutdown(self.fd.as_raw_fd(), libc::SHUT_RDWR) };
+    }
+}
+
 /// A connection with a deadline.
 #[derive(Debug)]
 pub struct Connection {
-    fd: OwnedFd,
+    socket: Arc<Socket>,
     peer: Option<Peer>,
     deadline: Instant,
     stopping: Arc<AtomicBool>,
@@ -40,8 +67,19 @@ pub struct Connection {
 impl Connection {
     /// Takes over a connected stream socket. All operations on it must end within `time`, unless [`Connection::allow`] extends it.
     pub(crate) fn new(fd: OwnedFd, time: Duration, stopping: Arc<AtomicBool>) -> Connection {
-        let peer = peer_of(&fd);
-        Connection { fd, peer, deadline: Instant::now() + time, stopping }
+        let (peer, begun) = (peer_of(&fd), Instant::now());
+        let socket = Arc::new(Socket { fd, begun, has_request: AtomicBool::new(false) });
+        Connection { socket, peer, deadline: begun + time, stopping }
+    }
+
+    /// Its socket.
+    pub(crate) fn socket(&self) -> Arc<Socket> {
+        Arc::clone(&self.socket)
+    }
+
+    /// Notes that the client has sent a request: it is no longer the first to make room for others.
+    pub fn has_asked(&self) {
+        self.socket.has_request.store(true, Ordering::Relaxed);
     }
 
     /// The peer; `None` over TCP.
@@ -65,7 +103,7 @@ impl Connection {
             if left.is_zero() {
                 return Err(io::Error::new(io::ErrorKind::TimedOut, "the client took too long"));
             }
-            let mut poll = libc::pollfd { fd: self.fd.as_raw_fd(), events, revents: 0 };
+            let mut poll = libc::pollfd { fd: self.socket.fd.as_raw_fd(), events, revents: 0 };
             let slice = i32::try_from(left.min(SLICE).as_millis()).unwrap_or(100).max(1);
             // SAFETY: one valid pollfd.
             match unsafe { libc::poll(&mut poll, 1, slice) } {
@@ -98,7 +136,7 @@ impl Connection {
 
 impl Read for Connection {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let (fd, to, bytes) = (self.fd.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len());
+        let (fd, to, bytes) = (self.socket.fd.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len());
         // SAFETY: the buffer is writable for as many bytes as are asked for, and outlives the call.
         self.transfer(libc::POLLIN, || unsafe { libc::recv(fd, to, bytes, libc::MSG_DONTWAIT) })
     }
@@ -106,7 +144,7 @@ impl Read for Connection {
 
 impl Write for Connection {
     fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
-        let (fd, from, bytes) = (self.fd.as_raw_fd(), buffer.as_ptr().cast(), buffer.len());
+        let (fd, from, bytes) = (self.socket.fd.as_raw_fd(), buffer.as_ptr().cast(), buffer.len());
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         // SAFETY: the buffer is readable for as many bytes as are sent, and outlives the call.
         self.transfer(libc::POLLOUT, || unsafe { libc::send(fd, from, bytes, flags) })

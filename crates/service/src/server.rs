@@ -1,5 +1,6 @@
 //! A server: a thread that accepts connections, and one thread per client, with limits on their number and time. So memory, threads and descriptors stay
-//! bounded whatever clients do; connections beyond the limits are closed at once and counted.
+//! bounded whatever clients do; connections beyond the limits are closed at once and counted. Over TCP, where the kernel names no user, one that has sent no
+//! request makes room for the next in place of that.
 //!
 //! A unix socket appears under its name only once it listens and has its permissions, and is removed with the server. A socket without a listener is replaced;
 //! one with a listener, or a file of another kind, is not.
@@ -21,6 +22,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::Condvar;
 use std::sync::Mutex;
+use std::sync::MutexGuard;
 use std::sync::PoisonError;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::AtomicU64;
@@ -31,6 +33,7 @@ use std::time::Duration;
 
 use crate::address::Address;
 use crate::connection::Connection;
+use crate::connection::Socket;
 use crate::error::ServiceError;
 
 /// Limits on clients.
@@ -55,12 +58,14 @@ impl Default for Limits {
 pub struct ConnectionCounts {
     /// Connections that were accepted.
     pub accepted: u64,
-    /// Connections closed at once because there were too many.
+    /// Connections closed because there were too many: at once, or to make room for another.
     pub refused: u64,
 }
 
 /// Maximum wait for pending answers when the server stops, above all the answer to the client that stopped it.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
+/// Time after which a connection over TCP makes room for another though its client has sent a request: it does not read the answer.
+const SLOW: Duration = Duration::from_secs(1);
 
 /// Number of connections by user (`None`: over TCP).
 type Present = BTreeMap<Option<u32>, usize>;
@@ -69,6 +74,8 @@ type Present = BTreeMap<Option<u32>, usize>;
 struct Shared {
     stopping: Arc<AtomicBool>,
     present: Mutex<Present>,
+    /// Sockets of the connections without a known user (over TCP), the oldest first.
+    anonymous: Mutex<Vec<Arc<Socket>>>,
     /// Signalled when a connection ends.
     left: Condvar,
     accepted: AtomicU64,
@@ -112,6 +119,7 @@ impl Server {
         let shared = Arc::new(Shared {
             stopping: Arc::default(),
             present: Mutex::default(),
+            anonymous: Mutex::default(),
             left: Condvar::new(),
             accepted: AtomicU64::new(0),
             refused: AtomicU64::new(0),
@@ -175,11 +183,16 @@ fn listen(address: &Address, mode: u32) -> Result<Listening, ServiceError> {
             Ok((listener.into(), Address::Tcp(bound), None))
         }
         Address::Unix(path) => {
-            remove_stale_socket(path).map_err(fail)?;
+            check_place(path).map_err(fail)?;
             let mut temporary = path.clone().into_os_string();
             temporary.push(format!(".{}", std::process::id()));
-            // A shorter temporary name, because the length of a socket's path is limited.
-            let temporary = if temporary.len() < 108 { PathBuf::from(temporary) } else { path.clone() };
+            let temporary = if temporary.len() < 108 {
+                PathBuf::from(temporary)
+            } else {
+                // The length of a socket's path is limited: without room for another name it is bound in its place, from which a dead server's has to go.
+                remove_if_there(path).map_err(|error| fail(error.to_string()))?;
+                path.clone()
+            };
             let made = bind_and_rename(&temporary, path, mode).map_err(|error| {
                 let _ = fs::remove_file(&temporary);
                 fail(format!("{error}; the folder must exist and be writable for this user"))
@@ -200,8 +213,15 @@ fn bind_and_rename(temporary: &Path, path: &Path, mode: u32) -> io::Result<(Unix
     Ok((listener, made.dev(), made.ino()))
 }
 
-/// Checks that a socket may be created at this path; removes one that a dead server left.
-fn remove_stale_socket(path: &Path) -> Result<(), String> {
+fn remove_if_there(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Checks that a socket may be created at this path: nothing is there, or a socket that a dead server left, which may be replaced.
+fn check_place(path: &Path) -> Result<(), String> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error.to_string()),
@@ -260,30 +280,35 @@ fn admit<F: Fn(&mut Connection) + Send + Sync + 'static>(
     serve: &Arc<F>,
 ) {
     let user = connection.peer().map(|peer| peer.uid);
-    if !shared.enter(user) {
+    let is_admitted = shared.enter(user) || user.is_none() && shared.end_one() && shared.enter(None);
+    if !is_admitted {
         shared.refused.fetch_add(1, Ordering::Relaxed);
         return;
     }
-    let (serve, theirs) = (Arc::clone(serve), Arc::clone(shared));
+    let socket = connection.socket();
+    if user.is_none() {
+        shared.anonymous().push(Arc::clone(&socket));
+    }
+    let (serve, theirs, own) = (Arc::clone(serve), Arc::clone(shared), Arc::clone(&socket));
     let started = thread::Builder::new().name("numapilot-client".to_owned()).spawn(move || {
-        let _leave = CountGuard(&theirs, user);
+        let _leave = CountGuard(&theirs, user, &own);
         serve(&mut connection);
     });
     match started {
         Ok(_) => shared.accepted.fetch_add(1, Ordering::Relaxed),
         Err(_) => {
-            shared.leave(user);
+            shared.ended(user, &socket);
             shared.refused.fetch_add(1, Ordering::Relaxed)
         }
     };
 }
 
 /// Removes the connection from the count on drop, even if the handler panics.
-struct CountGuard<'a>(&'a Shared, Option<u32>);
+struct CountGuard<'a>(&'a Shared, Option<u32>, &'a Arc<Socket>);
 
 impl Drop for CountGuard<'_> {
     fn drop(&mut self) {
-        self.0.leave(self.1);
+        self.0.ended(self.1, self.2);
     }
 }
 
@@ -302,6 +327,36 @@ impl Shared {
             *present.entry(user).or_default() += 1;
         }
         admitted
+    }
+
+    fn anonymous(&self) -> MutexGuard<'_, Vec<Arc<Socket>>> {
+        self.anonymous.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends a connection without a known user, to make room: the oldest without a request, else the oldest whose client does not read its answer. False:
+    /// there is none.
+    fn end_one(&self) -> bool {
+        let mut anonymous = self.anonymous();
+        let silent = anonymous.iter().position(|socket| !socket.has_request());
+        let Some(at) = silent.or_else(|| anonymous.iter().position(|socket| socket.age() >= SLOW)) else {
+            return false;
+        };
+        let socket = anonymous.remove(at);
+        drop(anonymous);
+        socket.shut_down();
+        self.refused.fetch_add(1, Ordering::Relaxed);
+        self.leave(None);
+        true
+    }
+
+    /// Takes a connection that has ended out of the count, unless [`Shared::end_one`] did.
+    fn ended(&self, user: Option<u32>, socket: &Arc<Socket>) {
+        if user.is_none() {
+            let mut anonymous = self.anonymous();
+            let Some(at) = anonymous.iter().position(|other| Arc::ptr_eq(other, socket)) else { return };
+            anonymous.remove(at);
+        }
+        self.leave(user);
     }
 
     fn leave(&self, user: Option<u32>) {
@@ -403,6 +458,20 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
     }
 
+    /// A name beside it would be too long, and the first start after a kill failed.
+    #[test]
+    fn what_a_dead_server_left_under_the_longest_of_names_is_replaced() {
+        let folder = tempfile::tempdir_in("/tmp").unwrap();
+        let path = folder.path().join("s".repeat(106 - folder.path().as_os_str().len()));
+        assert_eq!(path.as_os_str().len(), 107);
+        drop(UnixListener::bind(&path).unwrap());
+        let server = Server::start(&Address::Unix(path.clone()), 0o600, Limits::default(), echo).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        UnixStream::connect(&path).unwrap();
+        drop(server);
+        assert!(!path.exists());
+    }
+
     #[test]
     fn a_port_that_is_taken_is_said() {
         let first = Server::start(&"127.0.0.1:0".parse().unwrap(), 0, Limits::default(), echo).unwrap();
@@ -439,6 +508,7 @@ mod tests {
         let shared = Shared {
             stopping: Arc::default(),
             present: Mutex::default(),
+            anonymous: Mutex::default(),
             left: Condvar::new(),
             accepted: AtomicU64::new(0),
             refused: AtomicU64::new(0),

@@ -9,9 +9,11 @@ use numapilot_balancer::event::EvidenceSource;
 use numapilot_balancer::event::Loss;
 use numapilot_balancer::status::NodeStatus;
 use numapilot_balancer::status::Rates;
+use numapilot_balancer::status::State;
 use numapilot_balancer::status::Status;
 use numapilot_scratch::root;
 use numapilot_service::Address;
+use numapilot_service::Places;
 use numapilot_service::config::Config;
 use numapilot_service::config::MetricsSettings;
 use numapilot_service::config::Who;
@@ -74,6 +76,16 @@ fn the_cluster_configuration_is_taken() {
     for right in ["SYS_NICE", "SYS_PTRACE", "DAC_READ_SEARCH", "PERFMON"] {
         assert!(manifest.contains(&format!("\"{right}\"")) && unit.contains(&format!("CAP_{right}")), "{right}");
     }
+}
+
+/// It was an `emptyDir`, which Kubernetes lets all users write to: no daemon started.
+#[test]
+fn the_cluster_gives_the_daemon_a_folder_for_its_locks_that_only_root_writes_to() {
+    let manifest = text("packaging/kubernetes/daemonset.yaml");
+    let locks = Places::machine(0).display().to_string();
+    assert!(manifest.contains(&format!("mountPath: {locks}\n")), "{locks}");
+    let volume = format!("hostPath:\n            path: {locks}\n            type: DirectoryOrCreate\n");
+    assert!(manifest.contains(&volume), "{locks} is another kind of volume");
 }
 
 #[test]
@@ -167,6 +179,7 @@ fn served() -> BTreeSet<String> {
     let mut daemon = Daemon::start(&settings, || ()).unwrap();
     let node = NodeStatus { probe_ns: vec![Some(90.0)], local_share: Some(0.5), ..NodeStatus::default() };
     daemon.status(Status {
+        state: State::Running,
         nodes: vec![node],
         rates: Rates { local_share: Some(0.5), imbalance_percent: Some(1.0), ..Rates::default() },
         losses: vec![Loss { what: "samples".to_owned(), count: 1 }],
@@ -199,4 +212,20 @@ fn every_figure_of_the_dashboard_is_served() {
     let missing: Vec<&String> = asked.difference(&served).collect();
     assert!(missing.is_empty(), "the dashboard asks for {missing:?}; served are {served:?}");
     assert!(served.contains("numapilot_info"), "the dashboard's list of instances comes from it");
+}
+
+#[test]
+fn every_figure_of_the_alerts_is_served() {
+    let served = served();
+    let rules = text("packaging/prometheus/numapilot.rules.yml");
+    let expressions: Vec<&str> = rules.lines().filter_map(|line| line.trim().strip_prefix("expr: ")).collect();
+    assert_eq!(expressions.len(), rules.matches("- alert: ").count() + rules.matches("- record: ").count());
+    for expression in expressions {
+        let words = expression.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        let names: Vec<&str> =
+            words.filter(|word| word.starts_with("numapilot_") || word.starts_with("process_")).collect();
+        assert!(!names.is_empty(), "{expression}");
+        let missing: Vec<&&str> = names.iter().filter(|name| !served.contains(**name)).collect();
+        assert!(missing.is_empty(), "{expression}: {missing:?} are not served");
+    }
 }

@@ -77,6 +77,10 @@ fn nodes(interval: &Interval) -> Vec<MetricFamily> {
     let gauge = MetricFamily::gauge;
     let mut memory = gauge("numapilot_node_memory_bytes", "Memory of a node.");
     let mut free = gauge("numapilot_node_free_bytes", "Free memory of a node.");
+    let mut tier = gauge(
+        "numapilot_node_memory_tier",
+        "The kernel's tier of a node's memory (memory_tierN): the lower, the faster.",
+    );
     let mut cpus = gauge("numapilot_node_cpus", "CPUs of a node that are online.");
     let mut busy = gauge("numapilot_node_busy_cpus", "CPUs of a node that were busy, on average over the interval.");
     let mut local = gauge("numapilot_node_local_access_ratio", "Local access ratio of a node's CPUs.");
@@ -92,6 +96,7 @@ fn nodes(interval: &Interval) -> Vec<MetricFamily> {
         let label: &[(&'static str, &dyn ToString)] = &[("node", &node.node)];
         memory.push(label, node.memory_bytes as f64);
         free.push(label, node.free_bytes as f64);
+        node.tier.into_iter().for_each(|number| tier.push(label, f64::from(number)));
         cpus.push(label, node.cpus as f64);
         node.busy_cpus.into_iter().for_each(|value| busy.push(label, value));
         node.local_share.value().into_iter().for_each(|value| local.push(label, value));
@@ -103,7 +108,7 @@ fn nodes(interval: &Interval) -> Vec<MetricFamily> {
             }
         }
     }
-    vec![memory, free, cpus, busy, local, served, load, pages]
+    vec![memory, free, tier, cpus, busy, local, served, load, pages]
 }
 
 fn processes(interval: &Interval) -> MetricFamily {
@@ -156,6 +161,10 @@ mod tests {
             "{text}"
         );
         assert!(!text.contains("numastat"), "a simulated machine has no numastat");
+        let mut tiered = made();
+        tiered.interval.nodes[1].tier = Some(22);
+        let tiered = encode(&families(&tiered));
+        assert!(tiered.contains("numapilot_node_memory_tier{node=\"1\"} 22\n"), "{tiered}");
         let mut uncounted = made();
         uncounted.interval.nodes.iter_mut().for_each(|node| node.numastat = NumaStat::default());
         assert!(!encode(&families(&uncounted)).contains("numastat_pages"), "nor has a kernel that does not count");

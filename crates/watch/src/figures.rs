@@ -1,5 +1,6 @@
 //! The contents of an interval, independent of the source: the NUMA metrics, nodes, links and processes. Pure data; a value that is not known holds the reason.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use numapilot_host::Pid;
@@ -120,6 +121,15 @@ impl MetricValue {
         MetricValue::Value { value, source: source.to_owned(), is_estimate: true }
     }
 
+    /// The same value, as an estimate if `is_estimate`: where counts that it is computed from had to be scaled.
+    #[must_use]
+    pub fn estimated_if(self, is_estimate: bool) -> MetricValue {
+        match self {
+            MetricValue::Value { value, source, .. } if is_estimate => MetricValue::estimate(value, &source),
+            told => told,
+        }
+    }
+
     /// The value, if known.
     #[must_use]
     pub fn value(&self) -> Option<f64> {
@@ -200,6 +210,8 @@ pub struct NodeFigures {
     pub memory_bytes: u64,
     /// Free memory at the end of the interval, in bytes.
     pub free_bytes: u64,
+    /// The kernel's tier of its memory (`memory_tierN`): the lower, the faster; `None`: not known.
+    pub tier: Option<u32>,
     /// Allocation counters since boot.
     pub numastat: NumaStat,
     /// Allocation counters in the interval.
@@ -364,6 +376,16 @@ impl Interval {
     #[must_use]
     pub fn seconds(&self) -> f64 {
         self.to_ns.saturating_sub(self.from_ns) as f64 / 1e9
+    }
+
+    /// The tiers of memory with their nodes, the fastest first; empty where the kernel has one tier, or shows none.
+    #[must_use]
+    pub fn tiers(&self) -> Vec<(u32, Vec<&NodeFigures>)> {
+        let mut tiers: BTreeMap<u32, Vec<&NodeFigures>> = BTreeMap::new();
+        for node in &self.nodes {
+            node.tier.into_iter().for_each(|tier| tiers.entry(tier).or_default().push(node));
+        }
+        if tiers.len() > 1 { tiers.into_iter().collect() } else { Vec::new() }
     }
 
     /// Whether allocations are counted by node. A kernel without NUMA has no numastat, and one with `vm.numa_stat` at 0 shows zeros.

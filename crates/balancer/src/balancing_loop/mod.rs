@@ -62,6 +62,8 @@ use crate::execution::settings::Settings;
 use crate::status::Command;
 use crate::status::State;
 use crate::status::Steering;
+use crate::status::TARGETS_PER_USER;
+use crate::status::no_more_targets;
 use crate::system::fault_sampler::FaultSampler;
 use crate::system::probes::Probes;
 use crate::system::samples::Samples;
@@ -171,6 +173,8 @@ pub struct Balancer {
     state: State,
     because: String,
     is_paused: bool,
+    /// Number of managed processes of a user beyond which that user may add no more; fewer in tests.
+    added_max: usize,
     /// Commands that came while a step was at work.
     waiting: VecDeque<Steering>,
 }
@@ -239,7 +243,9 @@ impl Balancer {
             state: State::Starting,
             because: String::new(),
             is_paused: false,
+            added_max: TARGETS_PER_USER,
             waiting: VecDeque::new(),
+            migration_executor: MigrationExecutor::new(&machine, options.tunables.moving()),
             machine,
             policy,
             fault_sampler,
@@ -400,14 +406,7 @@ impl Balancer {
             }
             Command::Stop => Ok("stopping".to_owned()),
             Command::Reload => self.reload(control_port),
-            Command::AddTarget(target) => {
-                let is_new = !self.targets.all.contains_key(&target.pid);
-                let answer = self.add_exact_process(target, control_port);
-                if let Some(managed) = self.targets.all.get_mut(&target.pid).filter(|_| is_new && answer.is_ok()) {
-                    managed.guest_of = who.filter(|uid| *uid != 0 && *uid != own_user());
-                }
-                answer
-            }
+            Command::AddTarget(target) => self.add_for(who, target, control_port),
             Command::RemoveTarget(target) => match self.targets.all.get(&target.pid) {
                 Some(managed) if managed.target.start_ticks == target.start_ticks => {
                     let bindings = managed.bindings.clone();
@@ -428,6 +427,26 @@ impl Balancer {
             // The client may have gone.
             let _ = back.send(answer);
         }
+    }
+
+    /// Adds a process for a user (`None`: a signal's).
+    fn add_for(
+        &mut self,
+        who: Option<u32>,
+        target: &Target,
+        control_port: &mut dyn ControlPort,
+    ) -> Result<String, String> {
+        let guest_of = who.filter(|uid| *uid != 0 && *uid != own_user());
+        let is_new = !self.targets.all.contains_key(&target.pid);
+        if let Some(uid) = guest_of.filter(|_| is_new) {
+            let own = self.targets.all.values().filter(|managed| managed.target.uid == uid).count();
+            no_more_targets(own, self.added_max).map_or(Ok(()), Err)?;
+        }
+        let answer = self.add_exact_process(target, control_port);
+        if let Some(managed) = self.targets.all.get_mut(&target.pid).filter(|_| is_new && answer.is_ok()) {
+            managed.guest_of = guest_of;
+        }
+        answer
     }
 
     /// Adds exactly the process that was named, not one that has reused its id since: permission was checked for that process.
@@ -517,7 +536,7 @@ impl Balancer {
 }
 
 /// The user as whom this process acts.
-fn own_user() -> u32 {
+pub(crate) fn own_user() -> u32 {
     // SAFETY: has no preconditions.
     unsafe { libc::geteuid() }
 }
@@ -603,6 +622,36 @@ mod tests {
         match told {
             Err(BalancerError::Source(error)) => numapilot_not_run::not_run!(PageFaultEvents, "{error}"),
             seen => assert_eq!(seen.unwrap(), (true, false)),
+        }
+    }
+
+    /// Only the processes of the last observation were counted, which may be long ago: all places could be taken between two.
+    #[test]
+    fn a_user_adds_no_more_processes_than_are_allowed() {
+        let mut children = [(); 2].map(|()| std::process::Command::new("sleep").arg("100").spawn().unwrap());
+        let pids = [&children[0], &children[1]].map(Pid::of_child);
+        let machine = crate::evidence::estimate::completed(&Machine::live().unwrap()).unwrap().0;
+        let policy = numapilot_placement::policy_by_name("first-touch", &machine, 1).unwrap();
+        let who = Who::Group(Group::Processes(vec![pids[0]]));
+        let options = Options { who, dry_run: true, probes: false, samples: false, ..Options::default() };
+        let made = Balancer::new(machine, policy, options, &[]);
+        let told = made.map(|mut balancer| {
+            let stranger = u32::MAX - 7;
+            balancer.added_max = 1;
+            balancer.targets.all.get_mut(&pids[0]).unwrap().target.uid = stranger;
+            let stat = task::stat(pids[1]).unwrap();
+            let uid = task::users_of(pids[1]).unwrap()[0];
+            let target = Target { pid: pids[1], start_ticks: stat.start_ticks, uid, name: stat.name };
+            [Some(stranger), None].map(|who| balancer.add_for(who, &target, &mut Desk::default()))
+        });
+        children.iter_mut().for_each(|child| child.kill().and_then(|()| child.wait()).map(drop).unwrap());
+        match told {
+            Err(BalancerError::Source(error)) => numapilot_not_run::not_run!(PageFaultEvents, "{error}"),
+            told => {
+                let [of_stranger, of_signal] = told.unwrap();
+                assert!(of_stranger.is_err_and(|why| why.contains("the most allowed per user")));
+                assert_eq!(of_signal.as_deref(), Ok("added"));
+            }
         }
     }
 

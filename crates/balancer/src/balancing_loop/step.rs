@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use numapilot_host::PageNumber;
 use numapilot_host::Pid;
+use numapilot_host::Root;
 use numapilot_host::Tid;
 use numapilot_kernel::affinity;
 use numapilot_machine::NodeId;
@@ -38,6 +39,7 @@ use crate::execution::migration_executor::Done;
 use crate::status::State;
 use crate::step_progress::StepProgress;
 use crate::system::clock;
+use crate::system::new_nodes;
 use crate::system::targets::ManagedProcess;
 use crate::system::targets::Thread;
 
@@ -90,6 +92,9 @@ impl Balancer {
             for (node, memory) in self.machine.nodes().iter().zip(&mut self.memory) {
                 // An offline node has no free memory.
                 *memory = self.free_memory.of_node(node.id).unwrap_or_default();
+            }
+            if let Some(what) = new_nodes::told(&Root::default(), &self.machine) {
+                self.trouble(what, control_port);
             }
         }
         let running = self.running(elapsed);

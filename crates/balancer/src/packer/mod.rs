@@ -36,6 +36,7 @@ pub use units::allowed_here;
 use crate::balancing_loop::BalancerError;
 use crate::balancing_loop::Options;
 use crate::balancing_loop::Who;
+use crate::balancing_loop::own_user;
 use crate::control_port::ControlPort;
 use crate::decision::packing::Demand;
 use crate::decision::packing::Packing;
@@ -61,9 +62,12 @@ use crate::status::OwnUse;
 use crate::status::State;
 use crate::status::Status;
 use crate::status::Steering;
+use crate::status::TARGETS_PER_USER;
 use crate::status::TargetStatus;
+use crate::status::no_more_targets;
 use crate::step_progress::StepProgress;
 use crate::system::clock::unix_ns;
+use crate::system::new_nodes;
 use crate::unfit::Unfit;
 use place::Held;
 use place::Placed;
@@ -238,13 +242,7 @@ impl Packer {
             Command::Reload => {
                 Err("packing reads its settings only at its start; restart the daemon to change them".to_owned())
             }
-            Command::AddTarget(target) => {
-                self.foreign.remove(&(target.pid, target.start_ticks));
-                self.watch(target.pid, control_port).and_then(|()| {
-                    let added = self.is_watched(target).then(|| "added".to_owned());
-                    added.ok_or_else(|| format!("process {} has ended", target.pid))
-                })
-            }
+            Command::AddTarget(target) => self.add_for(steering.by_uid, target, control_port),
             Command::RemoveTarget(target) if self.is_watched(target) => {
                 self.release_process(target.pid, control_port);
                 // Else it would be found again.
@@ -260,6 +258,24 @@ impl Packer {
             // The client may have gone.
             let _ = back.send(answer);
         }
+    }
+
+    /// Adds a process for a user (`None`: a signal's).
+    fn add_for(
+        &mut self,
+        who: Option<u32>,
+        target: &Target,
+        control_port: &mut dyn ControlPort,
+    ) -> Result<String, String> {
+        let guest_of = who.filter(|uid| *uid != 0 && *uid != own_user());
+        if let Some(uid) = guest_of.filter(|_| !self.watched.contains_key(&target.pid)) {
+            let own = self.watched.values().filter(|one| one.target.uid == uid).count();
+            no_more_targets(own, TARGETS_PER_USER).map_or(Ok(()), Err)?;
+        }
+        self.foreign.remove(&(target.pid, target.start_ticks));
+        self.watch(target.pid, control_port)?;
+        let added = self.is_watched(target).then(|| "added".to_owned());
+        added.ok_or_else(|| format!("process {} has ended", target.pid))
     }
 
     fn is_watched(&self, target: &Target) -> bool {
@@ -317,6 +333,9 @@ impl Packer {
                 ended.iter().filter_map(|pid| self.watched.get(pid).map(|one| one.target.clone())).collect();
             ended.iter().for_each(|pid| self.release_process(*pid, control_port));
             control_port.record(Event::Targets(Targets { added: Vec::new(), removed, because: "ended".to_owned() }));
+        }
+        if let Some(what) = new_nodes::told(&Root::default(), &self.machine) {
+            self.trouble(what, control_port);
         }
         if !self.is_paused {
             self.pack(control_port);
@@ -652,6 +671,25 @@ mod tests {
         let placed = packer.place(&unit, &[pid], &mut desk);
         assert!(!placed.is_ended && !packer.held[&unit].is_unfinished);
         packer.end("the test is over".to_owned(), &mut desk);
+    }
+
+    /// Only the processes of the last step were counted.
+    #[test]
+    fn a_user_adds_no_more_processes_than_are_allowed() {
+        let (own, stranger) = (Pid::own(), u32::MAX - 7);
+        let who = Who::Group(Group::Processes(vec![own]));
+        let mut packer =
+            Packer::new(Machine::live().unwrap(), Options { who, dry_run: true, ..Options::default() }).unwrap();
+        for number in 0..TARGETS_PER_USER as u32 {
+            let mut one = Watched::new(own).unwrap();
+            one.target.uid = stranger;
+            packer.watched.insert(Pid(u32::MAX - number), one);
+        }
+        let target = Watched::new(own).unwrap().target;
+        let [of_stranger, of_signal] =
+            [Some(stranger), None].map(|who| packer.add_for(who, &target, &mut Desk::default()));
+        assert!(of_stranger.is_err_and(|why| why.contains("64 of your processes")));
+        assert_eq!(of_signal.as_deref(), Ok("added"));
     }
 
     #[test]

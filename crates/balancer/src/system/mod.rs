@@ -1,11 +1,13 @@
 //! What the running system shows: the managed processes ([`targets`]), evidence from the kernel ([`fault_sampler`]) and the processor ([`samples`]), loaded
-//! latencies ([`probes`]), the CPUs that threads are bound to ([`bound`]); and the record for undoing changes ([`undo_log`]).
+//! latencies ([`probes`]), nodes that came after the start ([`new_nodes`]), the CPUs that threads are bound to ([`bound`]); and the record for undoing changes
+//! ([`undo_log`]).
 
 pub mod bound;
 pub mod clock;
 mod family;
 pub mod fault_sampler;
 mod heritage;
+pub mod new_nodes;
 pub mod numa_look;
 pub mod probes;
 pub mod samples;

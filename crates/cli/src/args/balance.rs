@@ -95,7 +95,7 @@ pub struct BalanceArgs {
     #[arg(long, value_name = "POLICY", default_value = "pilot")]
     pub policy: String,
     /// Show what would be done, and do nothing
-    #[arg(long, short = 'n')]
+    #[arg(long, short = 'n', visible_alias = "advise-only")]
     pub dry_run: bool,
     /// Greatest share of the programs' time that may be spent on moves without benefit
     #[arg(long, value_name = "PERCENT", value_parser = super::part, default_value = "1%")]
@@ -160,6 +160,7 @@ Examples:
   numapilot advise -w 4                  nodes for a program with four busy threads: prints a list such as 0-1
   numapilot advise -w 4:2048             and 2,048 MB of memory, as `numad -w` takes it
   numactl -N $(numapilot advise -w 8) -m $(numapilot advise -w 8) ./app
+  srun $(numapilot advise -w 8 --slurm) ./app     in a job's script, of the machine that runs it
   numapilot advise -w 16:65536 --json    with the reason, and what each node has
 
 It observes the use of the processors for the time of --sample, and reads the memory available on each node. Nodes that this process may not use \
@@ -171,6 +172,9 @@ pub struct AdviseArgs {
     /// How long to observe the use of the processors
     #[arg(long, value_name = "TIME", value_parser = super::time, default_value = "500ms")]
     pub sample: Duration,
+    /// Print the nodes as options of Slurm's srun
+    #[arg(long)]
+    pub slurm: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

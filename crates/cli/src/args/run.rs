@@ -12,6 +12,7 @@ Examples:
   numapilot run --plan app.toml --json done.json -- ./app   what was placed, rule by rule
   numapilot run --interleave=all -- ./app                   numactl's options, with numactl's meaning
   numapilot run --cpunodebind=0 --membind=0,1 -- ./app
+  numapilot run --weighted-interleave=auto -- ./app         by the bandwidth of the nodes' memory
   numapilot run -C +0-3 --localalloc -- ./app               the first four CPUs that this process may use
   numapilot run --replicate-mappings -- ./start-workers     code and constants copied to the node of each process that is pinned to one
   numapilot run --replicate-mappings='*.index' -- ./app     private read-only mappings of these files (docs/replication.md)
@@ -52,9 +53,15 @@ pub struct PolicyArgs {
     /// Interleave memory, page by page, over these nodes
     #[arg(long, short, value_name = "NODES", group = "memory")]
     pub interleave: Option<String>,
-    /// Interleave memory in proportion to the kernel's weights (Linux 6.9)
+    /// Interleave memory in proportion to the kernel's weights (Linux 6.9). `auto`: over all nodes; a note says where the weights do not follow the bandwidths
     #[arg(long, short, value_name = "NODES", group = "memory")]
     pub weighted_interleave: Option<String>,
+    /// With --weighted-interleave=auto: set the kernel's weights by the bandwidths, for all programs until the next boot
+    #[arg(long, requires = "weighted_interleave")]
+    pub set_weights: bool,
+    /// With --weighted-interleave=auto: a model of this machine that has the bandwidths, from `numapilot measure`
+    #[arg(long, value_name = "NAME|FILE", requires = "weighted_interleave")]
+    pub machine: Option<String>,
     /// Allocate memory on these nodes only
     #[arg(long, short, value_name = "NODES", group = "memory")]
     pub membind: Option<String>,

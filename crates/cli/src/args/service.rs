@@ -79,6 +79,9 @@ pub enum CtlCommand {
         /// Print JSON, one line per status
         #[arg(long)]
         json: bool,
+        /// Fail if the loop has published no figures for this time and two of its intervals: for probes of its health
+        #[arg(long, value_name = "TIME", value_parser = time)]
+        max_age: Option<Duration>,
         #[command(flatten)]
         look: LookArgs,
     },

@@ -36,7 +36,7 @@ pub fn run(arguments: &AdviseArgs) -> Result<()> {
         if !fits {
             crate::output::tell!("numapilot: {reason}");
         }
-        return output::print(&format!("{list}\n"));
+        return output::print(&if arguments.slurm { options_of_srun(&chosen) } else { format!("{list}\n") });
     }
     let as_json = |(at, node): (usize, &numapilot_balancer::decision::packing::NodeCapacity)| {
         json!({
@@ -46,8 +46,25 @@ pub fn run(arguments: &AdviseArgs) -> Result<()> {
     };
     output::print_json(&json!({
         "list": list, "nodes": chosen, "fits": fits, "reason": reason, "cpus": cpus, "memory_bytes": memory_bytes,
+        "slurm": { "cpu_bind": format!("mask_ldom:{}", mask(&chosen)), "mem_bind": format!("mask_mem:{}", mask(&chosen)) },
         "by_node": capacity.nodes.iter().enumerate().map(as_json).collect::<Vec<_>>(),
     }))
+}
+
+/// Options that make Slurm's `srun` bind a task to these nodes. Its locality domains have the kernel's numbers of nodes (`_bind_ldom` in
+/// its `src/plugins/task/affinity/affinity.c`).
+fn options_of_srun(nodes: &[NodeId]) -> String {
+    let mask = mask(nodes);
+    format!("--cpu-bind=mask_ldom:{mask} --mem-bind=mask_mem:{mask}\n")
+}
+
+/// A bit for each node, as a hexadecimal number.
+fn mask(nodes: &[NodeId]) -> String {
+    let highest = nodes.iter().map(|node| node.0).max().unwrap_or(0);
+    let digit =
+        |at: u16| -> u32 { nodes.iter().filter(|node| node.0 / 4 == at).map(|node| 1_u32 << (node.0 % 4)).sum() };
+    let digits: String = (0..=highest / 4).rev().map(|at| format!("{:x}", digit(at))).collect();
+    format!("0x{digits}")
 }
 
 /// Sets the capacity of nodes that this process may not use to zero.
@@ -74,5 +91,22 @@ fn reason(capacity: &MachineCapacity, nodes: NodeSet, fits: bool, settings: &Pac
         format!(
             "no nodes fit the demand within {share} of their processors and {memory} of their memory; these come closest: {here}"
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_become_options_of_srun() {
+        let of = |nodes: &[u16]| mask(&nodes.iter().copied().map(NodeId).collect::<Vec<_>>());
+        assert_eq!(
+            [of(&[0]), of(&[1]), of(&[0, 1, 2, 3]), of(&[4]), of(&[1, 9])],
+            ["0x1", "0x2", "0xf", "0x10", "0x202"]
+        );
+        assert_eq!(of(&[70]), format!("0x4{}", "0".repeat(17)), "more nodes than a number has bits");
+        let options = options_of_srun(&[0, 2].map(NodeId));
+        assert_eq!(options, "--cpu-bind=mask_ldom:0x5 --mem-bind=mask_mem:0x5\n");
     }
 }

@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use anyhow::Context;
 use anyhow::Result;
-use anyhow::anyhow;
 use numapilot_balancer::balancing_loop::Balancer;
 use numapilot_balancer::balancing_loop::BalancerError;
 use numapilot_balancer::balancing_loop::Options;
@@ -48,10 +47,12 @@ use numapilot_service::served::LocalPort;
 use numapilot_service::served::Plan;
 use numapilot_service::served::Served;
 use numapilot_service::served::interval;
+use numapilot_text::style::clean;
 use numapilot_text::units;
 
 use super::group::group;
 use super::group::require_memory;
+use super::model::with_figures;
 use super::not_started::not_started;
 use crate::args::BalanceArgs;
 use crate::output;
@@ -212,15 +213,7 @@ fn machine(name: Option<&str>) -> Result<(Machine, Vec<String>)> {
     let Some(name) = name else {
         return Ok(estimate::completed(&live)?);
     };
-    let model = Machine::load(name)?;
-    let ids = |machine: &Machine| machine.nodes().iter().map(|node| node.id).collect::<Vec<_>>();
-    if ids(&model) != ids(&live) {
-        let (theirs, ours) = (model.nodes().len(), live.nodes().len());
-        return Err(anyhow!(
-            "--machine {name}: the model has {theirs} nodes, this machine has {ours}; give a model with the same nodes"
-        ));
-    }
-    let (whole, mut notes) = estimate::completed(&live.with_figures_of(&model)?)?;
+    let (whole, mut notes) = estimate::completed(&with_figures(&live, name)?)?;
     notes.push(format!("latencies, bandwidths and links are those of model {name}"));
     Ok((whole, notes))
 }
@@ -328,7 +321,7 @@ impl Sink for EventPrinter {
         } else if self.quiet {
             None
         } else {
-            line(&event).map(|line| format!("numapilot: {line}\n"))
+            shown(&event)
         };
         // The reader may have closed the pipe; the loop continues without it.
         match (text, self.json) {
@@ -354,6 +347,12 @@ impl LocalPort for EventPrinter {
             self.last_status = status.policy_says;
         }
     }
+}
+
+/// An event for the terminal; `None` for events that are in the journal only. Any user chooses the names of processes in it.
+fn shown(event: &Event) -> Option<String> {
+    let text = line(event)?;
+    Some(format!("numapilot: {}\n", text.lines().map(clean).collect::<Vec<_>>().join("\n")))
 }
 
 /// The line of text for an event; `None` for events that are in the journal only.
@@ -488,6 +487,17 @@ mod tests {
         assert!(moved.contains("the kernel's NUMA balancing moved 34.0 MiB on this machine in that time"), "{moved}");
         assert!(said(Some(0)).contains("the kernel's NUMA balancing moved none"), "{}", said(Some(0)));
         assert!(said(None).contains("is not known"), "{}", said(None));
+    }
+
+    /// With `--system`, whoever started a process could give it a name that does something to the terminal of root.
+    #[test]
+    fn names_of_processes_do_not_talk_to_the_terminal() {
+        use numapilot_balancer::event::{Target, Targets};
+        let target = Target { pid: Pid(7), start_ticks: 1, uid: 1000, name: "\u{1b}]0;owned\u{7}".to_owned() };
+        let targets = Targets { added: vec![target], removed: Vec::new(), because: "found".to_owned() };
+        let told = shown(&Event::Targets(targets)).unwrap();
+        assert!(told.starts_with("numapilot: added 7 (") && told.ends_with("owned\\u{7}): found\n"), "{told:?}");
+        assert!(!told.contains(['\u{1b}', '\u{7}']), "{told:?}");
     }
 
     #[test]

@@ -3,11 +3,15 @@
 use std::fmt::Write;
 use std::path::Path;
 use std::path::PathBuf;
+use std::time::Duration;
+use std::time::SystemTime;
+use std::time::UNIX_EPOCH;
 
 use anyhow::Context;
 use anyhow::Result;
 use anyhow::bail;
 use numapilot_balancer::status::State;
+use numapilot_balancer::status::Status;
 use numapilot_machine::format_cpu_list;
 use numapilot_service::Places;
 use numapilot_service::SYSTEM_CONTROL;
@@ -28,10 +32,10 @@ use crate::output;
 pub fn run(arguments: &CtlArgs) -> Result<()> {
     let socket = arguments.socket.clone().unwrap_or_else(default_socket);
     let request = match arguments.command {
-        CtlCommand::Status { watch, json, ref look } => {
+        CtlCommand::Status { watch, json, max_age, ref look } => {
             let look = output::look(look);
             loop {
-                show(&socket, json, look)?;
+                show(&socket, json, max_age, look)?;
                 let Some(pause) = watch else { return Ok(()) };
                 std::thread::sleep(pause);
             }
@@ -53,13 +57,31 @@ pub fn default_socket() -> PathBuf {
     if !own.exists() && Path::new(SYSTEM_CONTROL).exists() { PathBuf::from(SYSTEM_CONTROL) } else { own }
 }
 
-fn show(socket: &Path, json: bool, look: Look) -> Result<()> {
+fn show(socket: &Path, json: bool, max_age: Option<Duration>, look: Look) -> Result<()> {
     let answer = Client::connect(socket)?.demand(Request::Status)?;
     let Some(report) = answer.status else { bail!("{}: the answer holds no status", socket.display()) };
     if json {
-        return output::print(&format!("{}\n", serde_json::to_string(&report).context("JSON")?));
+        output::print(&format!("{}\n", serde_json::to_string(&report).context("JSON")?))?;
+    } else {
+        output::print(&text(&report, look))?;
     }
-    output::print(&text(&report, look))
+    let now_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+    match max_age.and_then(|max_age| too_old(&report.pilot, max_age, now_ns)) {
+        Some(why) => bail!("{}: {why}", socket.display()),
+        None => Ok(()),
+    }
+}
+
+/// Why figures are too old; `None`: they are not, or there are none yet, because the first come an interval after the start.
+fn too_old(status: &Status, max_age: Duration, now_ns: u64) -> Option<String> {
+    let most_ns = (max_age.as_nanos() as u64).saturating_add(status.interval_ns.saturating_mul(2));
+    let age_ns = now_ns.saturating_sub(status.unix_ns);
+    (status.state != State::Starting && age_ns > most_ns).then(|| {
+        format!(
+            "the last figures are {} old: the balancing loop hangs, or one step of it takes that long",
+            units::time_ns(age_ns)
+        )
+    })
 }
 
 fn text(report: &Report, look: Look) -> String {
@@ -187,4 +209,20 @@ fn targets(report: &Report, look: Look) -> String {
         }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_old_after_a_time_and_two_intervals() {
+        const SECOND: u64 = 1_000_000_000;
+        let status = |state| Status { state, unix_ns: 100 * SECOND, interval_ns: 30 * SECOND, ..Status::default() };
+        let after = |state, seconds: u64| too_old(&status(state), Duration::from_secs(10), (100 + seconds) * SECOND);
+        assert_eq!((after(State::Running, 0), after(State::Running, 70)), (None, None));
+        assert!(after(State::Idle, 71).is_some_and(|why| why.contains("1 min 11 s old")));
+        assert_eq!(after(State::Starting, 1000), None, "there are none yet");
+        assert_eq!(too_old(&status(State::Running), Duration::ZERO, 0), None, "a clock that was set back");
+    }
 }

@@ -57,6 +57,8 @@ pub fn run(arguments: &PrometheusArgs) -> Result<()> {
 
 struct Exporter {
     live: Live,
+    /// What had changed of the machine at the last reading.
+    changes: Vec<String>,
     processes: Option<(Processes, usize)>,
     reader: Reader,
     /// The named processes, with their start times.
@@ -68,9 +70,9 @@ struct Exporter {
 impl Exporter {
     fn open(arguments: &PrometheusArgs) -> Result<Exporter> {
         require_memory(&Root::default(), &arguments.pid)?;
-        let live_options = LiveOptions { scope: Some(Scope::System), ..options() };
         let mut exporter = Exporter {
-            live: Live::open(Root::default(), Machine::live()?, &live_options),
+            live: open()?,
+            changes: Vec::new(),
             processes: (arguments.processes > 0).then(|| (Processes::default(), arguments.processes)),
             reader: Reader::default(),
             pids: arguments.pid.iter().filter_map(|pid| Some((*pid, start_ticks_of(*pid)?))).collect(),
@@ -105,10 +107,29 @@ impl Exporter {
         let (live, reader) = (&self.live, &mut self.reader);
         let maps = running(&self.pids).filter_map(|pid| reader.read(live.root(), live.machine(), pid).ok());
         stat.memory = maps.collect();
+        // Nodes and CPUs that have come are in the figures from the next scrape on, and those that have gone no longer.
+        if is_news(&mut self.changes, self.live.changes())
+            && let Ok(live) = open()
+        {
+            self.live = live;
+        }
         let families = families(&stat);
         self.last = Some((Instant::now(), families.clone()));
         families
     }
+}
+
+/// The sources of the whole machine, as it is now.
+fn open() -> Result<Live> {
+    let live_options = LiveOptions { scope: Some(Scope::System), ..options() };
+    Ok(Live::open(Root::default(), Machine::live()?, &live_options))
+}
+
+/// Whether these are other changes than the last ones, which opening the sources anew did not settle.
+fn is_news(last: &mut Vec<String>, now: Vec<String>) -> bool {
+    let is_news = !now.is_empty() && *last != now;
+    *last = now;
+    is_news
 }
 
 /// Those of the processes that still run: the id of one that has ended may be another's by now.
@@ -126,5 +147,13 @@ mod tests {
         let start_ticks = start_ticks_of(own).unwrap();
         assert_eq!(running(&[(own, start_ticks)]).collect::<Vec<_>>(), [own]);
         assert_eq!(running(&[(own, start_ticks - 1)]).count(), 0, "an earlier one");
+    }
+
+    #[test]
+    fn sources_are_opened_anew_once_for_each_change() {
+        let mut last = Vec::new();
+        let [none, one, other] = [vec![], vec!["node 2".to_owned()], vec!["node 3".to_owned()]];
+        let told = [&none, &one, &one, &other, &none, &other].map(|now| is_news(&mut last, now.clone()));
+        assert_eq!(told, [false, true, false, true, false, true]);
     }
 }

@@ -17,6 +17,7 @@ mod group;
 mod import;
 mod maps;
 mod measure;
+mod model;
 mod move_pages;
 mod not_started;
 mod numactl;
@@ -38,6 +39,7 @@ mod stat;
 mod summary;
 mod top;
 mod topo;
+mod weights;
 mod whatif;
 
 use std::process::ExitCode;

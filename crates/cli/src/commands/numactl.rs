@@ -4,9 +4,12 @@ use std::fmt::Write;
 
 use anyhow::{Context, Result, bail};
 use numapilot_apply::{Current, MemoryPolicy, ProcessPolicy};
+use numapilot_host::Root;
 use numapilot_machine::{CpuId, Machine, NodeId, parse_cpu_list};
 
+use super::{model, weights};
 use crate::args::PolicyArgs;
+use crate::output::tell;
 
 /// Prefixes by which numactl names a node by a device; not supported here.
 const BY_DEVICE: [&str; 6] = ["netdev:", "ip:", "file:", "block:", "pci:", "same"];
@@ -87,6 +90,11 @@ fn memory(arguments: &PolicyArgs, machine: &Machine, current: &Current) -> Resul
     Ok(if let Some(text) = &arguments.interleave {
         // As numactl: interleaving over no node is no policy.
         Some(nodes("--interleave", text)?).filter(|nodes| !nodes.is_empty()).map(MemoryPolicy::Interleave)
+    } else if arguments.weighted_interleave.as_deref() == Some("auto") {
+        let nodes = some(node_ids(set.allowed.clone()), "--weighted-interleave")?;
+        Some(weighted(arguments, machine, &nodes)?)
+    } else if arguments.set_weights || arguments.machine.is_some() {
+        bail!("--set-weights and --machine need --weighted-interleave=auto, which takes all nodes");
     } else if let Some(text) = &arguments.weighted_interleave {
         let nodes = some(nodes("--weighted-interleave", text)?, "--weighted-interleave")?;
         Some(MemoryPolicy::WeightedInterleave(nodes))
@@ -103,6 +111,15 @@ fn memory(arguments: &PolicyArgs, machine: &Machine, current: &Current) -> Resul
     } else {
         arguments.localalloc.then_some(MemoryPolicy::Local)
     })
+}
+
+/// Over these nodes by the bandwidth of their memory, as far as the kernel's weights do: where they do not, a note says so.
+fn weighted(arguments: &PolicyArgs, machine: &Machine, nodes: &[NodeId]) -> Result<MemoryPolicy> {
+    let model = arguments.machine.as_deref().map(|name| model::with_figures(machine, name)).transpose()?;
+    let machine = model.as_ref().unwrap_or(machine);
+    let (policy, notes) = weights::auto(&Root::default(), machine, nodes, arguments.set_weights)?;
+    notes.iter().for_each(|note| tell!("numapilot: {note}"));
+    Ok(policy)
 }
 
 fn node_ids(numbers: Vec<u32>) -> Vec<NodeId> {

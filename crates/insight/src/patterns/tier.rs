@@ -1,4 +1,5 @@
-//! Tier misplacement: frequently used memory lies on a node without CPUs, whose memory is slower for every thread.
+//! Tier misplacement: frequently used memory lies on a node without CPUs, whose memory is slower for every thread. Memory of such a node that has more
+//! bandwidth than that of nodes with CPUs (HBM) is none of these.
 
 use numapilot_machine::NodeIndex;
 
@@ -6,9 +7,10 @@ use super::{Criterion, Draft, MATERIAL, PatternKind, Scene, Subject, Unit, numbe
 use crate::estimate::{Estimate, Tally};
 use crate::facts::SiteFacts;
 use crate::fixes::{FixCandidate, FixKind};
+use crate::tiers::is_slow;
 
 pub(super) fn detect(scene: &Scene<'_>, facts: &SiteFacts, at_stake: Estimate) -> Option<Draft> {
-    let far = |node: NodeIndex| scene.machine.nodes()[node].has_memory() && !scene.has_cpus(node);
+    let far = |node: NodeIndex| is_slow(scene.machine, &scene.machine.nodes()[node]);
     let (mut all, mut on_far) = (Tally::default(), Tally::default());
     for (node, on) in NodeIndex::all(facts.on.len()).zip(&facts.on) {
         all.merge(on);

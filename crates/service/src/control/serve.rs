@@ -13,6 +13,8 @@ use numapilot_balancer::event::Target;
 use numapilot_balancer::status::Board;
 use numapilot_balancer::status::Command;
 use numapilot_balancer::status::Steering;
+use numapilot_balancer::status::TARGETS_PER_USER;
+use numapilot_balancer::status::no_more_targets;
 use numapilot_host::Pid;
 use numapilot_host::Root;
 
@@ -42,8 +44,6 @@ const REQUEST_WAIT: Duration = Duration::from_secs(5);
 const LOOP_ANSWERS: Duration = Duration::from_secs(4);
 /// Pause between two requests of users other than root and the daemon's user, which limits the load that they can cause.
 const PAUSE: Duration = Duration::from_millis(10);
-/// Maximum number of processes that such a user may add.
-const TARGETS_PER_USER: usize = 64;
 
 /// Settings of the control socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -171,12 +171,11 @@ impl RequestHandler {
         }
         let status = self.board.get();
         let own = status.targets.iter().filter(|other| other.target.uid == authority.uid).count();
-        if !authority.is_master && own >= TARGETS_PER_USER {
-            return Err(format!(
-                "{own} of your processes are managed already, the most allowed per user; remove one first"
-            ));
+        // The loop counts again: others may have been added since its last observation.
+        match no_more_targets(own, TARGETS_PER_USER).filter(|_| !authority.is_master) {
+            Some(refusal) => Err(refusal),
+            None => Ok(target),
         }
-        Ok(target)
     }
 
     fn steer(&self, authority: Authority, command: Command) -> Answer {

@@ -12,16 +12,21 @@ use numapilot_balancer::status::Status;
 
 use super::MetricFamily;
 
-/// All families of one status. `per_process`: also those of single processes.
+/// All families of one status; of a loop without an observation its state alone. `per_process`: also those of single processes.
 #[must_use]
 pub fn families(status: &Status, per_process: bool) -> Vec<MetricFamily> {
+    let state = State::ALL.iter().fold(
+        MetricFamily::gauge("numapilot_state", "1 for the current state of the balancing loop, else 0"),
+        |family, state| family.with(&[("state", &state.name())], f64::from(u8::from(status.state == *state))),
+    );
+    // The first figures come with the first observation, which may be an hour after the start: until then none of them is known, and none is 0.
+    if status.state == State::Starting {
+        return vec![state];
+    }
     let mut out = vec![
         MetricFamily::gauge("numapilot_info", "Always 1; the labels describe the running daemon")
             .with(&[("version", &env!("CARGO_PKG_VERSION")), ("policy", &status.policy), ("run", &status.run)], 1.0),
-        State::ALL.iter().fold(
-            MetricFamily::gauge("numapilot_state", "1 for the current state of the balancing loop, else 0"),
-            |family, state| family.with(&[("state", &state.name())], f64::from(u8::from(status.state == *state))),
-        ),
+        state,
         MetricFamily::gauge("numapilot_dry_run", "1 if decisions are only reported and nothing is moved")
             .value(f64::from(u8::from(status.dry_run))),
         MetricFamily::gauge("numapilot_last_update_timestamp_seconds", "Time of these figures, in seconds since 1970")
@@ -253,10 +258,19 @@ mod tests {
 
     #[test]
     fn what_is_not_counted_is_left_out() {
-        let text = encode(&families(&Status { targets: vec![TargetStatus::default()], ..Status::default() }, true));
+        let targets = vec![TargetStatus::default()];
+        let text = encode(&families(&Status { state: State::Running, targets, ..Status::default() }, true));
         for name in ["numapilot_known_pages", "numapilot_target_moved_bytes_total"] {
             assert!(!text.lines().any(|line| line.starts_with(name)), "{name}: {text}");
         }
+    }
+
+    /// It had started in 1970, and its figures were as old: the alert of a loop that hangs went off.
+    #[test]
+    fn before_the_first_observation_there_are_no_figures() {
+        let text = encode(&families(&Status { pid: Pid(7), ..Status::default() }, true));
+        assert!(text.contains("numapilot_state{state=\"starting\"} 1\n"), "{text}");
+        assert_eq!(text.matches("# TYPE ").count(), 1, "{text}");
     }
 
     #[test]

@@ -58,6 +58,7 @@ impl MetricsPage {
 
 fn answer(connection: &mut Connection, families: &dyn Fn() -> Vec<MetricFamily>) {
     let Ok(head) = read_head(connection) else { return };
+    connection.has_asked();
     let (status, kind, body) = match head.as_deref().map(request) {
         None => ("431 Request Header Fields Too Large", PLAIN, "the request is too long\n".to_owned()),
         Some(None) => ("400 Bad Request", PLAIN, "this is not HTTP/1\n".to_owned()),
@@ -171,6 +172,20 @@ mod tests {
         while !ask(at, b"GET /metrics HTTP/1.1\r\n\r\n").contains("one 1") {
             assert!(start.elapsed() < Duration::from_secs(60), "{:?}", page.connection_counts());
         }
+        drop(silent);
+    }
+
+    /// Whoever reached the port kept all others out, by some connections that sent nothing.
+    #[test]
+    fn readers_that_send_nothing_make_room_for_one_that_asks() {
+        let (page, at) = page();
+        let silent: Vec<TcpStream> = (0..16).map(|_| TcpStream::connect(at).unwrap()).collect();
+        let start = Instant::now();
+        while page.connection_counts().accepted < 16 {
+            assert!(start.elapsed() < Duration::from_secs(60), "{:?}", page.connection_counts());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(ask(at, b"GET /metrics HTTP/1.1\r\n\r\n").contains("one 1"), "{:?}", page.connection_counts());
         drop(silent);
     }
 

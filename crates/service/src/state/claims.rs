@@ -21,6 +21,7 @@ use std::path::Path;
 use std::path::PathBuf;
 
 use numapilot_host::Pid;
+use numapilot_host::Root;
 use numapilot_kernel::task;
 
 use crate::error::ServiceError;
@@ -195,7 +196,7 @@ impl Claims {
         let other = if self.uid == 0 { task::user_of(pid) } else { Some(0) };
         let Some(other) = other.filter(|other| *other != self.uid) else { return Ok(None) };
         for path in (self.places_of)(other).into_iter().map(|folder| folder.join(FILE)) {
-            match locked_in(&path, other, i64::from(pid.0), 1) {
+            match self.locked_in(&path, other, i64::from(pid.0), 1) {
                 Ok(None) => {}
                 Ok(found) => return Ok(found),
                 Err(error) if self.uid == 0 || error.kind() == io::ErrorKind::NotFound => {}
@@ -212,24 +213,26 @@ impl Claims {
 
     /// The holder of such a lock in the files of this user but its own one. What is wrong with them does not count: anybody may make a folder in `/tmp`.
     fn in_own_others(&self, first: i64, length: i64) -> Option<Holder> {
-        let own = self.file.metadata().ok()?;
-        // By whatever path, this process's own file must not be opened: closing it again would release all claims.
-        let is_other = |path: &PathBuf| {
-            std::fs::metadata(path).is_ok_and(|facts| (facts.dev(), facts.ino()) != (own.dev(), own.ino()))
-        };
-        let mut others = (self.places_of)(self.uid).into_iter().map(|folder| folder.join(FILE)).filter(is_other);
-        others.find_map(|path| locked_in(&path, self.uid, first, length).ok().flatten())
+        let mut others = (self.places_of)(self.uid).into_iter().map(|folder| folder.join(FILE));
+        others.find_map(|path| self.locked_in(&path, self.uid, first, length).ok().flatten())
     }
-}
 
-/// The holder of a lock in a user's file; `None` also if that is no file of this user.
-fn locked_in(path: &Path, uid: u32, first: i64, length: i64) -> io::Result<Option<Holder>> {
-    let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
-    let facts = file.metadata()?;
-    if !facts.is_file() || facts.uid() != uid {
-        return Ok(None);
+    /// The holder of a lock in a user's file; `None` also if that is no file of this user, or this process's own one.
+    fn locked_in(&self, path: &Path, uid: u32, first: i64, length: i64) -> io::Result<Option<Holder>> {
+        // By whatever path, also one that another user lets lead there, the own file must not be opened: closing it again would release all claims. A
+        // descriptor of the place alone releases none.
+        let mut options = OpenOptions::new();
+        let place = options.read(true).custom_flags(libc::O_PATH | libc::O_NOFOLLOW).open(path)?;
+        let (facts, own) = (place.metadata()?, self.file.metadata()?);
+        if facts.is_symlink() {
+            return Err(io::Error::from_raw_os_error(libc::ELOOP));
+        }
+        if !facts.is_file() || facts.uid() != uid || (facts.dev(), facts.ino()) == (own.dev(), own.ino()) {
+            return Ok(None);
+        }
+        let file = File::open(Root::default().path().join(format!("proc/self/fd/{}", place.as_raw_fd())))?;
+        Ok(holder(&file, libc::F_RDLCK, first, length).filter(|holder| is_valid_holder(*holder, uid)))
     }
-    Ok(holder(&file, libc::F_RDLCK, first, length).filter(|holder| is_valid_holder(*holder, uid)))
 }
 
 fn flock(kind: libc::c_int, first: i64, length: i64) -> libc::flock {
@@ -433,6 +436,33 @@ mod tests {
             .env(HOLD, format!("4713 {}", now.display()));
         let output = child.stdin(Stdio::null()).output().unwrap();
         assert!(!output.status.success(), "4713 is claimed still");
+    }
+
+    /// A folder of another user, which leads to the own one.
+    static LEADS_BACK: OnceLock<PathBuf> = OnceLock::new();
+
+    fn leads_back(_: u32) -> Vec<PathBuf> {
+        LEADS_BACK.get().cloned().into_iter().collect()
+    }
+
+    /// A user could let `/run/user/UID/numapilot` lead to root's folder: looking into it released all that root's daemon had claimed.
+    #[test]
+    fn a_folder_of_another_user_that_leads_to_the_own_one_releases_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let (now, link) = (folder.path().join("now"), folder.path().join("link"));
+        std::os::unix::fs::symlink(&now, &link).unwrap();
+        LEADS_BACK.set(link).unwrap();
+        let mut claims = Claims { uid: 4711, places_of: leads_back, ..open(&now) };
+        claims.claim(Some(Pid(4714))).unwrap();
+        claims.claim(Some(Pid(4715))).unwrap();
+        for what in ["4714", "4715"] {
+            let mut child = Command::new(std::env::current_exe().unwrap());
+            child
+                .args(["--exact", "state::claims::tests::hold", "--nocapture"])
+                .env(HOLD, format!("{what} {}", now.display()));
+            let output = child.stdin(Stdio::null()).output().unwrap();
+            assert!(!output.status.success(), "{what} is claimed still");
+        }
     }
 
     /// What is claimed in this test, and where; and whether another daemon could claim it at the moment at which this one looks into other files.

@@ -7,6 +7,7 @@ use std::io::Read;
 use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::path::PathBuf;
@@ -76,7 +77,9 @@ impl<S: System> SettingsGuard<S> {
             ServiceError::file(folder, "create this folder for the record of changed settings", source)
         })?;
         let lock = lock(folder)?;
-        let record = read(&folder.join(FILE))?.unwrap_or_default();
+        // SAFETY: has no preconditions.
+        let uid = unsafe { libc::geteuid() };
+        let record = read(&folder.join(FILE), uid)?.unwrap_or_default();
         let mut guard = SettingsGuard { system, folder: folder.to_owned(), record, prune_at: MANY, _lock: lock };
         if guard.record.boot != guard.system.boot() {
             guard.record.changes.clear();
@@ -260,13 +263,25 @@ fn note(record: &mut Record, setting: &Setting, held: &str, value: &str, system:
     record.changes.push(Change { setting: setting.clone(), was: held.to_owned(), ours: vec![value.to_owned()] });
 }
 
-fn read(file: &Path) -> Result<Option<Record>, ServiceError> {
-    let text = match std::fs::read(file) {
-        Ok(text) => text,
+/// Reads a record of this user (`uid`). What another one wrote is no record of ours: who could plant it would have files written with our rights.
+fn read(file: &Path, uid: u32) -> Result<Option<Record>, ServiceError> {
+    let failed = |source| ServiceError::file(file, "read the record of changed settings", source);
+    // Without a wait for a writer, if it is a pipe.
+    let mut opened = match OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(file) {
+        Ok(opened) => opened,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(source) => return Err(ServiceError::file(file, "read the record of changed settings", source)),
+        Err(source) => return Err(failed(source)),
     };
     let bad = |what: String| ServiceError::Content { path: file.to_owned(), line: None, what };
+    let owner = opened.metadata().map_err(failed)?.uid();
+    if owner != uid {
+        return Err(bad(format!(
+            "user {owner} wrote this record of changed settings, and this is user {uid}: start numapilot as that user, name another folder with \
+             --state-dir, or remove the file"
+        )));
+    }
+    let mut text = Vec::new();
+    opened.read_to_end(&mut text).map_err(failed)?;
     let remedy = "it lists settings that an earlier numapilot changed: restore them by hand, then remove the file";
     let record: Record = serde_json::from_slice(&text).map_err(|error| bad(format!("{error}; {remedy}")))?;
     if record.v != VERSION {
@@ -447,6 +462,19 @@ mod tests {
         std::fs::write(folder.path().join(FILE), "{\"v\":1,").unwrap();
         let error = SettingsGuard::open(folder.path(), system).unwrap_err().to_string();
         assert!(error.contains(FILE) && error.contains("by hand"), "{error}");
+    }
+
+    /// In a folder that others may write to, such as one below `/tmp`, another user could have files overwritten.
+    #[test]
+    fn a_record_that_another_user_wrote_restores_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut guard, _) = SettingsGuard::open(folder.path(), made(&[("a", "1")])).unwrap();
+        change(&mut guard, &[to("a", "0")]).unwrap();
+        let file = folder.path().join(FILE);
+        let owner = std::fs::metadata(&file).unwrap().uid();
+        assert_eq!(read(&file, owner).unwrap().map(|record| record.changes.len()), Some(1));
+        let error = read(&file, owner + 1).unwrap_err().to_string();
+        assert!(error.contains(FILE) && error.contains(&format!("user {owner} wrote")), "{error}");
     }
 
     #[test]

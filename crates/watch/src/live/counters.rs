@@ -196,6 +196,13 @@ pub struct Sums {
     running: [f64; COUNT],
 }
 
+impl Sums {
+    /// Whether the count of one of these events was scaled, because it did not count all the time.
+    fn is_scaled(&self, events: &[usize]) -> bool {
+        events.iter().any(|event| self.running[*event] < 1.0)
+    }
+}
+
 impl Counters {
     /// Opens the events that can be opened, and keeps the reasons for the others. `because`: why this machine's processor offers no events, if known.
     #[must_use]
@@ -438,10 +445,8 @@ impl Counters {
         let of = |index: usize| {
             let source = if EVENTS[index].is_software() { "kernel" } else { "core PMU" };
             let source = self.of_part(source, &[index]);
-            let count = match (sums.counts[index], sums.running[index] < 1.0) {
-                (Some(count), true) => MetricValue::estimate(count, &source),
-                (count, _) => MetricValue::of(count, &source, self.why_not(sums, index)),
-            };
+            let count = MetricValue::of(sums.counts[index], &source, self.why_not(sums, index));
+            let count = count.estimated_if(sums.is_scaled(&[index]));
             EventFigures { name: EVENTS[index].name, count, running: sums.running[index] }
         };
         (0..COUNT).map(of).collect()
@@ -475,11 +480,12 @@ impl Counters {
             Some(true) => 1.0 - misses / loads,
             Some(false) => loads / (loads + misses),
         };
-        MetricValue::of(
+        let told = MetricValue::of(
             Some(share).filter(|share| (0.0..=1.0).contains(share)),
             &self.of_part("core PMU (node-loads, node-load-misses)", &[position("node-loads")]),
             "no memory reads in the interval",
-        )
+        );
+        told.estimated_if(sums.is_scaled(&["node-loads", "node-load-misses"].map(position)))
     }
 
     fn ratio(&self, sums: &Sums, over: &str, under: &str, scale: f64) -> MetricValue {
@@ -488,7 +494,8 @@ impl Counters {
         let missing = events.into_iter().find(|event| sums.counts[*event].is_none());
         let why = missing.map_or("nothing ran in the interval", |event| self.why_not(sums, event));
         let ratio = sums.counts[events[0]].zip(sums.counts[events[1]]).filter(|(_, under)| *under > 0.0);
-        MetricValue::of(ratio.map(|(over, under)| over / under * scale), &source, why)
+        let told = MetricValue::of(ratio.map(|(over, under)| over / under * scale), &source, why);
+        told.estimated_if(sums.is_scaled(&events))
     }
 
     /// The source of what these events count, with the part that they leave out.
@@ -600,6 +607,13 @@ pub fn read_one(fd: &OwnedFd) -> Option<Raw> {
     let read = unsafe { libc::read(fd.as_raw_fd(), figures.as_mut_ptr().cast(), bytes) };
     let [value, enabled, running] = figures;
     (usize::try_from(read) == Ok(bytes)).then_some(Raw { value, enabled, running })
+}
+
+/// Whether a counter counted only a part of the time between two readings, so that its count is scaled.
+#[must_use]
+pub fn is_scaled_since(before: Raw, now: Raw) -> bool {
+    let since = now.since(before);
+    (since.running as f64) < since.enabled as f64 * ALL_THE_TIME
 }
 
 /// The scaled count between two readings of one counter; `None` if it never counted in between.

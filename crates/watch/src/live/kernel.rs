@@ -1,12 +1,15 @@
 //! Counters of every kernel, by node: allocations (`numastat`), memory (`meminfo`), processor time (`/proc/stat`), hinting faults and migrations
-//! (`/proc/vmstat`). A reading is one moment; two readings make an interval.
+//! (`/proc/vmstat`); and the tiers of memory (`Documentation/ABI/testing/sysfs-kernel-mm-memory-tiers`). A reading is one moment; two readings make an
+//! interval.
 
 use std::collections::BTreeMap;
 
 use numapilot_kernel::cpu_time;
 use numapilot_machine::CpuId;
 use numapilot_machine::Machine;
+use numapilot_machine::NodeId;
 use numapilot_machine::format_cpu_list;
+use numapilot_machine::parse_cpu_list;
 
 use crate::figures::MetricValue;
 use crate::figures::NodeFigures;
@@ -16,7 +19,7 @@ use numapilot_host::meminfo;
 use numapilot_host::number;
 
 /// NUMA counters of `/proc/vmstat`, in the order in which they are shown.
-pub const VM_COUNTERS: [&str; 8] = [
+pub const VM_COUNTERS: [&str; 13] = [
     "numa_pte_updates",
     "numa_hint_faults",
     "numa_hint_faults_local",
@@ -25,11 +28,24 @@ pub const VM_COUNTERS: [&str; 8] = [
     "pgmigrate_fail",
     "thp_migration_success",
     "thp_migration_fail",
+    // Between tiers of memory: up by the kernel's NUMA balancing, down where a node has too little free.
+    "pgpromote_success",
+    "pgpromote_candidate",
+    "pgdemote_kswapd",
+    "pgdemote_direct",
+    "pgdemote_khugepaged",
 ];
+
+/// Where the kernel shows its tiers of memory, a folder `memory_tierN` for each (Linux 6.1).
+const TIERS: &str = "sys/devices/virtual/memory_tiering";
 
 /// The kernel's counters at a moment, nodes in the machine's order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelReading {
+    /// Numbers of the nodes that are online; empty: this kernel shows no nodes.
+    online_nodes: Vec<u32>,
+    /// Tier of memory by number of the node; without those that are in none.
+    tiers: BTreeMap<u32, u32>,
     numastat: Vec<NumaStat>,
     /// Total and free memory in bytes, by node.
     memory: Vec<(u64, u64)>,
@@ -37,14 +53,27 @@ pub struct KernelReading {
     ticks: BTreeMap<CpuId, (u64, u64)>,
     /// As in [`VM_COUNTERS`]; `None`: this kernel has no such counter.
     vm: [Option<u64>; VM_COUNTERS.len()],
+    /// `kernel.numa_balancing`: daemons and administrators change it while the machine is watched. `None`: the kernel has no NUMA balancing.
+    balancing: Option<u64>,
 }
 
 impl KernelReading {
     /// Reads all counters; missing ones are 0 or `None`.
     #[must_use]
     pub fn read(root: &Root, machine: &Machine, buffer: &mut Vec<u8>) -> KernelReading {
-        let mut reading = KernelReading::default();
+        let mut reading =
+            KernelReading { balancing: root.number("proc/sys/kernel/numa_balancing"), ..KernelReading::default() };
+        let text = root.text("sys/devices/system/node/online").unwrap_or_default();
+        reading.online_nodes = parse_cpu_list(&text).unwrap_or_default();
+        for name in root.names(TIERS) {
+            let Some(tier) = name.strip_prefix("memory_tier").and_then(|number| number.parse::<u32>().ok()) else {
+                continue;
+            };
+            let text = root.text(&format!("{TIERS}/{name}/nodelist")).unwrap_or_default();
+            reading.tiers.extend(parse_cpu_list(&text).unwrap_or_default().into_iter().map(|node| (node, tier)));
+        }
         for node in machine.nodes() {
+            let is_offline = reading.is_offline(node.id);
             let folder = format!("sys/devices/system/node/node{}", node.id);
             let text = root.read(&format!("{folder}/numastat"), buffer).unwrap_or_default();
             reading.numastat.push(numastat(text));
@@ -52,6 +81,8 @@ impl KernelReading {
             let memory = (meminfo::bytes_of(text, "MemTotal"), meminfo::bytes_of(text, "MemFree"));
             reading.memory.push(match memory {
                 (Some(total), Some(free)) => (total, free),
+                // What it had when the machine was read is gone.
+                _ if is_offline => (0, 0),
                 _ => (node.memory_bytes, node.free_bytes.unwrap_or(0)),
             });
         }
@@ -67,6 +98,11 @@ impl KernelReading {
             }
         }
         reading
+    }
+
+    /// Whether a node has gone offline: the kernel shows nodes, and this is none of them.
+    fn is_offline(&self, node: NodeId) -> bool {
+        !self.online_nodes.is_empty() && !self.online_nodes.contains(&u32::from(node.0))
     }
 
     /// Forgets the CPUs' times: how busy they are is not known.
@@ -100,6 +136,7 @@ impl KernelReading {
                 busy_cpus: share.map(|share| share * cpus as f64),
                 memory_bytes: self.memory[index].0,
                 free_bytes: self.memory[index].1,
+                tier: self.tiers.get(&u32::from(node.id.0)).copied(),
                 numastat: self.numastat[index],
                 numastat_delta: self.numastat[index].since(before.numastat.get(index).copied().unwrap_or_default()),
                 ..NodeFigures::default()
@@ -118,6 +155,25 @@ impl KernelReading {
         })
     }
 
+    /// That nodes have come online or gone offline since the machine was read, as sentences: memory of CXL devices does while the machine runs.
+    #[must_use]
+    pub fn changed_nodes(&self, machine: &Machine) -> Vec<String> {
+        let is_known = |id: &u32| machine.nodes().iter().any(|node| u32::from(node.id.0) == *id);
+        let new = format_cpu_list(self.online_nodes.iter().copied().filter(|id| !is_known(id)));
+        let gone = machine.nodes().iter().filter(|node| self.is_offline(node.id)).map(|node| u32::from(node.id.0));
+        let gone = format_cpu_list(gone);
+        let sentence = |nodes: String, what: &str| (!nodes.is_empty()).then(|| format!("{what}: {nodes}."));
+        let new = sentence(new, "Nodes that came online since the start are missing in the figures");
+        let gone = sentence(gone, "Nodes that went offline since the start have no memory in the figures");
+        new.into_iter().chain(gone).collect()
+    }
+
+    /// What has changed of the machine since it was read: CPUs and nodes that came online or went offline, as sentences.
+    #[must_use]
+    pub fn changes(&self, machine: &Machine) -> Vec<String> {
+        self.new_cpus(machine).into_iter().chain(self.changed_nodes(machine)).collect()
+    }
+
     /// The counters that this kernel has: name, since boot, since `before`.
     #[must_use]
     pub fn vm_since(&self, before: &KernelReading) -> Vec<(&'static str, u64, u64)> {
@@ -129,10 +185,13 @@ impl KernelReading {
             .collect()
     }
 
-    /// Share of NUMA hinting faults on pages of the faulting CPU's node: an estimate of the local access ratio. `balancing`: `kernel.numa_balancing`. Without
-    /// its bit 0 the kernel takes such faults on slow memory only, to promote its pages (`change_pte_range` in `mm/mprotect.c`).
+    /// Share of NUMA hinting faults on pages of the faulting CPU's node: an estimate of the local access ratio. Without bit 0 of `kernel.numa_balancing` the
+    /// kernel takes such faults on slow memory only, to promote its pages (`change_pte_range` in `mm/mprotect.c`): the figure is missing if that was so at
+    /// either end of the interval.
     #[must_use]
-    pub fn hinted_local_share(&self, before: &KernelReading, balancing: Option<u64>) -> MetricValue {
+    pub fn hinted_local_share(&self, before: &KernelReading) -> MetricValue {
+        let of_tiers = before.balancing.filter(|mode| is_of_tiers(*mode));
+        let balancing = self.balancing.filter(|mode| is_of_tiers(*mode)).or(of_tiers).or(self.balancing);
         let since = |index: usize| Some(self.vm[index]?.saturating_sub(before.vm[index].unwrap_or(0)));
         match (since(1), since(2), balancing) {
             (_, _, Some(mode)) if is_of_tiers(mode) => MetricValue::Missing(format!(
@@ -211,11 +270,64 @@ mod tests {
         // CPUs 0 and 1 a quarter and half busy, CPUs 2 and 3 three quarters and wholly.
         assert_eq!((nodes[0].busy_cpus, nodes[1].busy_cpus), (Some(0.75), Some(1.75)));
         assert_eq!(after.vm_since(&before)[0], ("numa_hint_faults", 300, 200));
-        assert_eq!(after.hinted_local_share(&before, Some(1)).value(), Some(0.75));
-        assert_eq!(after.hinted_local_share(&after, Some(1)).value(), None);
-        assert_eq!(after.hinted_local_share(&before, Some(3)).value(), Some(0.75));
+        assert_eq!(after.hinted_local_share(&before).value(), Some(0.75));
+        assert_eq!(after.hinted_local_share(&after).value(), None);
+    }
+
+    /// It was read once, at the start: an exporter that runs for weeks took faults on slow memory alone for those on all memory, or none of all.
+    #[test]
+    fn what_hinting_faults_are_of_is_what_the_kernel_is_set_to_now() {
+        let tree = Tree::symmetric(2, 2, 4096);
+        let (root, machine, mut buffer) = (tree.root(), tree.machine(), Vec::new());
+        let mut read = |step: u64, mode: u64| {
+            fill(&tree, step);
+            tree.put("proc/sys/kernel/numa_balancing", &mode.to_string());
+            KernelReading::read(&root, &machine, &mut buffer)
+        };
         // Of slow memory alone they say nothing of the whole.
-        assert_eq!(after.hinted_local_share(&before, Some(2)).value(), None);
+        for (then, now, share) in
+            [(0, 1, Some(0.75)), (1, 1, Some(0.75)), (3, 3, Some(0.75)), (2, 2, None), (1, 2, None), (2, 1, None)]
+        {
+            let (before, after) = (read(1, then), read(3, now));
+            assert_eq!(after.hinted_local_share(&before).value(), share, "from {then} to {now}");
+        }
+    }
+
+    /// Memory that had gone was shown as it was at the start, and memory that had come not at all, without a word.
+    #[test]
+    fn nodes_that_come_and_go_are_told_and_what_has_gone_is_no_memory() {
+        let tree = Tree::symmetric(3, 1, 4096);
+        let (root, machine, mut buffer) = (tree.root(), tree.machine(), Vec::new());
+        let reading = KernelReading::read(&root, &machine, &mut buffer);
+        assert!(reading.changed_nodes(&machine).is_empty() && reading.memory[2] == (4096 * 1024, 2048 * 1024));
+        tree.remove("sys/devices/system/node/node2");
+        tree.put("sys/devices/system/node/online", "0-1,4-5");
+        let now = KernelReading::read(&root, &machine, &mut buffer);
+        assert_eq!((now.memory[1], now.memory[2]), ((4096 * 1024, 2048 * 1024), (0, 0)));
+        let told = now.changed_nodes(&machine);
+        assert!(told.len() == 2 && told[0].ends_with("missing in the figures: 4-5."), "{told:?}");
+        assert!(told[1].ends_with("no memory in the figures: 2."), "{told:?}");
+    }
+
+    #[test]
+    fn tiers_of_memory_and_moves_between_them_are_the_kernels() {
+        let tree = Tree::symmetric(3, 1, 4096);
+        let (root, machine, mut buffer) = (tree.root(), tree.machine(), Vec::new());
+        let mut read = |demoted: u64| {
+            tree.put("proc/vmstat", &format!("pgpromote_success 7\npgdemote_kswapd {demoted}"));
+            KernelReading::read(&root, &machine, &mut buffer)
+        };
+        let tiers = |reading: &KernelReading| -> Vec<Option<u32>> {
+            reading.nodes_since(reading, &machine).iter().map(|node| node.tier).collect()
+        };
+        let before = read(5);
+        assert_eq!(tiers(&before), [None; 3], "before Linux 6.1");
+        tree.put("sys/devices/virtual/memory_tiering/memory_tier4/nodelist", "0-1");
+        tree.put("sys/devices/virtual/memory_tiering/memory_tier22/nodelist", "2");
+        tree.put("sys/devices/virtual/memory_tiering/uevent", "");
+        let after = read(12);
+        assert_eq!(tiers(&after), [4, 4, 22].map(Some));
+        assert_eq!(after.vm_since(&before), [("pgpromote_success", 7, 0), ("pgdemote_kswapd", 12, 7)]);
     }
 
     #[test]
@@ -250,7 +362,7 @@ mod tests {
         let before = read(500, 100, (50, 50));
         let after = read(450, 160, (60, 61));
         assert_eq!(after.nodes_since(&before, &machine)[0].busy_cpus, Some(1.0), "60 ticks, while the sum grew by 10");
-        assert_eq!(after.hinted_local_share(&before, Some(1)).value(), Some(1.0));
+        assert_eq!(after.hinted_local_share(&before).value(), Some(1.0));
     }
 
     #[test]
@@ -263,7 +375,7 @@ mod tests {
         let nodes = reading.nodes_since(&reading, &tree.machine());
         assert_eq!((nodes.len(), nodes[0].memory_bytes, nodes[0].busy_cpus), (1, 1_024_000, None));
         assert!(
-            matches!(reading.hinted_local_share(&reading, None), MetricValue::Missing(why) if why.contains("no NUMA balancing"))
+            matches!(reading.hinted_local_share(&reading), MetricValue::Missing(why) if why.contains("no NUMA balancing"))
         );
     }
 }

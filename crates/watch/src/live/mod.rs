@@ -67,7 +67,6 @@ pub struct Live {
     no_samples: Option<String>,
     /// Why a process that joined is not sampled: the first error.
     not_joined: Option<String>,
-    balancing: Option<u64>,
     no_latency: String,
     no_links: String,
     is_system: bool,
@@ -121,7 +120,6 @@ impl Live {
             not_joined: None,
             uncore: Uncore::open(&root, &machine),
             resctrl: Resctrl::find(&root, &machine),
-            balancing: root.number("proc/sys/kernel/numa_balancing"),
             no_latency: options.no_latency.clone(),
             no_links: uncore::why_no_links(&root),
             is_system: options.scope.as_ref().is_none_or(|scope| *scope == Scope::System),
@@ -154,6 +152,12 @@ impl Live {
     #[must_use]
     pub fn hidden(&self) -> Option<&str> {
         self.hidden.as_deref()
+    }
+
+    /// What had changed of the machine at the last reading, as sentences: the figures lack it until the sources are opened anew.
+    #[must_use]
+    pub fn changes(&self) -> Vec<String> {
+        self.before.kernel.changes(&self.machine)
     }
 
     /// The sampler of accesses (or faults), if there is one.
@@ -241,7 +245,7 @@ impl Live {
         interval.sampled = self.sampler.as_ref().map(|sampler| sampler.counts(&before.samples, &now.samples));
         interval.notes.extend(self.confinement.iter().chain(&self.hidden).filter(|_| self.is_system).cloned());
         interval.notes.extend(self.made_up_cpu_times.clone());
-        interval.notes.extend(now.kernel.new_cpus(&self.machine));
+        interval.notes.extend(now.kernel.changes(&self.machine));
         interval.notes.extend(self.counters.notes());
         interval.notes.extend(self.sampler.iter().flat_map(Sampler::notes));
         let refused =
@@ -274,7 +278,7 @@ impl Live {
         // Sampled accesses take precedence over the kernel's hinting fault counters; sampled faults are the same data for some processes only.
         let is_of_accesses = self.sampler.as_ref().is_some_and(|sampler| !sampler.is_of_faults());
         let local = if is_of_accesses { local.or(|| self.sampled_share(before, now, None)) } else { local };
-        let local = local.or(|| whole(&|| now.kernel.hinted_local_share(&before.kernel, self.balancing)));
+        let local = local.or(|| whole(&|| now.kernel.hinted_local_share(&before.kernel)));
         let local = if is_of_accesses { local } else { local.or(|| self.sampled_share(before, now, None)) };
         metrics.set(Metric::LocalShare, local);
         let latency = self.sampler.as_ref().and_then(|sampler| sampler.latency(&before.samples, &now.samples));

@@ -107,7 +107,7 @@ impl Sampler {
             },
             known_pages: HashSet::new(),
             page_bytes: page_bytes(),
-            is_of_tiers: sysctl::numa_balancing().is_some_and(|mode| mode > 0 && mode & 1 == 0),
+            is_of_tiers: is_of_tiers(),
             processes: Shares::new(),
             focus: None,
         }
@@ -173,6 +173,8 @@ impl Sampler {
 
     /// Reads the rings; to be called at least every few seconds, so that they do not overflow.
     pub fn look(&mut self) {
+        // It changes while the machine is watched: `numapilot balance` sets it, too.
+        self.is_of_tiers = is_of_tiers();
         let mut seen = std::mem::take(&mut self.seen);
         seen.clear();
         self.live_sampler.look(&mut seen);
@@ -288,6 +290,11 @@ impl Sampler {
     }
 }
 
+/// Whether the kernel takes hinting faults on slow memory alone now.
+fn is_of_tiers() -> bool {
+    sysctl::numa_balancing().is_some_and(|mode| mode > 0 && mode & 1 == 0)
+}
+
 impl SamplesReading {
     fn since(&self, before: &SamplesReading, node: Option<NodeIndex>) -> NodeTally {
         let mut sum = NodeTally::default();
@@ -377,6 +384,16 @@ mod tests {
         sampler.add(&sample(31, 1, Some(1)));
         sampler.add(&sample(32, 1, Some(0)));
         assert_eq!(sampler.local_share(&before, &sampler.tally, None).value(), Some(1.0), "32 is on the next page");
+    }
+
+    /// It was read once, at the start.
+    #[test]
+    fn what_faults_are_of_is_what_the_kernel_is_set_to_now() {
+        let Some(mut sampler) = of_two_nodes() else { return };
+        let now = is_of_tiers();
+        sampler.is_of_tiers = !now;
+        sampler.look();
+        assert_eq!(sampler.is_of_tiers, now);
     }
 
     #[test]

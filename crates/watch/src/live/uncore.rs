@@ -97,7 +97,13 @@ impl Uncore {
         }
         let served: Option<Vec<f64>> = self.served(before, now).into_iter().collect();
         let why = if served.is_some() { "the controllers were idle" } else { NEVER_RAN };
-        MetricValue::of(served.and_then(|served| imbalance(&served)), SOURCE, why)
+        let told = MetricValue::of(served.and_then(|served| imbalance(&served)), SOURCE, why);
+        told.estimated_if(self.is_scaled(before, now))
+    }
+
+    /// Whether other programs had some of the counters for a part of the time, so that counts are scaled.
+    fn is_scaled(&self, before: &UncoreReading, now: &UncoreReading) -> bool {
+        before.0.iter().zip(&now.0).any(|(before, now)| counters::is_scaled_since(*before, *now))
     }
 
     /// Bytes per second that a node's controllers served.
@@ -121,7 +127,7 @@ impl Uncore {
             false => NEVER_RAN,
         };
         let known = bytes.filter(|_| !controllers.is_empty() && seconds > 0.0).map(|bytes| bytes / seconds);
-        MetricValue::of(known, SOURCE, why)
+        MetricValue::of(known, SOURCE, why).estimated_if(self.is_scaled(before, now))
     }
 }
 

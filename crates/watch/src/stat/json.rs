@@ -51,7 +51,7 @@ fn node(node: &NodeFigures, has_numastat: bool) -> Value {
     };
     json!({
         "node": node.node, "cpus": node.cpus, "busy_cpus": node.busy_cpus, "memory_bytes": node.memory_bytes, "free_bytes": node.free_bytes,
-        "local_access_ratio": node.local_share.json(), "ipc": node.ipc.json(), "l3_mpki": node.l3_mpki.json(),
+        "tier": node.tier, "local_access_ratio": node.local_share.json(), "ipc": node.ipc.json(), "l3_mpki": node.l3_mpki.json(),
         "controller_bytes_per_s": node.controller_bytes_per_s.json(), "controller_load": node.controller_load,
         "sampled": node.sampled.map(|of| json!({
             "local_per_s": of.local_per_s, "remote_per_s": of.remote_per_s, "unknown_per_s": of.unknown_per_s, "latency_cycles": of.latency_cycles,

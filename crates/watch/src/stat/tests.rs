@@ -136,6 +136,46 @@ fn cpu_times_that_a_container_makes_up_are_of_no_node() {
     assert!(interval.notes.len() == 1 && interval.notes[0].contains("lxcfs"), "{:?}", interval.notes);
 }
 
+#[test]
+fn memory_is_summed_by_tier_where_there_are_several() {
+    let mut stat = made();
+    stat.interval.nodes[0].tier = Some(4);
+    assert!(!text(&stat, Look::default()).contains("tier"), "one tier is no news");
+    let far = crate::figures::NodeFigures {
+        node: numapilot_machine::NodeId(2),
+        memory_bytes: 4 << 30,
+        free_bytes: 3 << 30,
+        tier: Some(22),
+        ..Default::default()
+    };
+    stat.interval.nodes[1].tier = Some(4);
+    stat.interval.nodes.push(far);
+    let shown = text(&stat, Look::default());
+    let lines: Vec<&str> = shown.lines().filter(|line| line.starts_with("memory tier ")).collect();
+    let told = ["memory tier 4: nodes 0-1: 2.00 GiB, 1.00 GiB free", "memory tier 22: node 2: 4.00 GiB, 3.00 GiB free"];
+    assert_eq!(lines, told);
+    assert!(csv(&stat).contains(",node,2,tier,22,kernel,0,") && json(&stat)["nodes"][2]["tier"] == 22);
+}
+
+/// An exporter went on without the memory of a CXL device that came online after its start.
+#[test]
+fn what_has_changed_of_the_machine_is_known_until_the_sources_are_opened_anew() {
+    let tree = Tree::symmetric(2, 1, 1 << 20);
+    let open = || Live::open(tree.root(), tree.machine(), &LiveOptions::default());
+    let mut live = open();
+    assert!(live.interval().notes.is_empty() && live.changes().is_empty());
+    tree.put("sys/devices/system/node/online", "0-2");
+    tree.put("sys/devices/system/node/node2/meminfo", "Node 2 MemTotal: 4096 kB\nNode 2 MemFree: 2048 kB");
+    for (node, distances) in ["10 20 24", "20 10 24", "24 24 10"].iter().enumerate() {
+        tree.put(&format!("sys/devices/system/node/node{node}/distance"), distances);
+    }
+    let interval = live.interval();
+    assert_eq!((interval.nodes.len(), &interval.notes), (2, &live.changes()));
+    assert!(interval.notes.len() == 1 && interval.notes[0].ends_with(": 2."), "{:?}", interval.notes);
+    let mut live = open();
+    assert!(live.interval().nodes.len() == 3 && live.changes().is_empty());
+}
+
 /// With `vm.numa_stat` at 0 the kernel's counters are all 0: no memory seemed to be allocated.
 #[test]
 fn allocations_that_the_kernel_does_not_count_are_not_0() {

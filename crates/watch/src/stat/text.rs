@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use numapilot_machine::format_cpu_list;
 use numapilot_text::style::{Look, clean, wrap};
 use numapilot_text::table::{Align, Table};
 use numapilot_text::units;
@@ -10,6 +11,7 @@ use super::Stat;
 use crate::figures::Interval;
 use crate::figures::Metric;
 use crate::figures::MetricValue;
+use crate::figures::NodeFigures;
 use crate::figures::NumaStat;
 use crate::figures::ProcessFigures;
 use crate::maps::MemoryMap;
@@ -28,6 +30,7 @@ pub fn text(stat: &Stat, look: Look) -> String {
     out.push_str(&metrics(interval, look));
     out.push('\n');
     out.push_str(&nodes(interval, look));
+    out.push_str(&tiers(interval, look));
     out.push_str(&sampled(interval, look));
     if interval.has_numastat() {
         out.push('\n');
@@ -146,6 +149,20 @@ fn nodes(interval: &Interval, look: Look) -> String {
     table.render(look, 0)
 }
 
+/// Memory by tier, where the kernel has several: a line for each, the fastest first.
+fn tiers(interval: &Interval, look: Look) -> String {
+    let mut out = String::new();
+    for (tier, nodes) in interval.tiers() {
+        let list = format_cpu_list(nodes.iter().map(|node| u32::from(node.node.0)));
+        let sum = |bytes: fn(&NodeFigures) -> u64| units::bytes(nodes.iter().map(|node| bytes(node)).sum());
+        let (memory, free) = (sum(|node| node.memory_bytes), sum(|node| node.free_bytes));
+        let words =
+            format!("memory tier {tier}: node{} {list}: {memory}, {free} free", if nodes.len() > 1 { "s" } else { "" });
+        wrap(&words, look.width).iter().for_each(|line| out.push_str(&format!("{line}\n")));
+    }
+    out
+}
+
 /// Table of the sampled accesses of each node's CPUs.
 fn sampled(interval: &Interval, look: Look) -> String {
     let Some(sampled) = &interval.sampled else { return String::new() };
@@ -177,7 +194,7 @@ fn numastat(interval: &Interval, look: Look) -> String {
         table = table.column(&format!("node {}", node.node), Align::Right);
     }
     for (index, name) in NumaStat::NAMES.iter().enumerate() {
-        let of = |node: &crate::figures::NodeFigures| match node.numastat_delta.0[index] {
+        let of = |node: &NodeFigures| match node.numastat_delta.0[index] {
             0 => node.numastat.0[index].to_string(),
             delta => format!("{} (+{delta})", node.numastat.0[index]),
         };

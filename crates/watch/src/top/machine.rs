@@ -138,7 +138,11 @@ fn node_box(app: &App, index: usize, node: &NodeFigures, palette: Palette, area:
     };
     let local =
         node.local_share.value().map_or(String::new(), |share| format!(", {} local", units::short_percent(share)));
-    let block = Block::bordered().title(format!(" node {}{kind}{local} ", node.node)).border_style(palette.faint());
+    // Only where there are several.
+    let tier = node.tier.filter(|_| !app.frame.interval.tiers().is_empty());
+    let tier = tier.map_or(String::new(), |tier| format!(", tier {tier}"));
+    let title = format!(" node {}{kind}{tier}{local} ", node.node);
+    let block = Block::bordered().title(title).border_style(palette.faint());
     let inner = block.inner(area);
     block.render(area, buffer);
     let lines: Vec<Line<'_>> = node_lines(app, index, node, palette, 11);

@@ -171,6 +171,26 @@ fn every_machine_of_testdata_is_drawn_with_all_its_nodes() {
 }
 
 #[test]
+fn tiers_of_memory_are_shown_where_there_are_several() {
+    let tree = Tree::of("cxl");
+    tree.put("proc/stat", "processes 1");
+    let far = tree.machine().nodes().iter().find(|node| !node.has_cpus()).unwrap().id;
+    let screen = || {
+        let live = Live::open(tree.root(), tree.machine(), &LiveOptions::default());
+        let mut source = LiveSource::new(live, PathBuf::new());
+        let mut app = App::new(source.machine().clone(), source.label(), Vec::new());
+        app.update(source.next(None).unwrap());
+        app.input(Input::Key('2'));
+        text(&shown(&mut app, 120, 50, Palette::Plain))
+    };
+    tree.put("sys/devices/virtual/memory_tiering/memory_tier4/nodelist", "0-1");
+    assert!(!screen().contains("tier"), "one tier is no news");
+    tree.put("sys/devices/virtual/memory_tiering/memory_tier22/nodelist", &far.to_string());
+    let screen = screen();
+    assert!(screen.contains(&format!("node {far}, no CPUs, tier 22")) && screen.contains("node 0, tier 4"), "{screen}");
+}
+
+#[test]
 fn a_thousand_cpus_on_64_nodes_fit_on_a_screen() {
     let tree = Tree::symmetric(64, 16, 1 << 20);
     tree.put("proc/stat", "processes 1");

@@ -12,6 +12,8 @@ fn counts_are_scaled_by_their_share_of_the_time() {
     assert_eq!(scaled_since(before, Raw { value: 150, enabled: 3000, running: 3000 }), Some(50.0));
     assert_eq!(scaled_since(before, Raw { value: 100, enabled: 3000, running: 1000 }), None);
     assert_eq!(scaled_since(before, before), Some(0.0));
+    let is_scaled = |running: u64| is_scaled_since(before, Raw { value: 150, enabled: 3000, running });
+    assert_eq!((is_scaled(3000), is_scaled(2000), is_scaled_since(before, before)), (false, true, false));
 }
 
 fn sums(counts: &[(&str, f64)]) -> Sums {
@@ -37,6 +39,27 @@ fn metrics_are_ratios_of_counts_and_say_why_they_are_not() {
     assert_eq!(of(None).local_share(&sums).value(), None);
     let none = Counters::none("no counters in this virtual machine");
     assert_eq!(none.ipc(&Sums::default()), MetricValue::Missing("no counters in this virtual machine".into()));
+}
+
+/// Counts that were scaled are estimates, and so is what is computed from them; it was called counted.
+#[test]
+fn metrics_of_scaled_counts_are_estimates() {
+    let names = ["cycles", "instructions", "cache-misses", "node-loads", "node-load-misses"];
+    let mut sums = sums(&names.map(|name| (name, 10.0)));
+    let counters = Counters { node_loads_are_all: Some(false), ..Counters::default() };
+    let told = |sums: &Sums| {
+        let metrics = [counters.ipc(sums), counters.l3_mpki(sums), counters.local_share(sums)];
+        metrics.map(|told| matches!(told, MetricValue::Value { is_estimate: true, .. }))
+    };
+    assert_eq!(told(&sums), [false; 3]);
+    sums.running[position("cache-misses")] = 0.5;
+    assert_eq!(told(&sums), [false, true, false]);
+    sums.running[position("node-load-misses")] = 0.9;
+    assert_eq!(told(&sums), [false, true, true]);
+    let figures = counters.figures(&sums);
+    let is_estimate =
+        |name: &str| matches!(figures[position(name)].count, MetricValue::Value { is_estimate: true, .. });
+    assert!(is_estimate("cache-misses") && !is_estimate("cycles"));
 }
 
 /// Counters of a made-up machine: the opened (task, CPU) pairs. Who asks for the kernel's part is refused where `hides_kernel`.
