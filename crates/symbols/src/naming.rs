@@ -227,17 +227,20 @@ pub fn is_python_arena(frames: &[SiteFrame<'_>]) -> bool {
 
 /// Packages that were installed, and what comes with Python.
 fn is_python_library(file: &str) -> bool {
-    const FOLDERS: [&str; 3] = ["/site-packages/", "/dist-packages/", "/lib/python3"];
-    file.starts_with("<frozen ") || FOLDERS.iter().any(|folder| file.contains(folder))
+    const FOLDERS: [&str; 4] = ["/site-packages/", "/dist-packages/", "/lib/python3", "/lib64/python3"];
+    // What numpy up to 1.24 (around its own functions) and the package decorator compile when they are imported.
+    const GENERATED: [&str; 3] = ["<frozen ", "<__array_function__ ", "<decorator-gen-"];
+    GENERATED.iter().any(|name| file.starts_with(name)) || FOLDERS.iter().any(|folder| file.contains(folder))
 }
 
 /// Libraries whose frames are never the user's allocation site.
 fn is_library(module: &str) -> bool {
-    const LIBRARIES: [&str; 23] = [
+    const LIBRARIES: [&str; 24] = [
         "libc.so",
         "libc-",
         "libstdc++",
         "libc++",
+        "libstd-",
         "libgcc",
         "ld-linux",
         "libnumapilot",
@@ -270,16 +273,13 @@ pub fn is_machinery(module: &str, file: &str, function: &str) -> bool {
         return true;
     }
     // Those of the run-time libraries of Fortran (Intel's, LLVM's, NVIDIA's) are in programs, too, which are often linked to them statically.
-    const PREFIXES: [&str; 28] = [
+    const PREFIXES: [&str; 24] = [
         "runtime.",
+        "internal/runtime/",
+        "reflect.unsafe_New",
         "std::",
         "__gnu_cxx::",
         "operator new",
-        "alloc::",
-        "core::",
-        "<alloc::",
-        "<core::",
-        "<std::",
         "hashbrown::",
         "<hashbrown::",
         "__rust",
@@ -287,7 +287,6 @@ pub fn is_machinery(module: &str, file: &str, function: &str) -> bool {
         "__rg_",
         "boost::container::",
         "__gthread",
-        "_alloc",
         "for_alloc",
         "for_realloc_lhs",
         "for__get_vm",
@@ -300,13 +299,35 @@ pub fn is_machinery(module: &str, file: &str, function: &str) -> bool {
         "__fort_",
         "Eigen::",
     ];
-    PREFIXES.iter().any(|prefix| function.starts_with(prefix)) || wrappers::is_named_like_one(function)
+    let is_known = PREFIXES.iter().any(|prefix| function.starts_with(prefix));
+    is_known || (file.is_empty() && is_rust_library(function)) || wrappers::is_named_like_one(function)
+}
+
+/// Whether a function is named like one of Rust's own libraries. Namespaces of C++ have such names, too (`core::Grid::load`), and programs implement traits
+/// for the libraries' types (`<alloc::vec::Vec<T> as core::convert::From<app::Grid>>::from`): where a file is known, it tells.
+fn is_rust_library(function: &str) -> bool {
+    const PREFIXES: [&str; 5] = ["alloc::", "core::", "<alloc::", "<core::", "<std::"];
+    PREFIXES.iter().any(|prefix| function.starts_with(prefix)) || is_of_basic_type(function)
+}
+
+/// Whether a function implements a trait of Rust's library `alloc` for a basic type or any type, as no other library may:
+/// `<u8 as alloc::vec::spec_from_elem::SpecFromElem>::from_elem`, `<T as alloc::string::ToString>::to_string`.
+fn is_of_basic_type(function: &str) -> bool {
+    const BASIC: [&str; 17] = [
+        "i8", "i16", "i32", "i64", "i128", "isize", "u8", "u16", "u32", "u64", "u128", "usize", "f32", "f64", "bool",
+        "char", "str",
+    ];
+    let Some((own, of)) = function.strip_prefix('<').and_then(|rest| rest.split_once(" as ")) else { return false };
+    let own = own.trim_start_matches(['&', '[']).trim_end_matches(']');
+    let is_any = own.len() == 1 && own.bytes().all(|byte| byte.is_ascii_uppercase());
+    of.starts_with("alloc::") && (is_any || BASIC.contains(&own))
 }
 
 /// Headers of the standard libraries: templates and generics that were compiled into the program.
 fn is_system_header(file: &str) -> bool {
     file.contains("/include/c++/")
         || file.starts_with("/rustc/")
+        || file.contains("/rustlib/src/rust/")
         || file.contains("/library/alloc/src/")
         || file.contains("/library/core/src/")
         || file.contains("/library/std/src/")
@@ -409,6 +430,41 @@ mod tests {
         assert_eq!(site(&eigen), "alloc_space");
     }
 
+    /// They were taken for Rust's libraries, and their callers for the sites of what they allocate.
+    #[test]
+    fn functions_that_are_named_like_rusts_libraries_have_a_file_of_their_own() {
+        let at = |function, file| {
+            let frames = [SiteFrame { file, ..frame(function, "/p") }, frame("main", "/p")];
+            SiteNamer::default().name(&frames).function
+        };
+        let from = "<alloc::vec::Vec<f64> as core::convert::From<app::Grid>>::from";
+        for own in ["core::Grid::load", "alloc::nodes", from] {
+            assert_eq!(at(own, "/srv/grid"), own);
+            assert_eq!(at(own, ""), "main", "nothing but the name is known");
+        }
+        assert_eq!(at("core::iter::adapters::map", "/rustc/abc/library/core/src/iter/adapters/map.rs"), "main");
+        let installed =
+            "/root/.rustup/toolchains/stable/lib/rustlib/src/rust/library/stdarch/crates/core_arch/src/x86/avx.rs";
+        assert_eq!(at("core::core_arch::x86::avx::_mm256_loadu_pd", installed), "main");
+        assert_eq!(at("_alloc_node", ""), "_alloc_node", "a constructor");
+    }
+
+    #[test]
+    fn what_rusts_library_implements_for_basic_types_allocates_for_the_program() {
+        let at = |function| SiteNamer::default().name(&[frame(function, "/p"), frame("app::main", "/p")]).function;
+        for library in [
+            "<u8 as alloc::vec::spec_from_elem::SpecFromElem>::from_elem",
+            "<T as alloc::slice::hack::ConvertVec>::to_vec",
+            "<[T] as alloc::borrow::ToOwned>::to_owned",
+            "<str as alloc::string::ToString>::to_string",
+        ] {
+            assert_eq!(at(library), "app::main");
+        }
+        for own in ["<app::Grid as alloc::borrow::ToOwned>::to_owned", "<u64 as app::Cells>::of", "<T"] {
+            assert_eq!(at(own), own);
+        }
+    }
+
     #[test]
     fn the_caller_of_a_pools_allocator_is_the_site() {
         let of = |frames: &[SiteFrame<'_>]| SiteNamer::default().name_pooled(frames).function;
@@ -434,6 +490,11 @@ mod tests {
         assert_eq!((site.name.as_str(), site.function.as_str(), site.line), ("Grid.fill", "Grid.fill", 12));
         let site = SiteNamer::default().name(&[numpy, layer]);
         assert_eq!((site.function.as_str(), site.line), ("ones", 191));
+        // The innermost function of Python is one that numpy has made, and that the C function of its name is called through.
+        let made = at("concatenate", "<__array_function__ internals>", 200);
+        let standard = at("repeat", "/usr/lib64/python3.12/itertools.py", 7);
+        let decorated = at("fill", "<decorator-gen-7>", 2);
+        assert_eq!(SiteNamer::default().name(&[numpy, made, standard, decorated, own]).line, 12);
         let namer = |pattern: &str| SiteNamer::with_wrappers(&[pattern.to_owned()]);
         let outer = at("main", "/srv/grid.py", 30);
         assert_eq!(namer("Grid\\..*").name(&[numpy, own, outer]).line, 30);
@@ -464,6 +525,9 @@ mod tests {
         assert_eq!(at(&["runtime.makeslice", "main.fill", "main.main", "runtime.main"]), "main.fill");
         assert_eq!(at(&["runtime.rawstring", "runtime.concatstrings", "main.join", "runtime.main"]), "main.join");
         assert_eq!(at(&["runtime.newobject", "runtime.main"]), "runtime.main", "the runtime's own");
+        let map = ["runtime.newarray", "internal/runtime/maps.newGroups", "internal/runtime/maps.(*table).grow"];
+        assert_eq!(at(&[&map[..], &["runtime.mapassign_fast64", "main.count"]].concat()), "main.count");
+        assert_eq!(at(&["runtime.newarray", "reflect.unsafe_NewArray", "main.fill"]), "main.fill");
     }
 
     #[test]
