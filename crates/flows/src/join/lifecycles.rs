@@ -26,6 +26,10 @@ const PLACED_PAGES_MAX: u32 = 1 << 28;
 const RETURNED_BYTES: u64 = 128 << 10;
 /// The kernel's name for the main thread's stack, which grows automatically.
 const GROWING_STACK: &str = "[stack]";
+/// What the C library calls its memory where its tunable `glibc.mem.decorate_maps` is on (from 2.39 on): stacks by the number of their thread, unused ones,
+/// and the allocator's (`nptl/nptl-stack.c`, `malloc/`).
+const GLIBC_STACKS: [&str; 2] = ["[anon: glibc: pthread", "[anon: glibc: unused stack"];
+const GLIBC_ALLOCATOR: &str = "[anon: glibc: malloc";
 const PAGE_BYTES: u64 = 1 << layout::PAGE_SHIFT;
 
 impl<L: Layouts> Joiner<L> {
@@ -631,9 +635,13 @@ fn mapping_site(flags: u32, path: &str, stack: StackId, file_offset: u64) -> Sit
     let unnamed = path.is_empty() || path.starts_with('[');
     // Threads' stacks are mapped inside the C library, without a call stack. What the program maps as a stack itself is a coroutine's, or a thread's, whose
     // start says so.
-    if (flags & map_flags::STACK != 0 && stack.0 == 0) || path == GROWING_STACK {
+    let is_stack = path == GROWING_STACK || GLIBC_STACKS.iter().any(|name| path.starts_with(name));
+    if (flags & map_flags::STACK != 0 && stack.0 == 0) || is_stack {
         SiteKey::Named(ObjectKind::Stack, "thread stacks")
-    } else if flags & (map_flags::ALLOCATOR | map_flags::BRK) != 0 || path == "[heap]" {
+    } else if flags & (map_flags::ALLOCATOR | map_flags::BRK) != 0
+        || path == "[heap]"
+        || path.starts_with(GLIBC_ALLOCATOR)
+    {
         SiteKey::Named(ObjectKind::Allocator, "allocator")
     } else if flags & map_flags::SHM != 0 && (path.is_empty() || stack.0 != 0) {
         SiteKey::Allocation(ObjectKind::Shared, stack)
@@ -664,5 +672,20 @@ mod tests {
         };
         assert_eq!(kind(9), ObjectKind::Anonymous);
         assert_eq!(kind(0), ObjectKind::Stack);
+    }
+
+    /// Each stack was an object of its own name, in which its thread's number stood.
+    #[test]
+    fn memory_that_the_c_library_names_is_what_it_says() {
+        let named = |path| mapping_site(map_flags::INITIAL, path, StackId(0), 0);
+        let stacks = SiteKey::Named(ObjectKind::Stack, "thread stacks");
+        for path in ["[anon: glibc: pthread stack: 4711]", "[anon: glibc: pthread user stack: 9]"] {
+            assert_eq!(named(path), stacks);
+        }
+        assert_eq!(named("[anon: glibc: unused stack]"), stacks);
+        let allocator = SiteKey::Named(ObjectKind::Allocator, "allocator");
+        assert_eq!(["[anon: glibc: malloc]", "[anon: glibc: malloc arena]"].map(named), [allocator.clone(), allocator]);
+        let other = "[anon: glibc: fopen]";
+        assert_eq!(named(other), SiteKey::Mapping(ObjectKind::Anonymous, other.into()));
     }
 }
