@@ -31,6 +31,7 @@ use crate::rows;
 use crate::symbolise::{ElfLayouts, Names, resolve};
 use crate::ties;
 use crate::trace::{HOMES_OF_OTHERS, Losses};
+use crate::unknown_python;
 
 /// Accesses that are sent to the writer at a time.
 const BATCH_ROWS: usize = 1 << 16;
@@ -334,6 +335,9 @@ impl Made {
         }
         if lacks_python(meta.engine.known(), &names.locations) {
             add_note(&mut meta.more, NO_PYTHON_NOTE);
+        }
+        if let Some(note) = unknown_python::note(&joined) {
+            add_note(&mut meta.more, &note);
         }
         if meta.engine == Engine::Instrument {
             let found = Instrumentation::of(&joined, &meta.more);

@@ -26,6 +26,7 @@ mod symbolise;
 mod thread_names;
 mod ties;
 mod trace;
+mod unknown_python;
 
 pub use access::{AccessRef, Accesses, level_from_number};
 pub use cursor::Cursor;
