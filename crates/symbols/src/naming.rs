@@ -199,9 +199,21 @@ fn site_at(frame: &SiteFrame<'_>, name: Option<String>) -> SiteName {
     }
 }
 
-/// Packages that come with Java.
+/// Packages that come with Java, and with other languages of its virtual machine.
 fn is_java_library(function: &str) -> bool {
-    const PACKAGES: [&str; 5] = ["java.", "javax.", "jdk.", "sun.", "com.sun."];
+    const PACKAGES: [&str; 11] = [
+        "java.",
+        "javax.",
+        "jdk.",
+        "sun.",
+        "com.sun.",
+        "kotlin.",
+        "kotlinx.",
+        "scala.",
+        "groovy.",
+        "org.codehaus.groovy.",
+        "clojure.",
+    ];
     PACKAGES.iter().any(|package| function.starts_with(package))
 }
 
@@ -513,6 +525,12 @@ mod tests {
         assert_eq!(name(&[own, main], &[]), named("acme.Cache.put", 31), "the innermost, which allocates by itself");
         assert_eq!(name(&[library, own, main], &[]), named("acme.Cache.put", 31));
         assert_eq!(name(&[library, own, main], &["acme\\.Cache\\..*".to_owned()]), named("acme.Main.main", 9));
+        for other in
+            ["kotlin.collections.ArraysKt.copyOf", "scala.collection.mutable.ArrayBuffer.grow", "clojure.lang.RT.cons"]
+        {
+            assert_eq!(name(&[at(other, "Library.java", 5), own, main], &[]), named("acme.Cache.put", 31), "{other}");
+        }
+        assert_eq!(name(&[at("scalable.Grid.fill", "Grid.java", 5), main], &[]), named("scalable.Grid.fill", 5));
         assert_eq!(name(&[library], &[]), named("java.util.HashMap.resize", 702), "the virtual machine's own threads");
     }
 
