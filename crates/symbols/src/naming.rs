@@ -247,9 +247,13 @@ fn is_python_library(file: &str) -> bool {
 
 /// Libraries whose frames are never the user's allocation site.
 fn is_library(module: &str) -> bool {
-    const LIBRARIES: [&str; 24] = [
+    // Files of the C library before 2.34 have its version in their names.
+    const LIBRARIES: [&str; 27] = [
         "libc.so",
-        "libc-",
+        "libc-2.",
+        "ld-2.",
+        "libm-2.",
+        "libdl-2.",
         "libstdc++",
         "libc++",
         "libstd-",
@@ -426,6 +430,11 @@ mod tests {
         assert_eq!((site.name.as_str(), site.function.as_str()), ("vector<Point>", "pgain"));
         let site = SiteNamer::default().name(&[frame("xmalloc", "/p"), frame("read_all", "/p")]);
         assert_eq!(site.name, "read_all");
+        let loaded =
+            [frame("_dl_new_object", "/lib/ld-2.31.so"), frame("dlopen", "/lib/libdl-2.31.so"), frame("main", "/p")];
+        assert_eq!(SiteNamer::default().name(&loaded).name, "main");
+        let mail = [frame("calloc", "/lib/libc-2.31.so"), frame("mail_open", "/usr/lib/libc-client.so.2007e")];
+        assert_eq!(SiteNamer::default().name(&mail).name, "mail_open", "no C library");
     }
 
     #[test]
