@@ -112,7 +112,7 @@ pub(crate) fn is_named_like_one(function: &str) -> bool {
     let lower = function.trim_start_matches('_').to_ascii_lowercase();
     let is_in_advance = |name: &str| {
         let before = name.strip_suffix(IN_ADVANCE);
-        before.is_some_and(|before| before.is_empty() || before.ends_with('_'))
+        before.is_some_and(|before| before.is_empty() || before.ends_with(['_', '.']))
     };
     let has_ending = |name: &str| ENDINGS.iter().any(|ending| name.ends_with(ending)) && !is_in_advance(name);
     let allocates = |name: &str| has_ending(name) || NAMES.contains(&name);
@@ -309,6 +309,7 @@ mod tests {
             "reallocate_all",
             "prealloc",
             "grid_prealloc",
+            "main.(*Grid).prealloc",
             // A constructor of tree nodes in a well-known book.
             "talloc",
         ] {
