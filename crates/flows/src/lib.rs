@@ -27,6 +27,7 @@ mod thread_names;
 mod ties;
 mod trace;
 mod unknown_python;
+mod unresolved;
 
 pub use access::{AccessRef, Accesses, level_from_number};
 pub use cursor::Cursor;

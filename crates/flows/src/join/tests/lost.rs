@@ -1,4 +1,5 @@
-//! Threads whose starts were lost, binaries that a forked child unloads, and memory that the C library uses before anybody tells of it.
+//! Threads whose starts were lost, binaries that a forked child unloads, memory that the C library uses before anybody tells of it, and addresses at which no
+//! memory is.
 
 use super::*;
 
@@ -64,4 +65,20 @@ fn memory_above_the_break_is_the_allocators_before_its_growth_is_told() {
     let (objects, joined) = objects_of(0);
     assert!(matches!(objects[..], [Some(_), None, None, Some(_), None]), "above other memory is nothing: {objects:?}");
     assert_eq!(joined.losses.accesses_without_object, 3);
+}
+
+/// Call stacks of code without frame pointers end in data, which was taken for generated code.
+#[test]
+fn return_addresses_where_no_memory_is_are_told_from_generated_code() {
+    let mut world = World::new();
+    let path_at = |world: &mut World, at| {
+        let location = world.joiner.code_location(ProcessIndex(0), at);
+        let binary = world.joiner.out.locations[location.0 as usize].binary;
+        world.joiner.out.binaries[binary as usize].path.to_string()
+    };
+    assert_eq!(path_at(&mut world, 0x1_2ef7), "[anon]", "nothing is known of the process");
+    let (address, path) = (VirtAddr(BASE), String::new());
+    let map = Event::Map { address, bytes: PAGE, flags: 0, file_offset: 0, path, stack: StackId(0) };
+    emit_all(&mut world, 0, [map]);
+    assert_eq!([BASE + 8, 0x1_2ef7].map(|at| path_at(&mut world, at)), ["[anon]", "[unmapped]"]);
 }
