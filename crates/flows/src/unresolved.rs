@@ -33,6 +33,7 @@ fn remedy(module: &str, why: Unresolved) -> String {
         Unresolved::NoFile => "keep the binaries where they were".to_owned(),
         Unresolved::NotElf | Unresolved::OtherBuild => "keep the recorded binary, or record again".to_owned(),
         Unresolved::NoSymbol => numapilot_symbols::advice(module),
+        Unresolved::NotCode => "no code: a call stack was followed wrongly".to_owned(),
     }
 }
 
