@@ -8,8 +8,8 @@ const BEFORE: [&str; 6] = ["} ", "else ", "if ", "for ", "switch ", "case "];
 const BUILT_IN: [&str; 5] = ["make", "new", "append", "string", "func"];
 
 /// The target of the assignment on `line`, which is without comments and contents of strings: `rows` of `rows := make([]int, n)`, `t.rows[i]`, or the field of
-/// a composite literal (`Rows: make([]int, n),`). `None` where the line assigns nothing, several variables, what a loop ranges over, or what a function returns:
-/// what the line itself allocates then are arguments of the call (`sum := total(make([]int, n))`).
+/// a composite literal (`Rows: make([]int, n),`). `None` where the line assigns nothing, several variables, what a loop ranges over, or what a function
+/// returns: what the line itself allocates then are arguments of the call (`sum := total(make([]int, n))`).
 pub(crate) fn assigned(line: &str) -> Option<&str> {
     let Some(equals) = assignment(line) else { return field(line.trim()) };
     let value = line[equals + 1..].trim_start();
