@@ -27,7 +27,7 @@ fn remedy(module: &str, why: Unresolved) -> String {
         }
         Unresolved::InMemoryOnly => {
             "if a runtime generated it, have it write its names for perf: `java -XX:+UnlockDiagnosticVMOptions \
-             -XX:+DumpPerfMapAtExit`, `node --perf-basic-prof`, `python3 -X perf`"
+             -XX:+DumpPerfMapAtExit`, `node --perf-basic-prof`, `python3 -X perf`; if none did, it is no code, but a call stack that was followed wrongly"
                 .to_owned()
         }
         Unresolved::NoFile => "keep the binaries where they were".to_owned(),
@@ -46,6 +46,7 @@ mod tests {
     fn only_code_that_may_be_generated_is_to_be_named_by_its_runtime() {
         let told = |module| remedy(module, Unresolved::InMemoryOnly);
         assert!(told("[anon]").contains("node --perf-basic-prof") && told("[anon:v8]").contains("for perf"));
+        assert!(told("[anon]").ends_with("if none did, it is no code, but a call stack that was followed wrongly"));
         for module in ["[stack]", "[heap]", Location::UNMAPPED] {
             assert!(told(module).contains("followed wrongly") && !told(module).contains("perf"), "{module}");
         }
