@@ -289,7 +289,7 @@ pub fn is_machinery(module: &str, file: &str, function: &str) -> bool {
         return true;
     }
     // Those of the run-time libraries of Fortran (Intel's, LLVM's, NVIDIA's) are in programs, too, which are often linked to them statically.
-    const PREFIXES: [&str; 24] = [
+    const PREFIXES: [&str; 27] = [
         "runtime.",
         "internal/runtime/",
         "reflect.unsafe_New",
@@ -314,6 +314,9 @@ pub fn is_machinery(module: &str, file: &str, function: &str) -> bool {
         "__alloc0",
         "__fort_",
         "Eigen::",
+        "v8::internal::AllocWithRetry",
+        "v8::internal::AllocAtLeastWithRetry",
+        "v8::internal::AlignedAllocWithRetry",
     ];
     let is_known = PREFIXES.iter().any(|prefix| function.starts_with(prefix));
     is_known || (file.is_empty() && is_rust_library(function)) || wrappers::is_named_like_one(function)
@@ -438,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn allocators_of_fortrans_run_time_libraries_and_of_eigen_are_passed_over() {
+    fn allocators_of_fortrans_run_time_libraries_of_eigen_and_of_v8_are_passed_over() {
         let site = |inner: &[&str]| {
             let functions = inner.iter().copied().chain(["alloc_space", "main"]);
             let frames: Vec<SiteFrame<'_>> = functions.map(|function| frame(function, "/home/u/prog")).collect();
@@ -449,6 +452,7 @@ mod tests {
         assert_eq!(site(&["__fort_malloc_without_abort", "__alloc04_i8", "f90_alloc04_chka_i8"]), "alloc_space");
         let eigen = ["Eigen::internal::aligned_malloc", "Eigen::DenseStorage<double, -1, -1, -1, 0>::resize"];
         assert_eq!(site(&eigen), "alloc_space");
+        assert_eq!(site(&["v8::internal::AllocAtLeastWithRetry"]), "alloc_space");
     }
 
     /// They were taken for Rust's libraries, and their callers for the sites of what they allocate.
