@@ -10,7 +10,7 @@ use std::thread::ScopedJoinHandle;
 
 use foldhash::{HashMap, HashMapExt};
 use numapilot_host::{VirtAddr, workers};
-use numapilot_symbols::{GeneratedCode, GeneratedFunction, GeneratedLine, Unresolved};
+use numapilot_symbols::{GeneratedCode, GeneratedFunction, GeneratedLine};
 use numapilot_trace::chunk::{self, Damage, Problem, RawTrace, SessionEnd, SessionStart};
 use numapilot_trace::engine::Engine;
 use numapilot_trace::ids::{Pid, ProcessIndex, TimeNs};
@@ -28,9 +28,11 @@ use crate::join::{Conventions, Generated, Joined, JoinedAccess, Joiner};
 use crate::model::{Location, Process};
 use crate::own_allocators;
 use crate::rows;
-use crate::symbolise::{ElfLayouts, Names, resolve};
+use crate::symbolise::{ElfLayouts, resolve};
 use crate::ties;
 use crate::trace::{HOMES_OF_OTHERS, Losses};
+use crate::unknown_python;
+use crate::unresolved;
 
 /// Accesses that are sent to the writer at a time.
 const BATCH_ROWS: usize = 1 << 16;
@@ -317,7 +319,7 @@ impl Made {
         progress("tables", 0);
         rows::write_tables(&mut writer, &joined, &names, &session.problems)?;
         let mut meta = meta(session, &joined, samples, weight);
-        meta.more.insert("unresolved".to_owned(), unresolved(&names));
+        meta.more.insert("unresolved".to_owned(), unresolved::rows(&names));
         if !names.changed_sources.is_empty() {
             meta.more.insert("changed_sources".to_owned(), serde_json::json!(names.changed_sources));
         }
@@ -334,6 +336,9 @@ impl Made {
         }
         if lacks_python(meta.engine.known(), &names.locations) {
             add_note(&mut meta.more, NO_PYTHON_NOTE);
+        }
+        if let Some(note) = unknown_python::note(&joined) {
+            add_note(&mut meta.more, &note);
         }
         if meta.engine == Engine::Instrument {
             let found = Instrumentation::of(&joined, &meta.more);
@@ -549,32 +554,6 @@ fn meta(session: &SessionFacts<'_>, joined: &Joined, samples: u64, weight: u64) 
 /// Program time up to the last record, or to the recording's end where that is known to be later.
 fn duration_ns(session: &SessionFacts<'_>, joined: &Joined) -> u64 {
     session.end.and_then(|end| session.start.end_time(end)).unwrap_or_default().max(joined.end).0
-}
-
-/// Code addresses without a name: their number by binary, and the reason.
-fn unresolved(names: &Names) -> serde_json::Value {
-    let rows = names.unresolved.iter().map(|((module, why), count)| {
-        serde_json::json!({ "module": &**module, "why": why.to_string(), "remedy": remedy(module, *why), "count": count })
-    });
-    rows.collect()
-}
-
-/// Names of mappings that hold the kernel's code.
-const KERNELS: [&str; 3] = ["[kernel]", "[vdso]", "[vsyscall]"];
-
-fn remedy(module: &str, why: Unresolved) -> String {
-    match why {
-        Unresolved::InMemoryOnly if KERNELS.contains(&module) => "the kernel's own code: nothing to do".to_owned(),
-        Unresolved::InMemoryOnly if module == "[stack]" => "no code: a call stack was followed wrongly".to_owned(),
-        Unresolved::InMemoryOnly => {
-            "if a runtime generated it, have it write its names for perf: `java -XX:+UnlockDiagnosticVMOptions \
-             -XX:+DumpPerfMapAtExit`, `node --perf-basic-prof`, `python3 -X perf`"
-                .to_owned()
-        }
-        Unresolved::NoFile => "keep the binaries where they were".to_owned(),
-        Unresolved::NotElf | Unresolved::OtherBuild => "keep the recorded binary, or record again".to_owned(),
-        Unresolved::NoSymbol => numapilot_symbols::advice(module),
-    }
 }
 
 /// Whether stacks of samples are without the Python functions that stacks of allocations show: those that Python itself names for perf begin with `py::`.

@@ -16,6 +16,7 @@ pub(crate) const KEY: &str = "instrumentation";
 const TIMES: &str = "processor_time";
 /// Libraries of the system and of compilers. Users do not rebuild them, and their block copies are counted where instrumented code calls them.
 const RUNTIME: &[&str] = &[
+    "ld",
     "ld-linux",
     "libc",
     "libm",
@@ -194,9 +195,13 @@ mod tests {
 
     #[test]
     fn the_systems_libraries_are_told_from_the_programs() {
-        for path in
-            ["/lib/libc.so.6", "/lib/libc-2.31.so", "/lib64/ld-linux-x86-64.so.2", "/usr/lib/libstdc++.so.6.0.30"]
-        {
+        for path in [
+            "/lib/libc.so.6",
+            "/lib/libc-2.31.so",
+            "/lib/ld-2.31.so",
+            "/lib64/ld-linux-x86-64.so.2",
+            "/usr/lib/libstdc++.so.6.0.30",
+        ] {
             assert!(is_runtime(path), "{path}");
         }
         for path in ["/usr/bin/libc", "/lib/libz.so.1", "/lib/libcblas.so.3", "/home/u/p"] {

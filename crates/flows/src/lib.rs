@@ -26,6 +26,8 @@ mod symbolise;
 mod thread_names;
 mod ties;
 mod trace;
+mod unknown_python;
+mod unresolved;
 
 pub use access::{AccessRef, Accesses, level_from_number};
 pub use cursor::Cursor;

@@ -311,8 +311,8 @@ pub struct LocationId(pub u32);
 /// One code address with the functions at it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Location {
-    /// Path of the binary, or `[vdso]`, `[anon]`, `[jit]` (generated at run time, with names), `[python]` or `[java]` (run by an
-    /// interpreter); empty where unknown.
+    /// Path of the binary, or `[vdso]`, `[anon]`, `[unmapped]` (no memory was known there), `[data of NAME]` (no code of this binary), `[jit]` (generated
+    /// at run time, with names), `[python]` or `[java]` (run by an interpreter); empty where unknown.
     pub module: Arc<str>,
     /// Offset in the binary (address minus load bias); the address itself where there is no binary.
     pub offset: u64,
@@ -324,6 +324,8 @@ pub struct Location {
 impl Location {
     /// The module of code that was generated at run time, and whose names the runtime wrote down.
     pub(crate) const GENERATED: &str = "[jit]";
+    /// The module of addresses at which the process was not known to have any memory.
+    pub(crate) const UNMAPPED: &str = "[unmapped]";
     /// The module of functions that a Python interpreter runs.
     pub(crate) const PYTHON: &str = numapilot_symbols::PYTHON;
 

@@ -104,13 +104,23 @@ pub(crate) fn found(joined: &Joined, engine: Option<Engine>) -> Vec<OwnAllocator
     let mut found: BTreeMap<&str, Option<String>> = BTreeMap::new();
     for binary in joined.binaries.iter().filter(|binary| binary.path.starts_with('/')) {
         let is_program = programs.contains(&*binary.path);
-        let look = || own_allocator(&binary.path, &binary.build_id, is_program).ok().flatten();
+        let is_used = |function: &String| !(function.starts_with("mi_") && leaves_mimalloc_unused(&binary.path));
+        let look = || own_allocator(&binary.path, &binary.build_id, is_program).ok().flatten().filter(is_used);
         found.entry(&binary.path).or_insert_with(look);
     }
     let named = found
         .into_iter()
         .filter_map(|(path, function)| Some(OwnAllocator { path: path.to_owned(), function: function? }));
     named.collect()
+}
+
+/// Whether a binary is a Python interpreter with its global lock: from 3.13 on it carries mimalloc, which only builds without the lock use
+/// (`libpython3.13t`).
+fn leaves_mimalloc_unused(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    let version = name.strip_prefix("libpython3.").or_else(|| name.strip_prefix("python3."));
+    let after = version.map(|version| version.trim_start_matches(|c: char| c.is_ascii_digit()));
+    after.is_some_and(|after| !after.starts_with('t'))
 }
 
 #[cfg(test)]
@@ -130,6 +140,17 @@ mod tests {
         let more = serde_json::Map::from_iter([(NAMELESS_KEY.to_owned(), serde_json::json!(program))]);
         assert_eq!(NamelessProgram::read(&more), Some(program));
         assert_eq!(NamelessProgram::read(&serde_json::Map::new()), None);
+    }
+
+    /// Each recording of Python 3.13 said that blocks were missing.
+    #[test]
+    fn python_with_its_lock_does_not_use_the_allocator_that_it_carries() {
+        for path in ["/usr/lib/libpython3.13.so.1.0", "/usr/bin/python3.14", "/opt/bin/python3.13d"] {
+            assert!(leaves_mimalloc_unused(path), "{path}");
+        }
+        for path in ["/usr/lib/libpython3.13t.so.1.0", "/usr/bin/python3.14t", "/usr/bin/redis-server", "python"] {
+            assert!(!leaves_mimalloc_unused(path), "{path}");
+        }
     }
 
     #[test]

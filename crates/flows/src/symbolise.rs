@@ -71,7 +71,10 @@ pub(crate) fn resolve(joined: &Joined, wrappers: &[String]) -> Names {
     let mut names = Names::default();
     let resolved = resolve_locations(joined);
     for (address, resolved) in joined.locations.iter().zip(resolved) {
-        let module = joined.binaries[address.binary as usize].path.clone();
+        let mut module = joined.binaries[address.binary as usize].path.clone();
+        if resolved == Err(Unresolved::NotCode) {
+            module = data_of(&module);
+        }
         let frames = match resolved {
             Ok(frames) => frames
                 .iter()
@@ -98,6 +101,11 @@ pub(crate) fn resolve(joined: &Joined, wrappers: &[String]) -> Names {
     }
     name_sites(joined, &mut names, wrappers);
     names
+}
+
+/// What the module of a location is called that is no code: like other memory without a function, it is in brackets.
+fn data_of(path: &str) -> Arc<str> {
+    format!("[data of {}]", path.rsplit('/').next().unwrap_or_default()).into()
 }
 
 /// The name of an address without a symbol: `libfoo.so+0x1234`.

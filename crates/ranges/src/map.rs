@@ -38,6 +38,13 @@ impl<K: Copy + Ord, V: Copy> RangeMap<K, V> {
         (key < end).then_some(Piece { start, end, value })
     }
 
+    /// The last range that begins before `key`, whether it holds it or not.
+    #[must_use]
+    pub fn before(&self, key: K) -> Option<Piece<K, V>> {
+        let (&start, &(end, value)) = self.by_start.range::<K, _>(..key).next_back()?;
+        Some(Piece { start, end, value })
+    }
+
     /// Whether a part of any range lies in `[start, end)`.
     #[must_use]
     pub fn overlaps(&self, start: K, end: K) -> bool {
@@ -230,6 +237,16 @@ mod tests {
             let found = self.parts(0, KEYS).into_iter().find(|part| part.0 == start);
             found.map_or_else(Vec::new, |part| self.fill(part.0, part.1, None))
         }
+    }
+
+    #[test]
+    fn the_range_before_a_key_is_the_last_one_that_begins_there() {
+        let mut map = RangeMap::default();
+        map.set(3_u64, 5, 'a');
+        map.set(8, 9, 'b');
+        let before = [3, 4, 5, 8, 9, 40].map(|key| map.before(key).map(|piece| (piece.start, piece.value)));
+        let (a, b) = (Some((3, 'a')), Some((8, 'b')));
+        assert_eq!(before, [None, a, a, a, b, b]);
     }
 
     /// Changes both in the same way; returns what each says was there, where it says that.

@@ -84,8 +84,8 @@ pub fn short_function(name: &str) -> &str {
     let mut start = 0;
     for (index, byte) in without_parameters.bytes().enumerate() {
         match byte {
-            b'<' | b'(' | b'{' => depth += 1,
-            b'>' | b')' | b'}' => depth -= 1,
+            b'<' | b'(' | b'{' | b'[' => depth += 1,
+            b'>' | b')' | b'}' | b']' => depth -= 1,
             b' ' if depth == 0 => start = index + 1,
             _ => {}
         }
@@ -115,8 +115,9 @@ fn parameter_start(name: &str) -> Option<usize> {
                 }
                 depth += 1;
             }
-            b'(' => depth += 1,
-            b')' if depth > 0 => depth -= 1,
+            // Go: `main.apply[go.shape.func(int) bool]` has a type of functions as its argument.
+            b'(' | b'[' => depth += 1,
+            b')' | b']' if depth > 0 => depth -= 1,
             _ => {}
         }
     }
@@ -183,7 +184,11 @@ mod tests {
         assert_eq!(short_function("operator new(unsigned long)"), "operator new");
         assert_eq!(short_function("main.(*Grid).fill"), "main.(*Grid).fill");
         assert_eq!(short_function("main.(*Grid).fill.func1"), "main.(*Grid).fill.func1");
+        for go in ["main.apply[go.shape.func(int) bool]", "main.rows[go.shape.struct { main.x int }]"] {
+            assert_eq!(short_function(go), go);
+        }
         assert_eq!(short_function("Matrix::operator()(int, int)"), "Matrix::operator()");
+        assert_eq!(short_function("double& Matrix::operator[](int) const"), "double& Matrix::operator[]");
         assert_eq!(
             short_function("<alloc::vec::Vec<T> as core::clone::Clone>::clone"),
             "<alloc::vec::Vec<T> as core::clone::Clone>::clone"

@@ -4,12 +4,16 @@
 
 /// What may stand before a statement on its line.
 const BEFORE: [&str; 6] = ["} ", "else ", "if ", "for ", "switch ", "case "];
+/// What looks like a call of a function, and is made by the line itself.
+const BUILT_IN: [&str; 5] = ["make", "new", "append", "string", "func"];
 
 /// The target of the assignment on `line`, which is without comments and contents of strings: `rows` of `rows := make([]int, n)`, `t.rows[i]`, or the field of
-/// a composite literal (`Rows: make([]int, n),`). `None` where the line assigns nothing, several variables, or what a loop ranges over.
+/// a composite literal (`Rows: make([]int, n),`). `None` where the line assigns nothing, several variables, what a loop ranges over, or what a function
+/// returns: what the line itself allocates then are arguments of the call (`sum := total(make([]int, n))`).
 pub(crate) fn assigned(line: &str) -> Option<&str> {
     let Some(equals) = assignment(line) else { return field(line.trim()) };
-    if line[equals + 1..].trim_start().starts_with("range ") {
+    let value = line[equals + 1..].trim_start();
+    if value.starts_with("range ") || is_call(value) {
         return None;
     }
     let left = line[..equals].trim_end_matches([':', '+', '-', '*', '/', '%', '&', '|', '^']);
@@ -21,6 +25,13 @@ pub(crate) fn assigned(line: &str) -> Option<&str> {
     let is_target = |c: char| c.is_alphanumeric() || "_.[]()*+- \"'".contains(c);
     let begins = |c: char| c.is_alphabetic() || c == '_' || c == '*' || c == '(';
     (left.starts_with(begins) && left.chars().all(is_target)).then_some(left)
+}
+
+/// Whether a value begins with the call of a function.
+fn is_call(value: &str) -> bool {
+    let is_name = |c: char| c.is_alphanumeric() || c == '_' || c == '.';
+    let name = &value[..value.find(|c: char| !is_name(c)).unwrap_or(value.len())];
+    !name.is_empty() && value[name.len()..].starts_with('(') && !BUILT_IN.contains(&name)
 }
 
 /// The first `=` outside of round and square brackets that assigns.
@@ -48,7 +59,7 @@ fn field(line: &str) -> Option<&str> {
     let (name, value) = line.split_once(": ")?;
     let is_name = |c: char| c.is_alphanumeric() || c == '_';
     let is_field = name.starts_with(|c: char| c.is_alphabetic() || c == '_') && name.chars().all(is_name);
-    (is_field && name != "default" && !value.trim().is_empty()).then_some(name)
+    (is_field && name != "default" && !value.trim().is_empty() && !is_call(value.trim())).then_some(name)
 }
 
 #[cfg(test)]
@@ -69,6 +80,10 @@ mod tests {
             ("\t\tRows: make([]int, n),", "Rows"),
             ("\ttext += more", "text"),
             ("\t*target = make([]int, n)", "*target"),
+            ("\tbytes := []byte(text)", "bytes"),
+            ("\tgrid := &Grid{cells: total(3)}", "grid"),
+            ("\tname = string(bytes) + more(3)", "name"),
+            ("\tlater := func() int { return n }", "later"),
         ] {
             assert_eq!(assigned(line), Some(name), "{line}");
         }
@@ -84,6 +99,9 @@ mod tests {
             "\tfill(&grid{n: 3})",
             "again:",
             "\tdefault: fill(new(grid))",
+            "\tsum := total(make([]int, n))",
+            "\ttext = fmt.Sprint(first, second)",
+            "\t\tRows: fmt.Sprint(first),",
         ] {
             assert_eq!(assigned(line), None, "{line}");
         }

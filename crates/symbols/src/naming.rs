@@ -199,9 +199,21 @@ fn site_at(frame: &SiteFrame<'_>, name: Option<String>) -> SiteName {
     }
 }
 
-/// Packages that come with Java.
+/// Packages that come with Java, and with other languages of its virtual machine.
 fn is_java_library(function: &str) -> bool {
-    const PACKAGES: [&str; 5] = ["java.", "javax.", "jdk.", "sun.", "com.sun."];
+    const PACKAGES: [&str; 11] = [
+        "java.",
+        "javax.",
+        "jdk.",
+        "sun.",
+        "com.sun.",
+        "kotlin.",
+        "kotlinx.",
+        "scala.",
+        "groovy.",
+        "org.codehaus.groovy.",
+        "clojure.",
+    ];
     PACKAGES.iter().any(|package| function.starts_with(package))
 }
 
@@ -227,17 +239,24 @@ pub fn is_python_arena(frames: &[SiteFrame<'_>]) -> bool {
 
 /// Packages that were installed, and what comes with Python.
 fn is_python_library(file: &str) -> bool {
-    const FOLDERS: [&str; 3] = ["/site-packages/", "/dist-packages/", "/lib/python3"];
-    file.starts_with("<frozen ") || FOLDERS.iter().any(|folder| file.contains(folder))
+    const FOLDERS: [&str; 4] = ["/site-packages/", "/dist-packages/", "/lib/python3", "/lib64/python3"];
+    // What numpy up to 1.24 (around its own functions) and the package decorator compile when they are imported.
+    const GENERATED: [&str; 3] = ["<frozen ", "<__array_function__ ", "<decorator-gen-"];
+    GENERATED.iter().any(|name| file.starts_with(name)) || FOLDERS.iter().any(|folder| file.contains(folder))
 }
 
 /// Libraries whose frames are never the user's allocation site.
 fn is_library(module: &str) -> bool {
-    const LIBRARIES: [&str; 23] = [
+    // Files of the C library before 2.34 have its version in their names.
+    const LIBRARIES: [&str; 27] = [
         "libc.so",
-        "libc-",
+        "libc-2.",
+        "ld-2.",
+        "libm-2.",
+        "libdl-2.",
         "libstdc++",
         "libc++",
+        "libstd-",
         "libgcc",
         "ld-linux",
         "libnumapilot",
@@ -270,16 +289,13 @@ pub fn is_machinery(module: &str, file: &str, function: &str) -> bool {
         return true;
     }
     // Those of the run-time libraries of Fortran (Intel's, LLVM's, NVIDIA's) are in programs, too, which are often linked to them statically.
-    const PREFIXES: [&str; 28] = [
+    const PREFIXES: [&str; 27] = [
         "runtime.",
+        "internal/runtime/",
+        "reflect.unsafe_New",
         "std::",
         "__gnu_cxx::",
         "operator new",
-        "alloc::",
-        "core::",
-        "<alloc::",
-        "<core::",
-        "<std::",
         "hashbrown::",
         "<hashbrown::",
         "__rust",
@@ -287,7 +303,6 @@ pub fn is_machinery(module: &str, file: &str, function: &str) -> bool {
         "__rg_",
         "boost::container::",
         "__gthread",
-        "_alloc",
         "for_alloc",
         "for_realloc_lhs",
         "for__get_vm",
@@ -299,14 +314,39 @@ pub fn is_machinery(module: &str, file: &str, function: &str) -> bool {
         "__alloc0",
         "__fort_",
         "Eigen::",
+        "v8::internal::AllocWithRetry",
+        "v8::internal::AllocAtLeastWithRetry",
+        "v8::internal::AlignedAllocWithRetry",
     ];
-    PREFIXES.iter().any(|prefix| function.starts_with(prefix)) || wrappers::is_named_like_one(function)
+    let is_known = PREFIXES.iter().any(|prefix| function.starts_with(prefix));
+    is_known || (file.is_empty() && is_rust_library(function)) || wrappers::is_named_like_one(function)
+}
+
+/// Whether a function is named like one of Rust's own libraries. Namespaces of C++ have such names, too (`core::Grid::load`), and programs implement traits
+/// for the libraries' types (`<alloc::vec::Vec<T> as core::convert::From<app::Grid>>::from`): where a file is known, it tells.
+fn is_rust_library(function: &str) -> bool {
+    const PREFIXES: [&str; 5] = ["alloc::", "core::", "<alloc::", "<core::", "<std::"];
+    PREFIXES.iter().any(|prefix| function.starts_with(prefix)) || is_of_basic_type(function)
+}
+
+/// Whether a function implements a trait of Rust's library `alloc` for a basic type or any type, as no other library may:
+/// `<u8 as alloc::vec::spec_from_elem::SpecFromElem>::from_elem`, `<T as alloc::string::ToString>::to_string`.
+fn is_of_basic_type(function: &str) -> bool {
+    const BASIC: [&str; 17] = [
+        "i8", "i16", "i32", "i64", "i128", "isize", "u8", "u16", "u32", "u64", "u128", "usize", "f32", "f64", "bool",
+        "char", "str",
+    ];
+    let Some((own, of)) = function.strip_prefix('<').and_then(|rest| rest.split_once(" as ")) else { return false };
+    let own = own.trim_start_matches(['&', '[']).trim_end_matches(']');
+    let is_any = own.len() == 1 && own.bytes().all(|byte| byte.is_ascii_uppercase());
+    of.starts_with("alloc::") && (is_any || BASIC.contains(&own))
 }
 
 /// Headers of the standard libraries: templates and generics that were compiled into the program.
 fn is_system_header(file: &str) -> bool {
     file.contains("/include/c++/")
         || file.starts_with("/rustc/")
+        || file.contains("/rustlib/src/rust/")
         || file.contains("/library/alloc/src/")
         || file.contains("/library/core/src/")
         || file.contains("/library/std/src/")
@@ -393,10 +433,15 @@ mod tests {
         assert_eq!((site.name.as_str(), site.function.as_str()), ("vector<Point>", "pgain"));
         let site = SiteNamer::default().name(&[frame("xmalloc", "/p"), frame("read_all", "/p")]);
         assert_eq!(site.name, "read_all");
+        let loaded =
+            [frame("_dl_new_object", "/lib/ld-2.31.so"), frame("dlopen", "/lib/libdl-2.31.so"), frame("main", "/p")];
+        assert_eq!(SiteNamer::default().name(&loaded).name, "main");
+        let mail = [frame("calloc", "/lib/libc-2.31.so"), frame("mail_open", "/usr/lib/libc-client.so.2007e")];
+        assert_eq!(SiteNamer::default().name(&mail).name, "mail_open", "no C library");
     }
 
     #[test]
-    fn allocators_of_fortrans_run_time_libraries_and_of_eigen_are_passed_over() {
+    fn allocators_of_fortrans_run_time_libraries_of_eigen_and_of_v8_are_passed_over() {
         let site = |inner: &[&str]| {
             let functions = inner.iter().copied().chain(["alloc_space", "main"]);
             let frames: Vec<SiteFrame<'_>> = functions.map(|function| frame(function, "/home/u/prog")).collect();
@@ -407,6 +452,42 @@ mod tests {
         assert_eq!(site(&["__fort_malloc_without_abort", "__alloc04_i8", "f90_alloc04_chka_i8"]), "alloc_space");
         let eigen = ["Eigen::internal::aligned_malloc", "Eigen::DenseStorage<double, -1, -1, -1, 0>::resize"];
         assert_eq!(site(&eigen), "alloc_space");
+        assert_eq!(site(&["v8::internal::AllocAtLeastWithRetry"]), "alloc_space");
+    }
+
+    /// They were taken for Rust's libraries, and their callers for the sites of what they allocate.
+    #[test]
+    fn functions_that_are_named_like_rusts_libraries_have_a_file_of_their_own() {
+        let at = |function, file| {
+            let frames = [SiteFrame { file, ..frame(function, "/p") }, frame("main", "/p")];
+            SiteNamer::default().name(&frames).function
+        };
+        let from = "<alloc::vec::Vec<f64> as core::convert::From<app::Grid>>::from";
+        for own in ["core::Grid::load", "alloc::nodes", from] {
+            assert_eq!(at(own, "/srv/grid"), own);
+            assert_eq!(at(own, ""), "main", "nothing but the name is known");
+        }
+        assert_eq!(at("core::iter::adapters::map", "/rustc/abc/library/core/src/iter/adapters/map.rs"), "main");
+        let installed =
+            "/root/.rustup/toolchains/stable/lib/rustlib/src/rust/library/stdarch/crates/core_arch/src/x86/avx.rs";
+        assert_eq!(at("core::core_arch::x86::avx::_mm256_loadu_pd", installed), "main");
+        assert_eq!(at("_alloc_node", ""), "_alloc_node", "a constructor");
+    }
+
+    #[test]
+    fn what_rusts_library_implements_for_basic_types_allocates_for_the_program() {
+        let at = |function| SiteNamer::default().name(&[frame(function, "/p"), frame("app::main", "/p")]).function;
+        for library in [
+            "<u8 as alloc::vec::spec_from_elem::SpecFromElem>::from_elem",
+            "<T as alloc::slice::hack::ConvertVec>::to_vec",
+            "<[T] as alloc::borrow::ToOwned>::to_owned",
+            "<str as alloc::string::ToString>::to_string",
+        ] {
+            assert_eq!(at(library), "app::main");
+        }
+        for own in ["<app::Grid as alloc::borrow::ToOwned>::to_owned", "<u64 as app::Cells>::of", "<T"] {
+            assert_eq!(at(own), own);
+        }
     }
 
     #[test]
@@ -434,6 +515,11 @@ mod tests {
         assert_eq!((site.name.as_str(), site.function.as_str(), site.line), ("Grid.fill", "Grid.fill", 12));
         let site = SiteNamer::default().name(&[numpy, layer]);
         assert_eq!((site.function.as_str(), site.line), ("ones", 191));
+        // The innermost function of Python is one that numpy has made, and that the C function of its name is called through.
+        let made = at("concatenate", "<__array_function__ internals>", 200);
+        let standard = at("repeat", "/usr/lib64/python3.12/itertools.py", 7);
+        let decorated = at("fill", "<decorator-gen-7>", 2);
+        assert_eq!(SiteNamer::default().name(&[numpy, made, standard, decorated, own]).line, 12);
         let namer = |pattern: &str| SiteNamer::with_wrappers(&[pattern.to_owned()]);
         let outer = at("main", "/srv/grid.py", 30);
         assert_eq!(namer("Grid\\..*").name(&[numpy, own, outer]).line, 30);
@@ -452,6 +538,12 @@ mod tests {
         assert_eq!(name(&[own, main], &[]), named("acme.Cache.put", 31), "the innermost, which allocates by itself");
         assert_eq!(name(&[library, own, main], &[]), named("acme.Cache.put", 31));
         assert_eq!(name(&[library, own, main], &["acme\\.Cache\\..*".to_owned()]), named("acme.Main.main", 9));
+        for other in
+            ["kotlin.collections.ArraysKt.copyOf", "scala.collection.mutable.ArrayBuffer.grow", "clojure.lang.RT.cons"]
+        {
+            assert_eq!(name(&[at(other, "Library.java", 5), own, main], &[]), named("acme.Cache.put", 31), "{other}");
+        }
+        assert_eq!(name(&[at("scalable.Grid.fill", "Grid.java", 5), main], &[]), named("scalable.Grid.fill", 5));
         assert_eq!(name(&[library], &[]), named("java.util.HashMap.resize", 702), "the virtual machine's own threads");
     }
 
@@ -464,6 +556,9 @@ mod tests {
         assert_eq!(at(&["runtime.makeslice", "main.fill", "main.main", "runtime.main"]), "main.fill");
         assert_eq!(at(&["runtime.rawstring", "runtime.concatstrings", "main.join", "runtime.main"]), "main.join");
         assert_eq!(at(&["runtime.newobject", "runtime.main"]), "runtime.main", "the runtime's own");
+        let map = ["runtime.newarray", "internal/runtime/maps.newGroups", "internal/runtime/maps.(*table).grow"];
+        assert_eq!(at(&[&map[..], &["runtime.mapassign_fast64", "main.count"]].concat()), "main.count");
+        assert_eq!(at(&["runtime.newarray", "reflect.unsafe_NewArray", "main.fill"]), "main.fill");
     }
 
     #[test]

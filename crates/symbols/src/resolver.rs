@@ -2,12 +2,14 @@
 
 use std::collections::HashMap;
 use std::fs::File;
+use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
 use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{CodeInfo, Input, Reason, Sym, Symbolized};
 use object::read::ReadCache;
-use object::{Object, ObjectSection, ObjectSegment, RelocationTarget};
+use object::{Object, ObjectSection, ObjectSegment, RelocationTarget, SegmentFlags};
 
 use crate::demangle::{short_function, tidy};
 use crate::go_table::{self, GoTable};
@@ -16,6 +18,10 @@ use crate::unresolved::{Unresolved, check_build_id, check_path};
 
 /// Upper limit on code offsets: no binary has code beyond it, and the symbol library overflows on such addresses.
 const OFFSET_END: u64 = 1 << 48;
+
+/// `PF_X` of elf(5): the loader makes a segment executable, in whole pages.
+const EXECUTABLE: u32 = 1;
+const PAGE_BYTES: u64 = 4096;
 
 /// Where the table's header has the address of the code (Go 1.18 to 1.25).
 const GO_TEXT_IN_TABLE: u64 = 24;
@@ -49,12 +55,15 @@ pub trait Symbolizer {
     fn resolve(&mut self, path: &str, build_id: &[u8], offsets: &[u64]) -> Vec<Resolved>;
 }
 
+/// Offsets at which a binary can have code; none where it does not say.
+type Code = Arc<[Range<u64>]>;
+
 /// A [`Symbolizer`] that reads ELF symbol tables and DWARF from the binaries on this machine and from their separate debug files.
 #[derive(Debug)]
 pub struct ElfSymbolizer {
     inner: blazesym::symbolize::Symbolizer,
     folders: DebugFolders,
-    files: HashMap<(String, Vec<u8>), Result<(), Unresolved>>,
+    files: HashMap<(String, Vec<u8>), Result<Code, Unresolved>>,
     cache: HashMap<String, HashMap<u64, Resolved>>,
 }
 
@@ -86,9 +95,9 @@ impl ElfSymbolizer {
         ElfSymbolizer { inner, folders, files: HashMap::new(), cache: HashMap::new() }
     }
 
-    fn check(&mut self, path: &str, build_id: &[u8]) -> Result<(), Unresolved> {
+    fn check(&mut self, path: &str, build_id: &[u8]) -> Result<Code, Unresolved> {
         let key = (path.to_owned(), build_id.to_vec());
-        *self.files.entry(key).or_insert_with(|| check_file(path, build_id))
+        self.files.entry(key).or_insert_with(|| check_file(path, build_id)).clone()
     }
 
     fn look_up(&mut self, path: &str, offsets: &[u64]) {
@@ -131,11 +140,13 @@ impl ElfSymbolizer {
 
 impl Symbolizer for ElfSymbolizer {
     fn resolve(&mut self, path: &str, build_id: &[u8], offsets: &[u64]) -> Vec<Resolved> {
-        if let Err(reason) = self.check(path, build_id) {
-            return vec![Err(reason); offsets.len()];
-        }
+        let code = match self.check(path, build_id) {
+            Ok(code) => code,
+            Err(reason) => return vec![Err(reason); offsets.len()],
+        };
+        let is_code = |offset: u64| code.is_empty() || code.iter().any(|range| range.contains(&offset));
         let known = self.cache.entry(path.to_owned()).or_default();
-        let plausible = |offset: &u64| *offset < OFFSET_END && !known.contains_key(offset);
+        let plausible = |offset: &u64| *offset < OFFSET_END && is_code(*offset) && !known.contains_key(offset);
         let mut missing: Vec<u64> = offsets.iter().copied().filter(plausible).collect();
         missing.sort_unstable();
         missing.dedup();
@@ -143,8 +154,12 @@ impl Symbolizer for ElfSymbolizer {
             self.look_up(path, &missing);
         }
         let known = self.cache.get(path);
-        let cached = |offset: &u64| known.and_then(|known| known.get(offset)).cloned();
-        offsets.iter().map(|offset| cached(offset).unwrap_or(Err(Unresolved::NoSymbol))).collect()
+        let found = |&offset: &u64| match known.and_then(|known| known.get(&offset)) {
+            Some(resolved) => resolved.clone(),
+            None if offset < OFFSET_END && !is_code(offset) => Err(Unresolved::NotCode),
+            None => Err(Unresolved::NoSymbol),
+        };
+        offsets.iter().map(found).collect()
     }
 }
 
@@ -189,7 +204,7 @@ fn word_in_memory<'d>(file: &impl Object<'d>, address: u64) -> Option<u64> {
     Some(u64::from_le_bytes(bytes.try_into().ok()?))
 }
 
-fn check_file(path: &str, build_id: &[u8]) -> Result<(), Unresolved> {
+fn check_file(path: &str, build_id: &[u8]) -> Result<Code, Unresolved> {
     check_path(path)?;
     if !std::fs::metadata(path).is_ok_and(|found| found.is_file()) {
         return Err(Unresolved::NoFile);
@@ -199,7 +214,19 @@ fn check_file(path: &str, build_id: &[u8]) -> Result<(), Unresolved> {
     if !has_plausible_sizes(&file) {
         return Err(Unresolved::NotElf);
     }
-    check_build_id(file.build_id().ok().flatten(), build_id)
+    check_build_id(file.build_id().ok().flatten(), build_id)?;
+    Ok(code_of(&file))
+}
+
+/// Where a binary can have code: its executable segments.
+fn code_of<'d>(file: &impl Object<'d>) -> Code {
+    let is_code = |flags: SegmentFlags| matches!(flags, SegmentFlags::Elf { p_flags } if p_flags & EXECUTABLE != 0);
+    let segments = file.segments().filter(|segment| is_code(segment.flags()));
+    let pages = segments.map(|segment| {
+        let (start, end) = (segment.address(), segment.address().saturating_add(segment.size()));
+        start & !(PAGE_BYTES - 1)..end.checked_next_multiple_of(PAGE_BYTES).unwrap_or(u64::MAX)
+    });
+    pages.collect()
 }
 
 fn frames(symbolized: &Symbolized<'_>) -> Resolved {

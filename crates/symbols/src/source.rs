@@ -171,11 +171,11 @@ impl SourceCache {
 
     /// Whether the file at `path` may be what `binary` was compiled from. What an interpreter reads is compiled when it runs.
     fn is_source_of(&mut self, path: &str, binary: &str) -> bool {
-        if language(path) == Language::Python {
-            return true;
-        }
         if !Path::new(path).is_absolute() {
             return false;
+        }
+        if language(path) == Language::Python {
+            return true;
         }
         let made = *self.binaries.entry(binary.to_owned()).or_insert_with(|| modified(binary));
         let is_newer = made.zip(modified(path)).is_some_and(|(made, changed)| changed > made);
@@ -760,7 +760,10 @@ mod tests {
         assert_eq!(name(&mut cache, &source), None, "it was changed after the program was built");
         assert!(!cache.passes_on(&source, &program, &place));
         assert_eq!(cache.changed().iter().collect::<Vec<_>>(), [&source]);
-        assert_eq!(name(&mut cache, "src/source.rs"), None, "relative to a folder that is not known");
+        for source in ["src/source.rs", "../../tools/test_packages.py"] {
+            assert!(Path::new(source).is_file(), "{source}");
+            assert_eq!(name(&mut cache, source), None, "relative to a folder that is not known");
+        }
     }
 
     #[test]

@@ -18,6 +18,9 @@ pub enum Unresolved {
     /// The binary has no symbol at this address.
     #[error("no symbol at this address")]
     NoSymbol,
+    /// The address lies in the binary's data: a value that was taken for a return address.
+    #[error("in its data")]
+    NotCode,
 }
 
 /// Paths of memory that programs may write code into: anonymous, also as `perf` and `prctl(PR_SET_VMA)` name it, and files that have no folder.

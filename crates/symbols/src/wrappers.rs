@@ -10,7 +10,7 @@ use crate::statement::Statement;
 const LINES_MAX: usize = 100;
 
 /// Ends of the names of functions that allocate.
-const ENDINGS: [&str; 14] = [
+const ENDINGS: [&str; 17] = [
     "malloc",
     "calloc",
     "realloc",
@@ -25,10 +25,18 @@ const ENDINGS: [&str; 14] = [
     "strdup",
     "strndup",
     "memdup",
+    "memdupz",
+    "asprintf",
+    "psprintf",
 ];
-/// Names of general use, and those of PostgreSQL, GLib, SQLite, nginx, Apache, FFmpeg, PHP and CPython that no ending tells.
-const NAMES: [&str; 24] = [
+/// An end of names that is none of these (`fs_prealloc`): what allocates in advance does so for a purpose of its own.
+const IN_ADVANCE: &str = "prealloc";
+/// Samba's, without the underscore a name that programs give to a constructor of their own.
+const UNDERSCORED: [&str; 2] = ["_talloc", "__talloc"];
+/// Names of general use, and those of PostgreSQL, GLib, SQLite, nginx, Apache, FFmpeg, PHP, CPython, gnulib and Samba's talloc that no ending tells.
+const NAMES: [&str; 31] = [
     "xalloc",
+    "xcharalloc",
     "my_alloc",
     "safe_alloc",
     "checked_alloc",
@@ -37,24 +45,30 @@ const NAMES: [&str; 24] = [
     "alloc_or_die",
     "memorycontextalloc",
     "allocsetalloc",
-    "allocsetallocfromnewblock",
-    "allocsetallocchunkfromblock",
-    "allocsetalloclarge",
     "generationalloc",
     "slaballoc",
     "bumpalloc",
     "g_slice_alloc",
+    "g_strdup_printf",
+    "g_strdup_vprintf",
     "pcache1alloc",
     "ngx_alloc",
     "ngx_palloc_small",
     "ngx_palloc_block",
+    "allocator_alloc",
     "apr_allocator_alloc",
+    "apr_pvsprintf",
     "av_buffer_alloc",
     "zend_mm_alloc",
     "pytype_genericalloc",
+    "talloc_named",
+    "talloc_zero",
+    "talloc_array",
+    "talloc_pooled_object",
+    "talloc_with_prefix",
 ];
 /// What variants of such functions add to the name.
-const SUFFIXES: [&str; 22] = [
+const SUFFIXES: [&str; 30] = [
     "_usable",
     "_internal",
     "_impl",
@@ -65,10 +79,17 @@ const SUFFIXES: [&str; 22] = [
     "_debug",
     "_large",
     "_zero",
+    "_const",
     "_n",
     "_x",
+    "fromnewblock",
+    "chunkfromblock",
+    "withalarm",
+    "orfree",
+    "finish",
     "extended",
     "aligned",
+    "large",
     "huge",
     "zero",
     "rawnn",
@@ -76,6 +97,7 @@ const SUFFIXES: [&str; 22] = [
     "nn",
     "64",
     "0",
+    "2",
     "_",
 ];
 
@@ -84,8 +106,16 @@ pub(crate) fn is_named_like_one(function: &str) -> bool {
     if function.contains("::") {
         return false;
     }
+    if UNDERSCORED.contains(&function) {
+        return true;
+    }
     let lower = function.trim_start_matches('_').to_ascii_lowercase();
-    let allocates = |name: &str| ENDINGS.iter().any(|ending| name.ends_with(ending)) || NAMES.contains(&name);
+    let is_in_advance = |name: &str| {
+        let before = name.strip_suffix(IN_ADVANCE);
+        before.is_some_and(|before| before.is_empty() || before.ends_with(['_', '.']))
+    };
+    let has_ending = |name: &str| ENDINGS.iter().any(|ending| name.ends_with(ending)) && !is_in_advance(name);
+    let allocates = |name: &str| has_ending(name) || NAMES.contains(&name);
     let mut name = lower.as_str();
     loop {
         if allocates(name) || name.starts_with("numa_alloc") {
@@ -243,6 +273,25 @@ mod tests {
             "mi_malloc_aligned",
             "numa_alloc_onnode",
             "safe_emalloc",
+            // The allocators behind those of PostgreSQL 17, SQLite and Apache, and Samba's, gnulib's, git's and GLib's.
+            "AllocSetAllocLarge",
+            "GenerationAllocFromNewBlock",
+            "BumpAllocChunkFromBlock",
+            "psprintf",
+            "dbMallocRawFinish",
+            "mallocWithAlarm",
+            "sqlite3DbReallocOrFree",
+            "allocator_alloc",
+            "apr_pvsprintf",
+            "__talloc_with_prefix",
+            "_talloc",
+            "_talloc_zero_array",
+            "talloc_named_const",
+            "talloc_asprintf",
+            "xcharalloc",
+            "xmemdupz",
+            "g_memdup2",
+            "g_strdup_vprintf",
         ] {
             assert!(is_named_like_one(function), "{function}");
         }
@@ -258,6 +307,11 @@ mod tests {
             "_",
             "0",
             "reallocate_all",
+            "prealloc",
+            "grid_prealloc",
+            "main.(*Grid).prealloc",
+            // A constructor of tree nodes in a well-known book.
+            "talloc",
         ] {
             assert!(!is_named_like_one(function), "{function}");
         }

@@ -61,9 +61,11 @@ impl<L: Layouts> Joiner<L> {
         }
         let mapping = space.mappings.get(ip);
         let named = mapping.filter(|piece| piece.value.path != 0);
+        // Of a process of which nothing is known it cannot be said.
+        let is_memory = mapping.is_some() || (space.mappings.is_empty() && space.modules.is_empty());
         let (name, offset) = match named {
             Some(piece) => (self.name_list[piece.value.path as usize - 1].clone(), ip - piece.start),
-            None => (Arc::from("[anon]"), ip),
+            None => (Arc::from(if is_memory { "[anon]" } else { Location::UNMAPPED }), ip),
         };
         let binary = self.binary(&name, &[]);
         self.location(CodeAddress { binary, offset })

@@ -24,8 +24,14 @@ const PLACED_PAGES_MAX: u32 = 1 << 28;
 /// Size from which an allocator may return a freed block's memory to the kernel, so that its next touch gets new pages (M_MMAP_THRESHOLD and
 /// M_TRIM_THRESHOLD of glibc).
 const RETURNED_BYTES: u64 = 128 << 10;
+/// By how much the break may move at once: a block of the largest size that glibc takes from there (M_MMAP_THRESHOLD_MAX), and room to spare.
+const GROWTH_MAX: u64 = 64 << 20;
 /// The kernel's name for the main thread's stack, which grows automatically.
 const GROWING_STACK: &str = "[stack]";
+/// What the C library calls its memory where its tunable `glibc.mem.decorate_maps` is on (from 2.39 on): stacks by the number of their thread, unused ones,
+/// and the allocator's (`nptl/nptl-stack.c`, `malloc/`).
+const GLIBC_STACKS: [&str; 2] = ["[anon: glibc: pthread", "[anon: glibc: unused stack"];
+const GLIBC_ALLOCATOR: &str = "[anon: glibc: malloc";
 const PAGE_BYTES: u64 = 1 << layout::PAGE_SHIFT;
 
 impl<L: Layouts> Joiner<L> {
@@ -295,6 +301,28 @@ impl<L: Layouts> Joiner<L> {
         }
         self.end_pieces(record, process, &mut cut);
         self.scratch_cut = cut;
+    }
+
+    /// The object of a page fault on memory of no other object, if that is above the break: the C library moves the break from inside, and writes there before
+    /// the block for which it did so tells of it. The growth, when it is told, replaces the page.
+    pub(super) fn above_break(&mut self, record: &Record, process: ProcessIndex, address: u64) -> Option<u32> {
+        let space = &self.spaces[process.0 as usize];
+        let below = space.mappings.before(address)?;
+        let gap = address.checked_sub(below.end)?;
+        let start = (address & !(PAGE_BYTES - 1)).max(below.end);
+        let end = (address | (PAGE_BYTES - 1)).saturating_add(1);
+        let is_free = space.module_at(address).is_none() && !space.mappings.overlaps(start, end);
+        if below.value.flags & map_flags::BRK == 0 || gap >= GROWTH_MAX || !is_free {
+            return None;
+        }
+        let site = self.site(mapping_site(map_flags::BRK, "", StackId(0), 0));
+        let object = Object { site, ..self.born(record, start, end - start) };
+        let order = self.order(record);
+        let object = self.new_object(object, order);
+        self.serial += 1;
+        let mapping = Mapping { object, serial: self.serial, flags: map_flags::BRK, path: 0, part: None };
+        Arc::make_mut(&mut self.spaces[process.0 as usize].mappings).set(start, end, mapping);
+        Some(object)
     }
 
     /// The file that the thread's next mapping shows, or to which the thread has given memory.
@@ -631,9 +659,13 @@ fn mapping_site(flags: u32, path: &str, stack: StackId, file_offset: u64) -> Sit
     let unnamed = path.is_empty() || path.starts_with('[');
     // Threads' stacks are mapped inside the C library, without a call stack. What the program maps as a stack itself is a coroutine's, or a thread's, whose
     // start says so.
-    if (flags & map_flags::STACK != 0 && stack.0 == 0) || path == GROWING_STACK {
+    let is_stack = path == GROWING_STACK || GLIBC_STACKS.iter().any(|name| path.starts_with(name));
+    if (flags & map_flags::STACK != 0 && stack.0 == 0) || is_stack {
         SiteKey::Named(ObjectKind::Stack, "thread stacks")
-    } else if flags & (map_flags::ALLOCATOR | map_flags::BRK) != 0 || path == "[heap]" {
+    } else if flags & (map_flags::ALLOCATOR | map_flags::BRK) != 0
+        || path == "[heap]"
+        || path.starts_with(GLIBC_ALLOCATOR)
+    {
         SiteKey::Named(ObjectKind::Allocator, "allocator")
     } else if flags & map_flags::SHM != 0 && (path.is_empty() || stack.0 != 0) {
         SiteKey::Allocation(ObjectKind::Shared, stack)
@@ -664,5 +696,20 @@ mod tests {
         };
         assert_eq!(kind(9), ObjectKind::Anonymous);
         assert_eq!(kind(0), ObjectKind::Stack);
+    }
+
+    /// Each stack was an object of its own name, in which its thread's number stood.
+    #[test]
+    fn memory_that_the_c_library_names_is_what_it_says() {
+        let named = |path| mapping_site(map_flags::INITIAL, path, StackId(0), 0);
+        let stacks = SiteKey::Named(ObjectKind::Stack, "thread stacks");
+        for path in ["[anon: glibc: pthread stack: 4711]", "[anon: glibc: pthread user stack: 9]"] {
+            assert_eq!(named(path), stacks);
+        }
+        assert_eq!(named("[anon: glibc: unused stack]"), stacks);
+        let allocator = SiteKey::Named(ObjectKind::Allocator, "allocator");
+        assert_eq!(["[anon: glibc: malloc]", "[anon: glibc: malloc arena]"].map(named), [allocator.clone(), allocator]);
+        let other = "[anon: glibc: fopen]";
+        assert_eq!(named(other), SiteKey::Mapping(ObjectKind::Anonymous, other.into()));
     }
 }

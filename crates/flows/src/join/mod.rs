@@ -415,7 +415,10 @@ impl<L: Layouts> Joiner<L> {
         // A CPU whose node is unknown is on no node that is known: not on that of the thread's CPU before.
         let is_there = access.cpu.is_none() || access.cpu == cpu;
         let node = access.node.or(node.filter(|_| is_there));
-        let found = self.find(process, address);
+        let mut found = self.find(process, address);
+        if found.is_none() && self.conventions.accesses_are_faults {
+            found = self.above_break(record, process, address);
+        }
         match found {
             Some(object) => self.out.note_access(object, access.weight),
             None => self.out.losses.accesses_without_object += 1,

@@ -49,8 +49,8 @@ pub fn notes(outcome: &LiveOutcome, numa_balancing: Option<i64>) -> Vec<String> 
         notes.push(format!(
             "for {} the page's node could not be looked up in time ({} because the process had ended): the first toucher's node is taken as the home \
              node, which is correct under the default policy",
-            units::counted(asked.gone + asked.late, "page fault", "page faults"),
-            asked.gone
+            recorded(outcome, asked.gone + asked.late),
+            asked.gone.min(counts.accesses)
         ));
     }
     if let Some(why) = &asked.refused {
@@ -114,6 +114,12 @@ fn unobserved(cpus: &[CpuId]) -> Option<String> {
     })
 }
 
+/// So many page faults of those that were asked about, which include the tracker's own: whose they are is known later, and those are not recorded.
+fn recorded(outcome: &LiveOutcome, asked: u64) -> String {
+    let up_to = if outcome.counts.trackers > 0 { "up to " } else { "" };
+    format!("{up_to}{}", units::counted(asked.min(outcome.counts.accesses), "page fault", "page faults"))
+}
+
 /// That pages may be larger than they count.
 fn unknown_sizes(outcome: &LiveOutcome) -> Option<String> {
     let sizes = &outcome.sizes_asked;
@@ -125,7 +131,7 @@ fn unknown_sizes(outcome: &LiveOutcome) -> Option<String> {
     (unknown > 0 && !sizes.are_never_huge).then(|| {
         format!(
             "for {} the size of the mapped page is unknown ({why}): each counts as one page of the base size, even if it mapped a huge page",
-            units::counted(unknown, "page fault", "page faults")
+            recorded(outcome, unknown)
         )
     })
 }
@@ -138,7 +144,7 @@ fn sizes_between(outcome: &LiveOutcome) -> Option<String> {
             "{} may have mapped several pages at once, because multi-size THP is on (/sys/kernel/mm/transparent_hugepage/hugepages-*kB) and the kernel \
              does not report such sizes: each counts as one page, so counts of pages are lower bounds, and objects with larger pages have too small \
              shares",
-            units::counted(between, "page fault", "page faults")
+            recorded(outcome, between)
         )
     })
 }
@@ -163,6 +169,7 @@ fn evidence(numa_balancing: Option<i64>) -> String {
 #[cfg(test)]
 mod tests {
     use numapilot_perf_events::page_sizes::SizesAsked;
+    use numapilot_sampled::Counts;
 
     use super::*;
 
@@ -183,7 +190,9 @@ mod tests {
 
     #[test]
     fn pages_of_unknown_size_are_counted_and_why_is_said() {
-        let said = |sizes_asked: SizesAsked| unknown_sizes(&LiveOutcome { sizes_asked, ..LiveOutcome::default() });
+        let counts = Counts { accesses: 100, ..Counts::default() };
+        let outcome = |sizes_asked| LiveOutcome { sizes_asked, counts, ..LiveOutcome::default() };
+        let said = |sizes_asked: SizesAsked| unknown_sizes(&outcome(sizes_asked));
         let asked = SizesAsked { pages: 10, told: 7, late: 2, ..SizesAsked::default() };
         let words = said(asked).expect("a note");
         assert!(words.starts_with("for 5 page faults") && words.contains("too late"), "{words}");
@@ -193,10 +202,19 @@ mod tests {
         assert_eq!(said(SizesAsked { told: 10, late: 0, ..asked }), None);
         let between = SizesAsked { between: 3, late: 0, ..asked };
         assert_eq!(said(between), None, "of those another note speaks");
-        let told = |sizes_asked: SizesAsked| sizes_between(&LiveOutcome { sizes_asked, ..LiveOutcome::default() });
+        let told = |sizes_asked: SizesAsked| sizes_between(&outcome(sizes_asked));
         assert!(
             told(between).is_some_and(|words| words.starts_with("3 page faults") && words.contains("lower bounds"))
         );
         assert_eq!(told(asked), None);
+    }
+
+    /// "For 2837 page faults", of a recording of 1860: the tracker's own were among them.
+    #[test]
+    fn no_more_page_faults_are_unknown_than_were_recorded() {
+        let counts = Counts { accesses: 1860, trackers: 1313, ..Counts::default() };
+        let sizes_asked = SizesAsked { pages: 2100, told: 195, late: 932, ..SizesAsked::default() };
+        let words = unknown_sizes(&LiveOutcome { counts, sizes_asked, ..LiveOutcome::default() }).expect("a note");
+        assert!(words.starts_with("for up to 1860 page faults the size"), "{words}");
     }
 }

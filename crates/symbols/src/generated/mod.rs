@@ -98,14 +98,16 @@ impl GeneratedCode {
         self.at(address).next().is_some()
     }
 
-    /// The function at `address`; `None` where none was generated. If several were there one after the other, the name lists them, and there is no line.
+    /// The function at `address`; `None` where none was generated. If several were there one after the other, the name lists them, and there is no line; of
+    /// several with one name, file and line are those that they have in common.
     #[must_use]
     pub fn find(&self, address: VirtAddr) -> Option<ResolvedFrame> {
         let mut found: Vec<ResolvedFrame> = Vec::new();
         for function in self.at(address) {
             let frame = function.frame(address);
-            if found.iter().all(|known| known.function != frame.function) {
-                found.push(frame);
+            match found.iter_mut().find(|known| known.function == frame.function) {
+                Some(known) => keep_common(known, &frame),
+                None => found.push(frame),
             }
         }
         if found.len() < 2 {
@@ -123,6 +125,16 @@ impl GeneratedCode {
         let reaches = move |index: &usize| self.ends[*index] > address;
         let before = (0..below).rev().take(VISITED_MAX).take_while(reaches).map(|index| &self.functions[index]);
         before.filter(move |function| address.0 - function.address.0 < function.bytes)
+    }
+}
+
+/// Leaves what is the same in another version of a function, or in another function of the same name.
+fn keep_common(known: &mut ResolvedFrame, other: &ResolvedFrame) {
+    if known.file != other.file {
+        known.file.clear();
+    }
+    if known.file.is_empty() || known.line != other.line {
+        known.line = 0;
     }
 }
 
@@ -173,6 +185,24 @@ mod tests {
         assert_eq!(name(&code, 0x1090).as_deref(), Some("old"));
         let many = (0..5).map(|n| function(0x1000, 8, &format!("f{n}"))).collect();
         assert_eq!(name(&GeneratedCode::new(many), 0x1004).as_deref(), Some("f4 or f3 or one of 3 more"));
+    }
+
+    /// The latest one's line was shown, whichever had run.
+    #[test]
+    fn versions_of_one_function_have_what_they_share() {
+        let version = |file: &str, line| {
+            let lines = vec![GeneratedLine { address: VirtAddr(0x1000), file: file.into(), line }];
+            GeneratedFunction { lines, ..function(0x1000, 0x20, "f") }
+        };
+        let at = |versions: Vec<GeneratedFunction>| {
+            let frame = GeneratedCode::new(versions).find(VirtAddr(0x1008)).expect("a function");
+            (frame.function, frame.file, frame.line)
+        };
+        let found = |file: &str, line| ("f".to_owned(), file.to_owned(), line);
+        assert_eq!(at(vec![version("a.js", 3), version("a.js", 3)]), found("a.js", 3));
+        assert_eq!(at(vec![version("a.js", 3), version("a.js", 7)]), found("a.js", 0));
+        assert_eq!(at(vec![version("a.js", 3), version("b.js", 3)]), found("", 0));
+        assert_eq!(at(vec![version("a.js", 3), version("b.js", 3), version("b.js", 3)]), found("", 0));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! The two files are read one after the other, not at one moment: a mapping that is made or removed in between has no size, or no pages. The pages by node are
 //! those of `numa_maps`, exactly.
 
+mod again;
 mod area;
 mod csv;
 mod json;
@@ -92,6 +93,7 @@ impl Reader {
         if areas.is_empty() {
             notes.push("The process has no memory of its own: it is a kernel thread, or is ending.".to_owned());
         }
+        notes.extend(again::note(&self.smaps));
         let mut nodes: Vec<NodeId> = areas.iter().flat_map(|area| area.pages.iter().map(|(node, _)| *node)).collect();
         nodes.sort_unstable();
         nodes.dedup();
