@@ -444,15 +444,16 @@ impl<'a> Planner<'a> {
         let nodes: Vec<NodeId> = self.memory_nodes.iter().map(|node| node.id).collect();
         let mut spread = Vec::new();
         if nodes.len() > 1 {
-            spread.push(Target::interleaved(nodes.iter().copied()));
+            spread.push((Target::interleaved(nodes.iter().copied()), 2));
         }
+        // What was asked for by its figures is measured, however little time there is.
         if !self.options.weights.is_empty() {
-            spread.push(Target::Weighted(self.options.weights.clone()));
+            spread.push((Target::Weighted(self.options.weights.clone()), 0));
         }
-        for target in spread {
+        for (target, rank) in spread {
             let free = self.memory_nodes.iter().filter_map(|node| self.free_on(node)).min();
             let (chase, array) = self.sizes("every node", free);
-            let steps = self.steps_spread();
+            let steps = self.steps_spread(rank);
             groups.push(self.group(target, (chase, array), steps));
         }
         let handoffs = if self.wants(Part::Handoff) { self.handoffs() } else { Vec::new() };
@@ -584,21 +585,21 @@ impl<'a> Planner<'a> {
     }
 
     /// What is measured on memory of several nodes.
-    fn steps_spread(&self) -> Vec<Step> {
+    fn steps_spread(&self, rank: u8) -> Vec<Step> {
         let mut steps = Vec::new();
         for node in &self.cpu_nodes {
             if self.wants(Part::Latency) {
                 let walk = self.random();
                 steps.push(step(
                     Task::Latency { from: node.id, cpu: node.cores[0], walk },
-                    2,
+                    rank,
                     "chases through interleaved memory",
                 ));
             }
             if self.wants(Part::Bandwidth) {
                 for kernel in [Kernel::Read, Kernel::Triad, Kernel::TriadNt] {
                     let task = Task::Bandwidth { from: node.id, cpus: node.together.clone(), kernel };
-                    steps.push(step(task, 2, "bandwidths of interleaved memory"));
+                    steps.push(step(task, rank, "bandwidths of interleaved memory"));
                 }
             }
         }

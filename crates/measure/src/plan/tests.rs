@@ -288,6 +288,26 @@ fn quick_keeps_to_its_time_and_says_what_it_leaves_out() {
     }
 }
 
+/// On a busy machine, or with little time, a weighted interleave that was asked for was left out as the even one is, which nobody asked for.
+#[test]
+fn weights_that_were_asked_for_are_measured_however_little_time_there_is() {
+    let weights = vec![(NodeId(0), 3), (NodeId(1), 1)];
+    let options = Options { weights: weights.clone(), budget: Some(Duration::from_millis(1)), ..Options::default() };
+    let plan = plan(&tree("four-nodes"), &all(), &options);
+    let spread: Vec<(&Group, &Step)> =
+        plan.steps().filter(|(group, _)| matches!(group.target, Some(Target::Weighted(_)))).collect();
+    assert!(
+        spread.iter().all(|(group, step)| group.target == Some(Target::Weighted(weights.clone())) && step.rank == 0)
+    );
+    let chases = spread.iter().filter(|(_, step)| matches!(step.task, Task::Latency { .. })).count();
+    assert_eq!((chases, spread.len()), (4, 16), "and three kernels, from each node");
+    assert!(
+        plan.left_out.iter().any(|what| what.contains("chases through interleaved memory (4)")),
+        "{:?}",
+        plan.left_out
+    );
+}
+
 #[test]
 fn every_time_is_positive_and_what_was_asked_for() {
     let options = Options { budget: Some(Duration::from_secs(60)), ..full() };
