@@ -272,7 +272,7 @@ mod tests {
                 MoveCandidate { urgency: 1.0, price_ns: 1e6, page, home, action: action.clone(), saves_ns_per_s: 1e6 };
             let mut orders = Vec::new();
             pilot.order(now_ns, candidate, &mut orders);
-            assert_eq!(orders, [action.clone()]);
+            assert_eq!(orders, std::slice::from_ref(&action));
             let back = pilot.settle_orders(&[Outcome { action, result }]).len();
             (back, pilot.memory.page_memory_mut(page).map(|page| (page.moved_ns, page.doublings)))
         };
