@@ -45,7 +45,7 @@ help:
 	@echo "make page    the HTML report's script, after a change in web/"
 	@echo "make docs    the documents as a searchable book (build/book/index.html), every link checked"
 	@echo "make build   only the release binary: $(NUMAPILOT)"
-	@echo "make packages  Debian packages and tarballs in dist/ (with numapilot-query, if make query built it)"
+	@echo "make packages  packages for Debian and rpm, tarballs and a bill of materials in dist/ (with numapilot-query, if make query built it)"
 	@echo "make query   that, and the SQL engine of 'numapilot query' beside it (some minutes more)"
 
 setup-demo:

@@ -77,11 +77,16 @@ def _one(words, at):
 
 def together(expressions):
     """One expression for ours and all of these, each once: what a package's licence is as a whole."""
-    def sorted_choices(expression):
-        return expression if "AND" in expression or "(" in expression else " OR ".join(sorted(expression.split(" OR ")))
+    def parts(expression):
+        if "(" in expression:
+            return [f"({expression})"]
+        # AND binds closer; the order of choices says nothing.
+        if " OR " not in expression:
+            return expression.split(" AND ")
+        return [f"({' OR '.join(sorted(expression.split(' OR ')))})"]
 
-    others = sorted({sorted_choices(spdx(expression)) for expression in expressions} - {sorted_choices(OURS)})
-    return " AND ".join(f"({one})" if " OR " in one else one for one in [OURS, *others]) if others else OURS
+    others = sorted({part for expression in expressions for part in parts(spdx(expression))} - set(parts(OURS)))
+    return " AND ".join([f"({OURS})", *others]) if others else OURS
 
 
 def edges(metadata, exact=None):
