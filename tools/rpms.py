@@ -130,7 +130,7 @@ def parts_of(tables, found, contents, release, tree, work):
         parts.append((name, table, own, entries, scriptlets(name, table, tree / "packaging/rpm")))
         if own:
             summary = f"debug symbols for {name}"
-            text = f"Debuggers and profilers find them by the build ids of {name}'s programs."
+            text = f"Debuggers and profilers find them by the build ids of\n{name}'s files."
             debug = {"summary": summary, "description": text, "licence": table["licence"], "depends": [f"{package} (= {{version}})"], "debug": True}
             parts.append((f"{name}-debuginfo", debug, own, symbols_of(own, work / "symbols", layout.debug), []))
     return parts
@@ -151,7 +151,7 @@ def make(tables, found, contents, release, tree, work, out):
     defines = [word for macro, value in (MACROS | own).items() for word in ("--define", f"{macro} {value}")]
     target = f"{ARCHITECTURES[release.architecture]}-linux"
     # Macros of whoever builds them change nothing.
-    command = ["rpmbuild", "--quiet", "-bb", "--target", target, *defines, "--buildroot", folder / "root", path]
+    command = ["rpmbuild", "--quiet", "-bb", "--target", target, *defines, path]
     run(command, release.epoch, {"HOME": str(folder)}, stdout=subprocess.DEVNULL)
     made = []
     for name, table, _, _, _ in parts:

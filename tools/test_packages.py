@@ -304,6 +304,12 @@ class OfThisTree(unittest.TestCase):
             said = output("make", "--no-print-directory", "-s", "-C", TREE / folder, "version")
             self.assertEqual(said, VERSION + "\n", folder)
 
+    def test_only_the_release_build_is_packed(self):
+        """With BUILD_PROFILE=dev another build was made, and whatever lay in target/release was packed."""
+        made = subprocess.run(["make", "-n", "-C", TREE, "BUILD_PROFILE=dev", "packages"], capture_output=True, text=True, check=False)
+        self.assertEqual(made.returncode, 2)
+        self.assertIn("packages have the release build", made.stderr)
+
     def test_descriptions_fit_into_terminals(self):
         tables = tomllib.loads((TREE / "packaging/packages.toml").read_text(encoding="utf-8"))
         for name, table in tables.items():
@@ -402,6 +408,8 @@ class Made(unittest.TestCase):
         self.assertIn(f"Depends: libnumapilot0 (= {version})\n", fields["libnumapilot0-dbgsym"])
         self.assertIn(f"Depends: libnumapilot0 (= {version}), libnumapilot-replica0 (= {version})\n", fields["libnumapilot-dev"])
         for name, file in self.debs.items():
+            described = output("dpkg-deb", "--field", file, "Description").splitlines()
+            self.assertLessEqual(max(map(len, described)), 80, f"{name}: lintian's limit")
             maintainer, source = (output("dpkg-deb", "--field", file, field).strip() for field in ["Maintainer", "Source"])
             self.assertRegex(maintainer, r"^[^<>@]+ <[^<>@\s/]+@[^<>@\s/]+>$", name)
             self.assertEqual(source, "" if name == "numapilot" else "numapilot", name)
