@@ -17,11 +17,11 @@ from third_party import OURS
 ARCHITECTURES = {"amd64": "x86_64", "arm64": "aarch64", "riscv64": "riscv64", "ppc64el": "ppc64le", "all": "noarch"}
 # Packages that Debian names in another way.
 NAMES = {"g++": "gcc-c++", "gfortran": "gcc-gfortran", "linux-perf": "perf", "pkg-config": "pkgconfig"}
-# No traces of the machine and its time, nothing done to our files, and a compression that every rpm of the last ten years reads.
+# No traces of the machine and its time, nothing done to our files (whose times are the commit's already), and a compression that every rpm of the last ten
+# years reads.
 MACROS = {
     "_buildhost": "localhost",
     "use_source_date_epoch_as_buildtime": "1",
-    "clamp_mtime_to_source_date_epoch": "1",
     "source_date_epoch_from_changelog": "0",
     "_build_id_links": "none",
     "_binary_payload": "w6.xzdio",

@@ -527,6 +527,11 @@ class Made(unittest.TestCase):
                      "share/fish/vendor_completions.d/numapilot.fish", "share/numapilot/models/opteron-8385.toml", "share/doc/numapilot/copyright",
                      "share/doc/numapilot/docs/start/install.md"]:
             self.assertEqual(listed.get("usr/" + path), ("-rw-r--r--", "root/root"), path)
+        # A document's pictures lie where it looks for them.
+        for page in TREE.glob("docs/**/*.md"):
+            for picture in re.findall(r"!\[[^]]*\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
+                path = os.path.normpath(page.parent.relative_to(TREE) / picture)
+                self.assertIn(f"usr/share/doc/numapilot/{path}", listed, page)
         daemon = self.listed("numapilot-daemon")
         self.assertLessEqual({"etc/numapilot.toml", "usr/lib/systemd/system/numapilot.service"}, set(daemon))
         self.assertFalse([path for path in daemon if path.endswith(".wants/numapilot.service")])
