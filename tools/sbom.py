@@ -7,6 +7,7 @@ system they run on is named, too, as not inside. The same input gives the same b
 
 import base64
 import dataclasses
+import functools
 import hashlib
 import json
 import os
@@ -98,12 +99,13 @@ def said(*command):
         return ""
 
 
+@functools.cache
 def from_the_linker():
     """What gcc links into programs, as packages of the Debian (or kin) on which it runs. Empty where dpkg does not know them."""
     try:
         system = platform.freedesktop_os_release()
     except OSError:
-        return []
+        return ()
     made = {}
     for file, licence in STATIC.items():
         path = os.path.realpath(said("gcc", f"-print-file-name={file}"))
@@ -112,7 +114,7 @@ def from_the_linker():
         if version:
             url = purl("deb", system.get("ID", "debian"), package, version=version, arch=architecture)
             made[url] = component("library", package, version, licence, url, description="start files and small functions that gcc links into every program")
-    return [made[url] for url in sorted(made)]
+    return tuple(made[url] for url in sorted(made))
 
 
 def of_the_system(need):
