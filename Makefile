@@ -14,6 +14,10 @@ DEMO_PAGE := $(BUILD)/demo/streamcluster.html
 # Packages name no folder of the machine that builds them, in messages or debug symbols: other machines make the same bytes, and nobody reads who built them.
 # Other flags mean another build, so this holds for the whole run of make: `make query packages` builds everything once.
 ifneq ($(filter packages,$(MAKECMDGOALS)),)
+# Else a release build of some earlier day would be packed.
+ifneq ($(BUILD_PROFILE),release)
+$(error packages have the release build: leave BUILD_PROFILE=$(BUILD_PROFILE) out)
+endif
 REGISTRY := $(or $(CARGO_HOME),$(HOME)/.cargo)/registry/src
 REMAPPED := $(CURDIR)=/usr/src/numapilot $(REGISTRY)=/usr/src/crates $(shell rustc --print sysroot)/lib/rustlib/src/rust=/usr/src/rust
 MAPPED_C := $(REMAPPED:%=-ffile-prefix-map=%)
@@ -45,7 +49,7 @@ help:
 	@echo "make page    the HTML report's script, after a change in web/"
 	@echo "make docs    the documents as a searchable book (build/book/index.html), every link checked"
 	@echo "make build   only the release binary: $(NUMAPILOT)"
-	@echo "make packages  Debian packages and tarballs in dist/ (with numapilot-query, if make query built it)"
+	@echo "make packages  packages for Debian and rpm, tarballs and a bill of materials in dist/ (with numapilot-query, if make query built it)"
 	@echo "make query   that, and the SQL engine of 'numapilot query' beside it (some minutes more)"
 
 setup-demo:

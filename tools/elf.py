@@ -1,6 +1,6 @@
 """What packages need to know of ELF files (executables and shared objects of 64 bits, little-endian): libraries, symbol versions, build id.
 
-Layout: System V ABI, chapters 4 and 5; `.gnu.version_r`: Linux Standard Base, "Symbol Versioning"; `.note.gnu.build-id`: GNU ld's manual.
+Layout: System V ABI, chapters 4 and 5; `.gnu.version_d`, `.gnu.version_r`: Linux Standard Base, "Symbol Versioning"; `.note.gnu.build-id`: GNU ld's manual.
 """
 
 import dataclasses
@@ -8,9 +8,11 @@ import mmap
 import struct
 
 EXECUTABLE, SHARED = 2, 3
-SHT_DYNAMIC, SHT_NOTE, SHT_GNU_VERNEED = 6, 7, 0x6FFFFFFE
+SHT_DYNAMIC, SHT_NOTE, SHT_GNU_VERDEF, SHT_GNU_VERNEED = 6, 7, 0x6FFFFFFD, 0x6FFFFFFE
 DT_NULL, DT_NEEDED, DT_SONAME = 0, 1, 14
 NT_GNU_BUILD_ID = 3
+# Of an entry that names the file itself, and no version of symbols.
+VER_FLG_BASE = 1
 # Of `e_machine`: Debian's name of the architecture, and of its folder of libraries.
 MACHINES = {
     21: ("ppc64el", "powerpc64le-linux-gnu"),
@@ -39,6 +41,7 @@ class Elf:
     versions: dict  # library: the set of symbol versions that it must have
     build_id: str = ""  # hexadecimal digits; empty where there is none
     soname: str = ""
+    defines: list = dataclasses.field(default_factory=list)  # symbol versions that others may ask it for, in the file's order
 
 
 def is_elf(path):
@@ -92,6 +95,8 @@ def parsed(data):
             _dynamic(data, section, sections[section[6]], found)
         elif section[1] == SHT_GNU_VERNEED:
             _versions(data, section, sections[section[6]], found)
+        elif section[1] == SHT_GNU_VERDEF:
+            _definitions(data, section, sections[section[6]], found)
         elif section[1] == SHT_NOTE:
             found.build_id = found.build_id or _build_id(data[section[4] : section[4] + section[5]])
     return found
@@ -124,6 +129,17 @@ def _versions(data, section, strings, found):
             _, _, _, name, after = struct.unpack_from("<IHHII", data, entry)
             versions.add(_text(data, strings, name))
             entry += after
+        offset += following
+
+
+def _definitions(data, section, strings, found):
+    offset = section[4]
+    # sh_info: how many versions.
+    for _ in range(section[7]):
+        _, flags, _, _, _, names, following = struct.unpack_from("<HHHHIII", data, offset)
+        if not flags & VER_FLG_BASE:
+            # The first name is the version's own; those behind it are its parents'.
+            found.defines.append(_text(data, strings, struct.unpack_from("<I", data, offset + names)[0]))
         offset += following
 
 

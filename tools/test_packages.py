@@ -1,9 +1,10 @@
 """Unit tests of tools/packages and tools/elf.py, and packages of a tiny program. Run by crates/cli/tests/packages.rs.
 
-Needs gcc, binutils, dpkg-deb, GNU tar and xz.
+Needs gcc, binutils, dpkg-deb, rpm, GNU tar and xz.
 """
 
 import gzip
+import hashlib
 import importlib.machinery
 import importlib.util
 import json
@@ -24,6 +25,7 @@ sys.path.insert(0, str(FOLDER))
 sys.dont_write_bytecode = True
 
 import elf  # noqa: E402
+import packing  # noqa: E402
 import third_party  # noqa: E402
 
 # The same folders as the real ones: what tools/packages asks of the program, and of the libraries.
@@ -76,7 +78,8 @@ def build(folder):
     cc = ["gcc", "-g", "-O1", "-Wl,--build-id"]
     output(*cc, "-o", built / "numapilot", source)
     for name in ["capi/libnumapilot", "replica/libnumapilot_replica"]:
-        output(*cc, "-shared", "-fPIC", f"-Wl,-soname,{os.path.basename(name)}.so.0", "-o", libraries / f"{name}.so.0", source)
+        versions = ["-Wl,--version-script", TREE / "crates/capi/numapilot.map"] if "capi" in name else []
+        output(*cc, "-shared", "-fPIC", f"-Wl,-soname,{os.path.basename(name)}.so.0", *versions, "-o", libraries / f"{name}.so.0", source)
         output("gcc", "-g", "-c", "-o", folder / "object.o", source)
         output("ar", "rcs", libraries / f"{name}.a", folder / "object.o")
     for name in ["capi/numapilot.pc", "replica/numapilot-replica.pc"]:
@@ -86,7 +89,7 @@ def build(folder):
 
 class Elf(unittest.TestCase):
     def test_needs_are_those_that_readelf_shows(self):
-        for path in [sys.executable, shutil.which("gcc"), shutil.which("sh")]:
+        for path in [sys.executable, shutil.which("gcc"), shutil.which("sh"), output("gcc", "-print-file-name=libgcc_s.so.1").strip()]:
             with self.subTest(path=path):
                 found = elf.read(path)
                 dynamic = output("readelf", "--wide", "--dynamic", path)
@@ -95,6 +98,8 @@ class Elf(unittest.TestCase):
                 needs = output("readelf", "--wide", "--version-info", path).partition("Version needs section")[2]
                 self.assertEqual(sorted(found.versions), sorted(re.findall(r"File: (\S+)", needs)))
                 self.assertEqual(sorted(name for names in found.versions.values() for name in names), sorted(re.findall(r"Name: (\S+)", needs)))
+                defines = output("readelf", "--wide", "--version-info", path).partition("Version definition section")[2].partition("Version needs")[0]
+                self.assertEqual(found.defines, re.findall(r"Flags: (?!BASE).*Index: .*Name: (\S+)", defines))
                 self.assertEqual(found.build_id, (re.findall(r"Build ID: (\S+)", output("readelf", "--wide", "--notes", path)) or [""])[0])
 
     def test_other_files_are_refused_by_name(self):
@@ -150,10 +155,10 @@ class Fields(unittest.TestCase):
 
     def test_pkg_config_files_are_told_their_place(self):
         text = "prefix=/usr/local\nlibdir=/usr/local/lib\nincludedir=${prefix}/include\n"
-        self.assertEqual(packages.relocated(text, "${pcfiledir}/../..", "${prefix}/lib"),
+        self.assertEqual(packing.relocated(text, "${pcfiledir}/../..", "${prefix}/lib"),
                          "prefix=${pcfiledir}/../..\nlibdir=${prefix}/lib\nincludedir=${prefix}/include\n")
         with self.assertRaises(packages.Failed):
-            packages.relocated("libdir=/x\n", "/usr", "/usr/lib")
+            packing.relocated("libdir=/x\n", "/usr", "/usr/lib")
 
     def test_installed_size_counts_whole_blocks(self):
         entries = {"usr/bin/a": packages.Entry(data=bytes(1025)), "usr/bin/b": packages.Entry(link="a"), "usr/c": packages.Entry(data=b"")}
@@ -171,7 +176,7 @@ class Fields(unittest.TestCase):
 class ThirdParties(unittest.TestCase):
     """Notices of a program `p` that needs `one` (a choice that has MIT) and `two`, which needs `one`; `macro` and `tester` are in no program."""
 
-    def notices(self, expression="Apache-2.0 WITH LLVM-exception"):
+    def notices(self, expression="Apache-2.0 WITH LLVM-exception", exact=None, of_rust=""):
         packages_of, nodes = [], []
         for name, needs, kind, said in [("p", ["one", "two", "macro", "tester"], "bin", "MIT"), ("one", [], "lib", "Apache-2.0/MIT"),
                                               ("two", ["one"], "lib", expression), ("macro", ["tester"], "proc-macro", "GPL-3.0"),
@@ -180,7 +185,8 @@ class ThirdParties(unittest.TestCase):
             packages_of.append({"id": name, "name": name, "version": "1.0.0", "source": None if name == "p" else "registry", "license": said,
                                 "license_file": None, "manifest_path": str(manifest), "targets": [{"kind": [kind]}], "links": None, "authors": ["A. Uthor"]})
             nodes.append({"id": name, "deps": [{"pkg": need, "dep_kinds": [{"kind": "dev" if need == "tester" else None}]} for need in needs]})
-        return third_party.notices({"packages": packages_of, "resolve": {"nodes": nodes}}, "p")
+        metadata = {"packages": packages_of, "resolve": {"nodes": nodes}}
+        return third_party.notices(third_party.linked(metadata, "p", exact), of_rust)
 
     def setUp(self):
         scratch = tempfile.TemporaryDirectory()
@@ -199,6 +205,49 @@ class ThirdParties(unittest.TestCase):
         self.assertEqual(text.count("Text 1 (LICENSE-MIT)\n\nfree for\nONE\n"), 1)
         for absent in ["chosen against", "a source", "macro", "tester", "Text 2"]:
             self.assertNotIn(absent, text)
+
+    def test_a_library_without_a_text_has_that_of_its_licence(self):
+        (self.folder / "two/NOTICE").unlink()
+        text = self.notices("BSD-3-Clause")
+        self.assertIn("two 1.0.0: BSD-3-Clause\n  https://crates.io/crates/two\n  BSD-3-Clause: text 2\n", text)
+        self.assertRegex(text, r"\nText 2 \(BSD-3-Clause\)\n\nCopyright \(c\) A\. Uthor\n\nRedistribution and use in source and binary forms")
+        self.assertRegex(self.notices("Zlib OR Apache-2.0"), r"\n\nCopyright \(c\) A\. Uthor\n\n +Apache License\n")
+        with self.assertRaisesRegex(third_party.NotAllowed, "two 1.0.0 brings no text"):
+            self.notices("Zlib")
+
+    def test_of_a_workspace_only_what_this_program_needs_is_named(self):
+        text = self.notices(exact={("p", "1.0.0"), ("two", "1.0.0")})
+        self.assertIn("\ntwo 1.0.0: ", text)
+        self.assertNotIn("\none 1.0.0: ", text)
+
+    def test_the_standard_library_has_the_notices_that_the_compiler_brings(self):
+        self.assertEqual(third_party.of_rust(self.folder), "")
+        page = self.folder / "share/doc/rust/COPYRIGHT-library.html"
+        page.parent.mkdir(parents=True)
+        page.write_text("<html><head><title>x</title></head><body><h1>Copyright</h1>\n\n\n\n<p>A &amp; B</p> \n<pre>as\n  is</pre></body>", encoding="utf-8")
+        of_rust = third_party.of_rust(self.folder)
+        self.assertEqual(of_rust, "Copyright\n\nA & B\nas\n  is\n")
+        self.assertTrue(self.notices(of_rust=of_rust).endswith("-\n" + of_rust))
+        self.assertRegex(self.notices(), r"-\nRust's standard library: MIT OR Apache-2\.0, copyright .*\n$")
+
+    def test_what_npm_puts_into_the_page_is_named_and_its_tools_are_not(self):
+        (self.folder / "web").mkdir()
+        entry = {"version": "2.0.0", "license": "ISC", "integrity": "sha512-AAAA"}
+        packages_of = {"": {"name": "page"}, "node_modules/a": entry, "node_modules/a/node_modules/@b/c": entry, "node_modules/tool": entry | {"dev": True}}
+        lock = self.folder / "web/package-lock.json"
+        lock.write_text(json.dumps({"packages": packages_of}), encoding="utf-8")
+        found = third_party.bundled(self.folder)
+        self.assertEqual([package["name"] for package in found], ["a", "@b/c"])
+        self.assertEqual(found[1]["manifest_path"], str(self.folder / "web/node_modules/a/node_modules/@b/c/package.json"))
+        lock.write_text(json.dumps({"packages": packages_of | {"node_modules/d": {"version": "1.0.0"}}}), encoding="utf-8")
+        with self.assertRaisesRegex(third_party.NotAllowed, "d 1.0.0 has the licence None"):
+            third_party.bundled(self.folder)
+
+    def test_one_expression_says_all_licences(self):
+        self.assertEqual(third_party.together(["Apache-2.0/MIT", "MIT OR Apache-2.0"]), "MIT OR Apache-2.0")
+        said = third_party.together(["MIT", "Zlib OR MIT", "MIT / Zlib", "MIT AND ISC", "(MIT OR Zlib) AND ISC"])
+        self.assertEqual(said, "(MIT OR Apache-2.0) AND ((MIT OR Zlib) AND ISC) AND (MIT OR Zlib) AND ISC AND MIT")
+        self.assertTrue(third_party.is_allowed(said))
 
     def test_the_container_image_has_them_too(self):
         """It has no package of which they are a part."""
@@ -255,6 +304,12 @@ class OfThisTree(unittest.TestCase):
             said = output("make", "--no-print-directory", "-s", "-C", TREE / folder, "version")
             self.assertEqual(said, VERSION + "\n", folder)
 
+    def test_only_the_release_build_is_packed(self):
+        """With BUILD_PROFILE=dev another build was made, and whatever lay in target/release was packed."""
+        made = subprocess.run(["make", "-n", "-C", TREE, "BUILD_PROFILE=dev", "packages"], capture_output=True, text=True, check=False)
+        self.assertEqual(made.returncode, 2)
+        self.assertIn("packages have the release build", made.stderr)
+
     def test_descriptions_fit_into_terminals(self):
         tables = tomllib.loads((TREE / "packaging/packages.toml").read_text(encoding="utf-8"))
         for name, table in tables.items():
@@ -266,7 +321,7 @@ class OfThisTree(unittest.TestCase):
         for name, table in tables.items():
             for source in table["files"].values():
                 if not source.startswith(("built/", "-> ")):
-                    self.assertTrue(packages.matches(source, {"tree": TREE}), f"{name}: {source}")
+                    self.assertTrue(packing.matches(source, {"tree": TREE}), f"{name}: {source}")
             for script in table.get("scripts", []):
                 output("sh", "-n", TREE / "packaging/debian" / f"{name}.{script}")
 
@@ -325,6 +380,7 @@ class Made(unittest.TestCase):
             finally:
                 os.umask(before)
         cls.debs = {file.name.partition("_")[0]: file for file in cls.first.glob("*.deb")}
+        cls.rpms = {re.match(r"(.*?)-[0-9]", file.name)[1]: file for file in cls.first.glob("*.rpm")}
 
     def listed(self, name):
         """Files of a package with their modes and owners: (mode, owner, path), folders without."""
@@ -334,7 +390,8 @@ class Made(unittest.TestCase):
     def test_two_runs_give_the_same_bytes(self):
         sums = (self.first / "SHA256SUMS").read_text(encoding="utf-8")
         self.assertEqual(sums, (self.second / "SHA256SUMS").read_text(encoding="utf-8"))
-        self.assertEqual(len(sums.splitlines()), 10)
+        # Of eight packages each of two kinds, two tarballs and the bill of materials.
+        self.assertEqual(len(sums.splitlines()), 2 * 8 + 2 + 1)
         self.assertNotIn("~", sums)
         output("sh", "-c", f"cd '{self.second}' && sha256sum --check --strict SHA256SUMS")
 
@@ -351,9 +408,90 @@ class Made(unittest.TestCase):
         self.assertIn(f"Depends: libnumapilot0 (= {version})\n", fields["libnumapilot0-dbgsym"])
         self.assertIn(f"Depends: libnumapilot0 (= {version}), libnumapilot-replica0 (= {version})\n", fields["libnumapilot-dev"])
         for name, file in self.debs.items():
+            described = output("dpkg-deb", "--field", file, "Description").splitlines()
+            self.assertLessEqual(max(map(len, described)), 80, f"{name}: lintian's limit")
             maintainer, source = (output("dpkg-deb", "--field", file, field).strip() for field in ["Maintainer", "Source"])
             self.assertRegex(maintainer, r"^[^<>@]+ <[^<>@\s/]+@[^<>@\s/]+>$", name)
             self.assertEqual(source, "" if name == "numapilot" else "numapilot", name)
+
+    def test_packages_for_rpm_have_the_same_contents(self):
+        output(FOLDER / "compare-packages", self.first)
+        with tempfile.TemporaryDirectory() as folder:
+            # The sum of one file, the mode of one, and a package that is missing.
+            for change, said in [("for f in usr/lib/*/*.so.0; do echo >>$f; done", "different files"),
+                                 ("chmod 700 usr/lib/*/*.so.0", "different files"), ("sed -i s/Version:.*/Version:1/ DEBIAN/control", "has version 1,")]:
+                shutil.rmtree(f"{folder}/x", ignore_errors=True)
+                rpm = shutil.copy(self.rpms["libnumapilot-replica0"], folder)
+                deb = shutil.copy(self.debs["libnumapilot-replica0"], folder)
+                output("dpkg-deb", "--raw-extract", deb, f"{folder}/x")
+                output("sh", "-c", f"cd '{folder}/x' && {change}")
+                output("dpkg-deb", "--root-owner-group", "--build", f"{folder}/x", deb)
+                made = subprocess.run([FOLDER / "compare-packages", folder], capture_output=True, text=True, check=False)
+                self.assertEqual(made.returncode, 1, change)
+                self.assertIn(said, made.stderr, change)
+            os.unlink(rpm)
+            made = subprocess.run([FOLDER / "compare-packages", folder], capture_output=True, text=True, check=False)
+            self.assertIn("1 Debian packages and 0 for rpm", made.stderr)
+
+    def test_packages_for_rpm_need_and_bring_what_elfdeps_says(self):
+        elfdeps, libraries = "/usr/lib/rpm/elfdeps", self.built.parent / "libraries"
+        for name, path in {"numapilot": self.built / "numapilot", "libnumapilot0": libraries / "capi/libnumapilot.so.0"}.items():
+            for kind in ["requires", "provides"]:
+                ours = {line for line in output("rpm", "-qp", f"--{kind}", self.rpms[name]).splitlines() if "(64bit)" in line}
+                theirs = set(output(elfdeps, f"--{kind}", path).split()) - {"rtld(GNU_HASH)"}
+                self.assertEqual(ours, theirs, f"{name} {kind}")
+        self.assertIn("libnumapilot.so.0(NUMAPILOT_0.1)(64bit)", theirs)
+        version = output("rpm", "-qp", "--queryformat", "%{VERSION}", self.rpms["numapilot"])
+        for name, needed in [("numapilot-daemon", "numapilot"), ("libnumapilot-devel", "libnumapilot0"), ("numapilot-debuginfo", "numapilot")]:
+            self.assertIn(f"{needed} = {version}\n", output("rpm", "-qp", "--requires", self.rpms[name]), name)
+        self.assertIn("gcc-c++\n", output("rpm", "-qp", "--suggests", self.rpms["numapilot"]))
+
+    def test_packages_for_rpm_name_no_machine_and_no_time_but_the_commits(self):
+        epoch = packages.release_of(TREE, self.built).epoch
+        query = "%{BUILDHOST} %{BUILDTIME} %{ARCH} %{LICENSE}\\n[%{FILEUSERNAME} %{FILEGROUPNAME} %{FILEMTIMES}\\n]"
+        for name, file in self.rpms.items():
+            (host, built, architecture, *licence), *files = (line.split() for line in output("rpm", "-qp", "--queryformat", query, file).splitlines())
+            self.assertEqual((host, built), ("localhost", str(epoch)), name)
+            self.assertEqual(architecture == "noarch", name == "numapilot-daemon", name)
+            self.assertTrue(third_party.is_allowed(" ".join(licence)), licence)
+            self.assertEqual({tuple(words) for words in files}, {("root", "root", str(epoch))}, name)
+            data = file.read_bytes()
+            for trace in [self.scratch.name, str(TREE)]:
+                self.assertNotIn(trace.encode(), data, name)
+
+    def test_packages_for_rpm_have_scripts_licences_and_configuration(self):
+        scripts = output("rpm", "-qp", "--scripts", self.rpms["numapilot-daemon"])
+        for kind in ["post", "preun", "postun"]:
+            text = (TREE / f"packaging/rpm/numapilot-daemon.{kind}").read_text(encoding="utf-8")
+            output("sh", "-n", TREE / f"packaging/rpm/numapilot-daemon.{kind}")
+            self.assertIn(text.strip(), scripts)
+        self.assertEqual(output("rpm", "-qp", "--scripts", self.rpms["libnumapilot0"]).count("/sbin/ldconfig"), 2)
+        self.assertEqual(output("rpm", "-qp", "--configfiles", self.rpms["numapilot-daemon"]), "/etc/numapilot.toml\n")
+        for name, file in self.rpms.items():
+            kept = {f"/usr/share/licenses/{name}/{text}" for text in ["LICENSE-APACHE", "LICENSE-MIT"]}
+            if not name.endswith("-debuginfo"):
+                self.assertLessEqual(kept, set(output("rpm", "-qp", "--licensefiles", file).split()), name)
+        # Folders go with the package: those of ours, and no others.
+        folders = output("rpm", "-qp", "--queryformat", "[%{FILEMODES:perms} %{FILENAMES}\\n]", self.rpms["numapilot"]).splitlines()
+        folders = [line.split()[1] for line in folders if line.startswith("d")]
+        self.assertIn("/usr/share/numapilot", folders)
+        self.assertFalse([folder for folder in folders if "numapilot" not in folder])
+
+    def test_the_bill_of_materials_goes_along(self):
+        (whole,) = self.first.glob("*.cdx.json")
+        bill = json.loads(whole.read_text(encoding="utf-8"))
+        ours = {made["name"]: made for made in bill["components"] if made["purl"].startswith("pkg:generic/") and "numapilot" in made["name"]}
+        self.assertEqual(sorted(ours), ["libnumapilot", "libnumapilot_replica", "numapilot"])
+        with tempfile.TemporaryDirectory() as folder:
+            output("dpkg-deb", "--extract", self.debs["numapilot"], folder)
+            program = pathlib.Path(folder, "usr/bin/numapilot").read_bytes()
+            own = json.loads(pathlib.Path(folder, "usr/share/doc/numapilot/sbom.cdx.json").read_text(encoding="utf-8"))
+        self.assertEqual(ours["numapilot"]["hashes"], [{"alg": "SHA-256", "content": hashlib.sha256(program).hexdigest()}])
+        named = {(made["name"], made["version"]) for made in own["components"] if made["purl"].startswith("pkg:cargo/")}
+        tree = output("cargo", "tree", "--locked", "--manifest-path", TREE / "Cargo.toml", "--package", "numapilot", "--edges", "normal,no-proc-macro",
+                      "--prefix", "none", "--format", "{p}")
+        crates = {tuple(line.split()[:2]) for line in tree.splitlines() if line and "(/" not in line}
+        self.assertEqual(named, {(name, version.removeprefix("v")) for name, version in crates})
 
     def test_every_package_has_its_changelog_and_licences(self):
         for name, file in self.debs.items():
@@ -389,6 +527,11 @@ class Made(unittest.TestCase):
                      "share/fish/vendor_completions.d/numapilot.fish", "share/numapilot/models/opteron-8385.toml", "share/doc/numapilot/copyright",
                      "share/doc/numapilot/docs/start/install.md"]:
             self.assertEqual(listed.get("usr/" + path), ("-rw-r--r--", "root/root"), path)
+        # A document's pictures lie where it looks for them.
+        for page in TREE.glob("docs/**/*.md"):
+            for picture in re.findall(r"!\[[^]]*\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
+                path = os.path.normpath(page.parent.relative_to(TREE) / picture)
+                self.assertIn(f"usr/share/doc/numapilot/{path}", listed, page)
         daemon = self.listed("numapilot-daemon")
         self.assertLessEqual({"etc/numapilot.toml", "usr/lib/systemd/system/numapilot.service"}, set(daemon))
         self.assertFalse([path for path in daemon if path.endswith(".wants/numapilot.service")])
