@@ -295,6 +295,10 @@ mod tests {
         ] {
             assert!(is_named_like_one(function), "{function}");
         }
+    }
+
+    #[test]
+    fn names_of_functions_that_allocate_for_themselves() {
         for function in [
             "main",
             "alloc_graph",
