@@ -109,10 +109,12 @@ pub(crate) fn is_named_like_one(function: &str) -> bool {
     if UNDERSCORED.contains(&function) {
         return true;
     }
-    let lower = function.trim_start_matches('_').to_ascii_lowercase();
+    let function = function.trim_start_matches('_');
+    let lower = function.to_ascii_lowercase();
     let is_in_advance = |name: &str| {
+        let begins_there = |before: &str| function.get(before.len()..).is_some_and(|word| word.starts_with("Pr"));
         let before = name.strip_suffix(IN_ADVANCE);
-        before.is_some_and(|before| before.is_empty() || before.ends_with(['_', '.']))
+        before.is_some_and(|before| before.is_empty() || before.ends_with(['_', '.']) || begins_there(before))
     };
     let has_ending = |name: &str| ENDINGS.iter().any(|ending| name.ends_with(ending)) && !is_in_advance(name);
     let allocates = |name: &str| has_ending(name) || NAMES.contains(&name);
@@ -295,6 +297,10 @@ mod tests {
         ] {
             assert!(is_named_like_one(function), "{function}");
         }
+    }
+
+    #[test]
+    fn names_of_functions_that_allocate_for_themselves() {
         for function in [
             "main",
             "alloc_graph",
@@ -310,6 +316,8 @@ mod tests {
             "prealloc",
             "grid_prealloc",
             "main.(*Grid).prealloc",
+            "main.gridPrealloc",
+            "gridPrealloc0",
             // A constructor of tree nodes in a well-known book.
             "talloc",
         ] {
