@@ -319,8 +319,10 @@ impl Drop for Room {
             discard(&self.output);
         }
         for Moved { from, to, .. } in self.moved.iter().rev() {
-            // If that fails, it keeps the name that it has.
-            let _ = fs::rename(to, from);
+            // Where another recording has begun meanwhile, or if that fails, it keeps the name that it has: an empty folder would be replaced.
+            if fs::symlink_metadata(from).is_err() {
+                let _ = fs::rename(to, from);
+            }
         }
     }
 }
@@ -499,6 +501,22 @@ mod tests {
         room.keep();
         prepare(&output, Existing::Replace).unwrap().keep();
         assert_eq!(fs::read_to_string(old_name(&output).join("raw/mark")).unwrap(), "old");
+    }
+
+    /// One that was refused put the older trace, which it had renamed, in the place of the other's new folder while that was empty.
+    #[test]
+    fn a_recording_that_is_refused_leaves_the_folder_of_the_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let output = folder.path().join("a.numatrace");
+        trace(&output, "older");
+        let mut refused = Room { output: output.clone(), is_made: false, moved: Vec::new(), held: None };
+        refused.rename(&output, old_name(&output), false).unwrap();
+        let other = prepare(&output, Existing::Rotate).unwrap();
+        assert!(matches!(claim(&output), Err(OutputError::Busy { .. })));
+        drop(refused);
+        assert!(is_empty_folder(&output));
+        assert_eq!(fs::read_to_string(old_name(&output).join("raw/mark")).unwrap(), "older");
+        other.keep();
     }
 
     /// Between the check and the renaming, tables were begun, which then came to lie in the new trace.

@@ -71,7 +71,7 @@ impl Exporter {
     fn open(arguments: &PrometheusArgs) -> Result<Exporter> {
         require_memory(&Root::default(), &arguments.pid)?;
         let mut exporter = Exporter {
-            live: open()?,
+            live: open(Machine::live()?),
             changes: Vec::new(),
             processes: (arguments.processes > 0).then(|| (Processes::default(), arguments.processes)),
             reader: Reader::default(),
@@ -108,21 +108,29 @@ impl Exporter {
         let maps = running(&self.pids).filter_map(|pid| reader.read(live.root(), live.machine(), pid).ok());
         stat.memory = maps.collect();
         // Nodes and CPUs that have come are in the figures from the next scrape on, and those that have gone no longer.
-        if is_news(&mut self.changes, self.live.changes())
-            && let Ok(live) = open()
-        {
-            self.live = live;
+        if is_news(&mut self.changes, self.live.changes()) {
+            match Machine::live() {
+                Ok(machine) => self.reopen(machine),
+                // It is changing at this moment, perhaps: the next scrape tries again.
+                Err(_) => self.changes.clear(),
+            }
         }
         let families = families(&stat);
         self.last = Some((Instant::now(), families.clone()));
         families
     }
+
+    fn reopen(&mut self, machine: Machine) {
+        // First without events, which closes the old ones: many CPUs have too many for both to be open.
+        self.live = Live::open(Root::default(), machine.clone(), &LiveOptions::default());
+        self.live = open(machine);
+    }
 }
 
 /// The sources of the whole machine, as it is now.
-fn open() -> Result<Live> {
+fn open(machine: Machine) -> Live {
     let live_options = LiveOptions { scope: Some(Scope::System), ..options() };
-    Ok(Live::open(Root::default(), Machine::live()?, &live_options))
+    Live::open(Root::default(), machine, &live_options)
 }
 
 /// Whether these are other changes than the last ones, which opening the sources anew did not settle.

@@ -146,8 +146,8 @@ class Trace:
     ) -> Document:
         """The predicted gain of other home nodes for some objects: `whatif({"block": "interleave"})`. Homes: interleave,
         weights:0*3+1*1, bind:N, replicate, users, local, arenas, first-touch, hand-over, near or tier:fast, spread, align; {"processes": "pin"} and
-        {"threads": "pin"}. With `machine`, the run on that machine is simulated, with this seed. `progress`: a function that takes the share that is done (0 to 1), or True
-        for text on stderr."""
+        {"threads": "pin"}. With `machine`, the run on that machine is simulated, with this seed. `progress`: a function that takes the share that is
+        done (0 to 1), or True for text on stderr."""
     def picture(self, view: View = "traffic", *, object: str | None = None, **filter: Unpack[Where]) -> Picture:
         """A picture of the report."""
     def _repr_html_(self) -> str: ...

@@ -227,7 +227,9 @@ impl<S: System> SettingsGuard<S> {
         let write = || -> io::Result<()> {
             let mut text = serde_json::to_vec_pretty(record)?;
             text.push(b'\n');
-            let mut out = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
+            let mut options = OpenOptions::new();
+            options.write(true).create(true).truncate(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
+            let mut out = options.open(&temporary)?;
             out.write_all(&text)?;
             out.sync_all()?;
             std::fs::rename(&temporary, &file)?;
@@ -305,8 +307,10 @@ impl Drop for Lock {
 /// Locks the folder for one process at a time.
 fn lock(folder: &Path) -> Result<Lock, ServiceError> {
     let path = folder.join(LOCK);
-    let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
-    let mut file = open.map_err(|source| ServiceError::file(&path, "take the lock", source))?;
+    let mut options = OpenOptions::new();
+    // A link that another user put there must not have its file emptied.
+    options.read(true).write(true).create(true).truncate(false).mode(0o600).custom_flags(libc::O_NOFOLLOW);
+    let mut file = options.open(&path).map_err(|source| ServiceError::file(&path, "take the lock", source))?;
     // SAFETY: `file` is open; the lock goes with its last descriptor, or before (`Lock`).
     if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
         let mut pid = String::new();
@@ -475,6 +479,23 @@ mod tests {
         assert_eq!(read(&file, owner).unwrap().map(|record| record.changes.len()), Some(1));
         let error = read(&file, owner + 1).unwrap_err().to_string();
         assert!(error.contains(FILE) && error.contains(&format!("user {owner} wrote")), "{error}");
+    }
+
+    /// In such a folder, a link in the place of a file that is written had another file emptied.
+    #[test]
+    fn links_in_the_folder_are_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let other = folder.path().join("other");
+        std::fs::write(&other, "precious").unwrap();
+        let state = folder.path().join("state");
+        std::fs::create_dir(&state).unwrap();
+        std::os::unix::fs::symlink(&other, state.join(LOCK)).unwrap();
+        assert!(SettingsGuard::open(&state, made(&[("a", "1")])).is_err());
+        std::fs::remove_file(state.join(LOCK)).unwrap();
+        let (mut guard, _) = SettingsGuard::open(&state, made(&[("a", "1")])).unwrap();
+        std::os::unix::fs::symlink(&other, state.join(format!("{FILE}.tmp"))).unwrap();
+        assert!(change(&mut guard, &[to("a", "0")]).is_err());
+        assert_eq!(std::fs::read_to_string(&other).unwrap(), "precious");
     }
 
     #[test]
