@@ -245,7 +245,6 @@ impl Balancer {
             is_paused: false,
             added_max: TARGETS_PER_USER,
             waiting: VecDeque::new(),
-            migration_executor: MigrationExecutor::new(&machine, options.tunables.moving()),
             machine,
             policy,
             fault_sampler,
