@@ -54,8 +54,9 @@ impl PageUse {
     }
 }
 
-/// Whether a read shows that its node has no copy, though it had one (`has_copy`): the page was freed since copies were made, and its address is in use again. A
-/// node that has a copy reads that, but in files of which some processes do not use it (yet): of `read_only` ranges the environment tells which copies there are.
+/// Whether a read shows that its node has no copy, though it had one (`has_copy`): the page was freed since copies were made, and its address is in use again.
+/// A node that has a copy reads that, but in files of which some processes do not use it (yet): of `read_only` ranges the environment tells which copies there
+/// are.
 pub(crate) fn shows_no_copy(sample: &Sample, has_copy: bool, read_only: &[ReadOnlyRange]) -> bool {
     let elsewhere = has_copy && !sample.is_write && sample.from != sample.home;
     elsewhere && !is_within(sample.page, read_only)

@@ -198,11 +198,7 @@ impl Balancer {
         options: Options,
         notes: &[String],
     ) -> Result<Balancer, BalancerError> {
-        can_act_here()?;
-        // A dry run is useful on a machine with one node too.
-        if !options.dry_run && machine.nodes().iter().filter(|node| node.has_memory()).count() < 2 {
-            return Err(BalancerError::OneNode);
-        }
+        can_act_here(&machine, &options)?;
         let (fault_sampler, samples) = opened(&machine, &options)?;
         let sample_note = samples.as_ref().err().cloned();
         let (probes, probe_note) = probes(&machine, &options);
@@ -540,10 +536,15 @@ pub(crate) fn own_user() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-/// Whether this kernel, and what it shows of processes, are such that pages can be moved at all.
-fn can_act_here() -> Result<(), BalancerError> {
+/// Whether this kernel, what it shows of processes, and the machine are such that pages can be moved at all.
+fn can_act_here(machine: &Machine, options: &Options) -> Result<(), BalancerError> {
     sized_for(page_bytes())?;
-    Ok(task::require_own_proc()?)
+    task::require_own_proc()?;
+    // A dry run is useful on a machine with one node too.
+    if !options.dry_run && machine.nodes().iter().filter(|node| node.has_memory()).count() < 2 {
+        return Err(BalancerError::OneNode);
+    }
+    Ok(())
 }
 
 /// Whether pages are of the size in which evidence is counted (arm64 kernels may have others).

@@ -311,7 +311,10 @@ impl PageTable {
     /// Forgets a page that was freed: its users and moves were of other memory than comes to its address. Its share of the flow goes with it.
     pub fn forget(&mut self, id: PageId) {
         let Some(at) = self.find(id) else { return };
-        let entry = std::mem::replace(&mut self.entries[at], Entry { key: id.0, aged: self.tick, ..Entry::NONE });
+        let tick = self.tick;
+        let mut entry = std::mem::replace(&mut self.entries[at], Entry { key: id.0, aged: tick, ..Entry::NONE });
+        // As the flow is: else uses of long ago would take the shares of other pages with them.
+        entry.age(tick);
         let Some(home) = entry.home.index() else { return };
         for (node, count) in entry.nodes.into_iter().zip(entry.counts) {
             let Some(node) = node.index() else { continue };
@@ -598,6 +601,12 @@ mod tests {
         assert_eq!((table.flow(), table.permission(page(1))), (&[0.0, 0.0, 1.0, 0.0][..], MovePermission::Granted));
         table.sweep(|_| true);
         assert_eq!((table.len(), table.known(page(2)).unwrap().users), (1, vec![(N1, 1)]));
+        // Of what was seen long ago, nothing is left in the flow to take from others.
+        assert!((0..100).all(|_| table.saw(page(4), N1, N0)));
+        (0..1000).for_each(|_| table.tick());
+        assert!((0..10).all(|_| table.saw(page(5), N1, N0)));
+        table.forget(page(4));
+        assert!(table.flow()[2] > 9.9, "{:?}", table.flow());
     }
 
     /// A page that is pinned was ordered, unmapped and mapped again at every decision.

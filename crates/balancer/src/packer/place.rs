@@ -152,7 +152,7 @@ impl Held {
         // The affinity that a new thread inherits from a bound thread.
         let born = self.threads.iter().find(|(id, _)| id.pid == pid).map(|(_, bound)| bound.clone());
         let born = born.or_else(|| self.born.clone());
-        self.forget_ended(pid);
+        self.forget_ended(pid, undo_log);
         for _ in 0..PASSES {
             let ids = threads_of(pid);
             let is_born = |id: &&ThreadId| {
@@ -187,10 +187,15 @@ impl Held {
     }
 
     /// Forgets threads of a process that have ended: a program that starts and ends threads all the time would add to them for as long as it runs.
-    fn forget_ended(&mut self, pid: Pid) {
+    fn forget_ended(&mut self, pid: Pid, undo_log: &mut dyn UndoLog) {
         // Where they cannot be listed now, none is taken for ended: those that run are to get back their affinities.
         let Ok(tids) = task::threads_of(pid) else { return };
-        self.threads.retain(|id, _| id.pid != pid || tids.binary_search(&id.tid).is_ok());
+        let has_ended = |id: &ThreadId| id.pid == pid && tids.binary_search(&id.tid).is_err();
+        let ended: Vec<ThreadId> = self.threads.keys().copied().filter(has_ended).collect();
+        if !ended.is_empty() {
+            self.threads.retain(|id, _| !has_ended(id));
+            undo_log.unbound(&ended);
+        }
     }
 
     fn carry_out(&mut self, one: &Binding) -> bool {
@@ -302,6 +307,7 @@ mod tests {
 
     use super::*;
     use crate::execution::progress::tests::Until;
+    use crate::system::undo_log::tests::Kept;
 
     #[test]
     fn a_cpuset_that_its_administrator_changes_is_read_again() {
@@ -360,9 +366,15 @@ mod tests {
             (id(pid, Tid::first_of(pid)), id(pid, Tid(1 << 30)), id(Pid(1 << 30), Tid(1 << 30)));
         let bound = || Bound { before: mask.clone(), ours: mask.clone(), is_inherited: false };
         let mut held = Held { threads: [runs, ended, others].map(|id| (id, bound())).into(), ..Held::default() };
-        held.forget_ended(pid);
+        let mut kept = Kept { threads: [runs, ended, others].map(|id| (id, mask.clone())).into(), ..Kept::default() };
+        held.forget_ended(pid, &mut kept);
         assert_eq!(held.threads.keys().copied().collect::<Vec<_>>(), [runs, others]);
-        held.forget_ended(Pid(1 << 30));
+        assert_eq!(
+            kept.threads.iter().map(|(id, _)| *id).collect::<Vec<_>>(),
+            [runs, others],
+            "nor are they on record"
+        );
+        held.forget_ended(Pid(1 << 30), &mut kept);
         assert_eq!(held.threads.len(), 2, "threads that cannot be listed may run");
     }
 

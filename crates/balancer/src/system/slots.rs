@@ -21,8 +21,8 @@ impl Default for Slots {
 }
 
 impl Slots {
-    /// A place that is not taken, and the generation of its next process; `None`: all are. Places are used in turn, and generations go on, so that a new process
-    /// takes over neither the pages of one that has just ended, nor those of one that had the place when others had all the other ones.
+    /// A place that is not taken, and the generation of its next process; `None`: all are. Places are used in turn, and generations go on, so that a new
+    /// process takes over neither the pages of one that has just ended, nor those of one that had the place when others had all the other ones.
     pub fn free(&mut self, is_taken: impl Fn(u16) -> bool) -> Option<(u16, u8)> {
         let slot = (0..self.limit).map(|step| (self.next + step) % self.limit).find(|slot| !is_taken(*slot))?;
         self.next = (slot + 1) % self.limit;

@@ -312,8 +312,8 @@ impl KernelBalancing {
         }
     }
 
-    /// Thread and node of the last fault on a page; `None`: there was none on this memory. A page that is where neither it was nor a fault took it was freed, and
-    /// other memory has its address.
+    /// Thread and node of the last fault on a page; `None`: there was none on this memory. A page that is where neither it was nor a fault took it was freed,
+    /// and other memory has its address.
     fn last_fault_on(&mut self, fault: &HintFault) -> Option<(u32, NodeIndex)> {
         let last = *self.last_fault.get(&fault.page)?;
         if last.homes.contains(&fault.home) {

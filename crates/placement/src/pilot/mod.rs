@@ -179,6 +179,10 @@ impl Pilot {
             }
         }
         self.memory.know_read_only(&seen.read_only);
+        // Copies that a write ended: that nodes read from others since does not show that the memory was freed.
+        for (page, _) in &seen.collapses {
+            self.memory.has_copies(*page, &[]);
+        }
         self.memory.learn(&seen.samples, &seen.mapped, self.nodes);
         for (page, home) in &seen.collapses {
             self.memory.was_written(*page, *home, &seen.mapped);
@@ -355,6 +359,24 @@ mod tests {
         };
         assert_eq!(after(Err(Refusal::Busy)), Some(3), "it is still there");
         assert_eq!(after(Err(Refusal::Gone)), None);
+    }
+
+    #[test]
+    fn a_page_whose_copies_a_write_ended_was_not_freed() {
+        let machine = machine();
+        let options = Options::parse("pilot", Pilot::OPTIONS.to_vec(), "").expect("valid");
+        let facts = NodeFacts::new(&machine).expect("nodes");
+        let mut pilot = Pilot::new(&options, &machine, &facts).expect("a policy");
+        let page = crate::fixtures::page(7);
+        let read = || vec![crate::fixtures::sample(page, 1, 0, false)];
+        let copies = Action::Replicate { page, nodes: [0, 1].map(NodeIndex).to_vec() };
+        let outcomes = vec![crate::action::Outcome { action: copies, result: Ok(1e4) }];
+        pilot.decide(&Observation { samples: read(), ..Observation::default() });
+        pilot.decide(&Observation { outcomes, ..Observation::default() });
+        let collapses = vec![(page, NodeIndex(0))];
+        pilot.decide(&Observation { samples: read(), collapses, ..Observation::default() });
+        let known = pilot.memory.page_memory_mut(page).map(|page| (page.samples, page.copies.len()));
+        assert_eq!(known, Some((2, 0)));
     }
 
     #[test]

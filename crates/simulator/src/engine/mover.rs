@@ -15,8 +15,9 @@ use crate::pages::{PageTable, Unit};
 use crate::program::{PAGE_BYTES, Program};
 use crate::report::{Moves, PolicyCost};
 
-/// Orders of which the copying is looked at ahead of time: that of an epoch is taken to be like theirs where it has more.
-const FORESEEN: usize = 512;
+/// Orders of which the copying is looked at ahead of time: that of an epoch is taken to be like theirs where it has more. More than one mover comes to in the
+/// longest epoch (10 ms of small pages, by default), so that an epoch in which all can be done ends when it is.
+const FORESEEN: usize = 4096;
 /// What is left of an order below this counts as done, ns: rounding of sums of times.
 const DONE_NS: f64 = 1e-3;
 

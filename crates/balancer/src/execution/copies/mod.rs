@@ -302,7 +302,7 @@ impl Copies {
         self.registry.file_of(targets.by_number(page.process)?.target.pid, page.page)
     }
 
-    /// Carries out orders for which [`Copies::is_about_copies`] is true. `memory`: of each node, less what copies take of it from now on, until it is read again.
+    /// Carries out orders for which [`Copies::is_about_copies`] is true. `memory`: of each node; what copies take is subtracted.
     pub fn carry_out(
         &mut self,
         decision: u64,
