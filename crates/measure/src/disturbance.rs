@@ -191,16 +191,21 @@ mod tests {
     #[test]
     fn a_thread_that_shares_its_cpu_is_seen_to_wait() {
         let cpu = *crate::Permit::of_this_process().cpus.iter().next().expect("a CPU");
-        let stop = std::sync::atomic::AtomicBool::new(false);
+        let [stop, is_there] = [const { std::sync::atomic::AtomicBool::new(false) }; 2];
         let seen = std::thread::scope(|scope| {
             scope.spawn(|| {
                 crate::pin::pin(cpu).expect("ours");
+                is_there.store(true, std::sync::atomic::Ordering::Relaxed);
                 while !stop.load(std::sync::atomic::Ordering::Relaxed) {
                     spin(10_000);
                 }
             });
             let watcher = scope.spawn(|| {
                 crate::pin::pin(cpu).expect("ours");
+                // On a busy machine the other one may be long in coming.
+                while !is_there.load(std::sync::atomic::Ordering::Relaxed) {
+                    std::thread::yield_now();
+                }
                 let watch = Watch::begin(cpu);
                 let end = Instant::now() + Duration::from_millis(300);
                 while Instant::now() < end {
