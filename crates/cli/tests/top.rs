@@ -122,6 +122,8 @@ impl Session {
             assert!(began.elapsed() < PATIENCE, "it does not end:\n{}", self.text());
             std::thread::sleep(Duration::from_millis(10));
         };
+        // What it wrote last may be read late on a busy machine; and whatever it wrote after that counts, too.
+        self.wait("screen given back", |screen| !screen.alternate_screen() && !screen.hide_cursor());
         while let Ok(bytes) = self.output.recv_timeout(Duration::from_millis(200)) {
             self.screen.process(&bytes);
         }
