@@ -66,7 +66,8 @@ fn a_time_or_a_signal_stops_the_recording_and_not_the_daemon() {
         let (trace, id) = (folder.path().join("d.numatrace"), folder.path().join(format!("pid{how}")));
         let mut command = numapilot(&["record", "--force", "--engine", "track"]);
         match how {
-            "--for" => command.args(["--for", "2s"]),
+            // Long enough for a busy machine: the daemon has come, and was announced 300 ms after its launcher's end.
+            "--for" => command.args(["--for", "10s"]),
             "--main-only" => command.arg("--main-only"),
             _ => &mut command,
         };
