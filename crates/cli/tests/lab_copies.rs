@@ -18,7 +18,7 @@ fn guest(folder: &Path, kernel: Kernel, script: &str) -> String {
     let program = build_plain(folder, "readers", SOURCE, &[]);
     let prelude =
         format!("readers={} numapilot={BINARY}; cd /tmp; head -c 2097152 /dev/urandom > data", program.display());
-    let lab = Lab::new(Topology::symmetric(4)).kernel(kernel).icount(true).time_limit(Duration::from_secs(600));
+    let lab = Lab::new(Topology::symmetric(4)).kernel(kernel).icount(true).time_limit(Duration::from_secs(1800));
     let outcome = lab.run(Command::new("sh").args(["-c", &format!("{prelude}; {script}")]));
     let outcome = outcome.expect("the lab").expect_success();
     eprintln!("{}\n{}{}", outcome.how, outcome.stdout, outcome.stderr);

@@ -134,7 +134,7 @@ fn in_the_lab(folder: &Path) -> BTreeMap<(String, String), Placement> {
         )
     });
     let script = "cd /tmp; export MOVES_PAGES=1; ".to_owned() + &runs.collect::<String>();
-    let lab = Lab::new(Topology::opteron(NODES)).icount(true).time_limit(Duration::from_secs(1800));
+    let lab = Lab::new(Topology::opteron(NODES)).icount(true).time_limit(Duration::from_secs(3600));
     let outcome = lab.run(Command::new("sh").args(["-c", &script])).expect("the lab").expect_success();
     eprintln!("{}, {:.1} s", outcome.how, outcome.run.as_secs_f64());
     let parts = outcome.stdout.split("BEGIN ").skip(1).map(|part| {

@@ -79,7 +79,7 @@ fn a_daemon_does_not_grow_and_changes_no_output() {
         include_str!("programs/soak.sh")
     );
     // Emulated time runs slower than this clock where the host is busy.
-    let lab = Lab::new(Topology::symmetric(4)).time_limit(Duration::from_secs(300 + 3 * seconds)).stream(minutes > 5.0);
+    let lab = Lab::new(Topology::symmetric(4)).time_limit(Duration::from_secs(900 + 9 * seconds)).stream(minutes > 5.0);
     let lab = lab.icount(minutes <= 5.0);
     let outcome = lab.run(Command::new("sh").args(["-c", &script])).expect("the lab").expect_success();
     eprintln!("{}, {:.1} s\n{}{}", outcome.how, outcome.run.as_secs_f64(), outcome.stdout, outcome.stderr);

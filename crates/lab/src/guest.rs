@@ -37,8 +37,9 @@ pub(crate) const DONE: &str = "numapilot-lab: done";
 const GAVE_UP: &str = "numapilot-lab: gave up";
 /// How much of the console is kept, bytes: its end shows why a guest died.
 const CONSOLE: usize = 64 * 1024;
-/// Time limit for QEMU to answer on its monitor and to end.
-const MONITOR: Duration = Duration::from_secs(60);
+/// Time limit for QEMU to answer on its monitor, by the host's clock: on a busy host it is late while it restores a guest.
+const MONITOR: Duration = Duration::from_secs(300);
+/// Time limit for QEMU to end.
 const ENDING: Duration = Duration::from_secs(10);
 
 /// Outcome of waiting for a line of the console.

@@ -43,8 +43,8 @@ use crate::watch;
 
 /// A cold boot takes five seconds; this is for a slow machine (what others took of a busy one does not count: `time_limit`).
 const BOOT: Duration = Duration::from_secs(180);
-/// Default time limit of a command.
-const RUN: Duration = Duration::from_secs(300);
+/// Default time limit of a command: some take 100 s, and a slow machine may be three times slower, or more.
+const RUN: Duration = Duration::from_secs(1200);
 /// How often a command is repeated after a defect of the emulator ended its guest ([`lockup`], [`stale`]).
 const REPEATS: usize = 2;
 /// Interval of the checks for a lock-up.
@@ -164,7 +164,7 @@ impl Lab {
         self
     }
 
-    /// Ends the guest when its command runs for longer (by default 5 minutes), not counting time in which QEMU waited for a processor.
+    /// Ends the guest when its command runs for longer (by default 20 minutes), not counting time in which QEMU waited for a processor.
     #[must_use]
     pub fn time_limit(mut self, limit: Duration) -> Self {
         self.limit = limit;
