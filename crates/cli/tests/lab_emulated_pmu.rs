@@ -204,9 +204,9 @@ fn balance_places_memory_by_emulated_samples() {
     let folder = scratch();
     let feeder = compiled(folder.path(), "feeder");
     let moves = build_plain(folder.path(), "moves", include_str!("programs/moves.c"), &[]);
-    // The binary is read once before anything is timed: on a busy host that takes seconds, of which the program lasts eight.
+    // All of the binary is read once before anything is timed: on a busy host that takes seconds, of which the program lasts eight.
     let script = format!(
-        "echo 0 > /proc/sys/kernel/numa_balancing; {BINARY} --version > /dev/null; mkdir /dev/shm/pmu; \
+        "echo 0 > /proc/sys/kernel/numa_balancing; cat {BINARY} > /dev/null; {BINARY} --version > /dev/null; mkdir /dev/shm/pmu; \
          {} /run/lab/samples /dev/shm/pmu {} {RING_PAGES} {WHOLE_PERIOD} /dev/shm/moves & \
          until [ -e /dev/shm/pmu/ready ]; do sleep 0.01; done; \
          {} remote 2 8 0.5 2> /dev/shm/e & pid=$!; until grep -q ready /dev/shm/e; do sleep 0.01; done; \

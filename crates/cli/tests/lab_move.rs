@@ -22,14 +22,14 @@ fn every_page_is_moved_or_its_reason_told() {
     }
     let folder = scratch();
     let program = build_plain(folder.path(), "moves", SOURCE, &[]);
-    // The programs last until they are told to end: on a busy host it takes seconds only to read the binary.
+    // The programs last until they are told to end: on a busy host it takes seconds only to read the binary, which is done before anything is timed.
     let script = format!(
-        "cd /tmp; n={BINARY}; {p} sleep 4 600 > out 2> err & pid=$!; until grep -q ready err; do sleep 0.05; done; \
+        "cd /tmp; n={BINARY}; cat $n > /dev/null; {p} sleep 4 1000000 > out 2> err & pid=$!; until grep -q ready err; do sleep 0.05; done; \
          $n move $pid --from 0 --to 2 --dry-run --json; $n move $pid --from 0 --to 2 --json; echo status $? >&2; \
          $n move $pid --from 2 --to 1,3 --json; $n move $pid --from 0,2 --to 1 --json --rate 4M; \
          $n move $pid --from 0 --to 9; echo status $? >&2; $n move $pid --from nonsense --to 1; echo status $? >&2; \
          kill -USR1 $pid; wait $pid; cat out; \
-         MOVES_HUGE=1 {p} sleep 64 600 > out 2> err & pid=$!; until grep -q ready err; do sleep 0.05; done; \
+         MOVES_HUGE=1 {p} sleep 64 1000000 > out 2> err & pid=$!; until grep -q ready err; do sleep 0.05; done; \
          $n move $pid --from 0 --to 3 --json --rate 16M; kill -USR1 $pid; wait $pid; cat out",
         p = program.display()
     );

@@ -11,7 +11,7 @@ use serde_json::Value;
 fn guest(nodes: usize, script: &str) -> String {
     let folder = scratch();
     let moves = build_plain(folder.path(), "moves", include_str!("programs/moves.c"), &[]);
-    // The binary is read once before anything is timed: on a busy host that takes seconds, of which the programs last a few.
+    // The binary is read once before anything is timed: on a busy host that takes seconds.
     let prelude = "cd /tmp; $numapilot --version > /dev/null; ready() { until grep -q ready $1; do sleep 0.05; done; }
         begin() { echo \"BEGIN $1\"; }; end() { echo END; }
         cpus() { grep -h Cpus_allowed_list /proc/$1/task/*/status | cut -f2 | sort -u | tr '\\n' ' '; }
@@ -19,7 +19,7 @@ fn guest(nodes: usize, script: &str) -> String {
         homes() { cat /proc/$1/numa_maps | tr ' ' '\\n' | sed -n 's/^N\\([0-9]*\\)=/\\1 /p' |
             awk '{n[$1]+=$2} END {for (i = 0; i < 4; i++) printf \"%d \", n[i]}'; }\n";
     let script = format!("moves={} numapilot={BINARY}; {prelude}{script}", moves.display());
-    let lab = Lab::new(Topology::symmetric(nodes)).icount(true).time_limit(Duration::from_secs(500));
+    let lab = Lab::new(Topology::symmetric(nodes)).icount(true).time_limit(Duration::from_secs(1500));
     let outcome = lab.run(Command::new("sh").args(["-c", &script])).expect("the lab").expect_success();
     eprintln!("{}, {:.1} s\n{}{}", outcome.how, outcome.run.as_secs_f64(), outcome.stdout, outcome.stderr);
     outcome.stdout
@@ -55,7 +55,7 @@ fn processes_get_nodes_of_their_own_with_their_memory_and_go_free_at_the_end() {
         4,
         r#"
 for which in a b c d; do
-    MOVES_FREE=1 MOVES_PAUSE_US=3000 "$moves" nothing 8 1000 > $which.out 2> $which.err & eval "$which=\$!"; ready $which.err
+    MOVES_FREE=1 MOVES_PAUSE_US=3000 "$moves" nothing 8 1000000 > $which.out 2> $which.err & eval "$which=\$!"; ready $which.err
 done
 # One of them has a cgroup with a cpuset to itself, another one's cgroup leaves it two nodes.
 echo +cpuset > /sys/fs/cgroup/cgroup.subtree_control
@@ -120,7 +120,7 @@ fn a_machine_asked_for_twice_what_it_has_is_loaded_evenly_and_settles() {
         r#"
 pids=
 for which in 0 1 2; do
-    MOVES_FREE=1 "$moves" nothing 4 1000 > $which.out 2> $which.err & pids=$pids,$!; ready $which.err
+    MOVES_FREE=1 "$moves" nothing 4 1000000 > $which.out 2> $which.err & pids=$pids,$!; ready $which.err
 done
 "$numapilot" balance --pid ${pids#,} --pack --json --for 9s > log
 for pid in $(echo $pids | tr , ' '); do kill -USR1 $pid; done; wait
