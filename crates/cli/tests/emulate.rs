@@ -334,24 +334,27 @@ fn share(row: &Value, pointer: &str) -> (f64, f64) {
 /// 49 %, each by 2.7 either way. Half that range; it was set after the first comparison of the two engines had been seen, so the test guards against new
 /// differences and proves no agreement finer than this.
 const RUN_TO_RUN: f64 = 0.03;
-/// Ten shares are compared in every build: chance alone may fail one build in a thousand, not one in twenty. So each is held to its 99.99 % interval, which
-/// reaches this much further than the one of 95 % (3.89 against 1.96 standard errors).
+/// Twelve shares are compared in every build: chance alone may raise an alarm in one build in a thousand, not in one in twenty. So each is held to its 99.99 %
+/// interval, which reaches this much further than the one of 95 % (3.89 against 1.96 standard errors). And an alarm must be confirmed by two more pairs of runs
+/// with other seeds: how threads race hangs on what else the host does, in one run or another, and engines that differ do so in all of them.
 const ALL_TOGETHER: f64 = 3.89 / 1.96;
 
-fn assert_close(what: &str, instrumented: (f64, f64), emulated: (f64, f64)) {
+/// That two shares differ by more than is allowed, in words.
+fn difference(what: &str, instrumented: (f64, f64), emulated: (f64, f64)) -> Option<String> {
     let allowed = instrumented.1.hypot(emulated.1) * ALL_TOGETHER + RUN_TO_RUN;
     let gap = (instrumented.0 - emulated.0).abs();
     eprintln!(
         "{what}: instrument {:.4} ± {:.4}, emulate {:.4} ± {:.4}",
         instrumented.0, instrumented.1, emulated.0, emulated.1
     );
-    assert!(gap <= allowed, "{what}: {:.4} and {:.4} differ by more than {allowed:.4}", instrumented.0, emulated.0);
+    let is_close = gap <= allowed;
+    (!is_close).then(|| format!("{what}: {:.4} and {:.4} differ by more than {allowed:.4}", instrumented.0, emulated.0))
 }
 
-/// Both engines on one program: shares of its chief object, remote share, and total of memory accesses.
-fn agree((name, arguments, object): (&str, &[&str], &str)) {
-    let folder = scratch();
-    let sampling = ["--rate", "40000"];
+/// Both engines on one program: which of the shares of its chief object, its remote share, and its total of memory accesses differ.
+fn differences((name, arguments, object): (&str, &[&str], &str), seed: u32) -> Vec<String> {
+    let (folder, seed) = (scratch(), seed.to_string());
+    let sampling = ["--rate", "40000", "--seed", &seed];
     let (first, second) = (folder.path().join("i.numatrace"), folder.path().join("e.numatrace"));
     let options: Vec<&str> = ["--machine", "opteron-8385"].iter().chain(&sampling).copied().collect();
     let native = record(&first, &options, &workload(name), arguments).succeeded();
@@ -359,26 +362,30 @@ fn agree((name, arguments, object): (&str, &[&str], &str)) {
     assert_eq!(native.stdout, emulated.stdout, "{name} computes the same");
     let (first, second) = (figures_json(&first, &["--top", "100"]), figures_json(&second, &["--top", "100"]));
     let remote = "/headline/totals/remote_share";
-    assert_close(&format!("{name}: remote share"), share(&first, remote), share(&second, remote));
+    let mut found = Vec::new();
+    found.extend(difference(&format!("{name}: remote share"), share(&first, remote), share(&second, remote)));
     let total = "/headline/totals/accesses/value";
     let ratio = number(&second, total) / number(&first, total);
     eprintln!("{name}: memory accesses, emulate over instrument: {ratio:.3}");
-    assert!(
-        (0.8..1.25).contains(&ratio),
-        "{name}: {} and {} memory accesses",
-        number(&first, total),
-        number(&second, total)
-    );
+    if !(0.8..1.25).contains(&ratio) {
+        found.push(format!("{name}: {} and {} memory accesses", number(&first, total), number(&second, total)));
+    }
     for of in ["share", "remote", "writes"] {
         let pick = |report: &Value| share(site(report, object), &format!("/{of}"));
-        assert_close(&format!("{name}: {of} of {object}"), pick(&first), pick(&second));
+        found.extend(difference(&format!("{name}: {of} of {object}"), pick(&first), pick(&second)));
     }
+    found
 }
 
 #[test]
 fn both_engines_agree_on_real_programs() {
-    if emulates() {
-        AGREEING.into_iter().for_each(agree);
+    if !emulates() {
+        return;
+    }
+    for program in AGREEING {
+        let alarms = (1..=3).map(|seed| differences(program, seed).join("\n")).take_while(|alarm| !alarm.is_empty());
+        let alarms: Vec<String> = alarms.inspect(|alarm| eprintln!("{alarm}")).collect();
+        assert!(alarms.len() < 3, "{}", alarms.join("\n"));
     }
 }
 

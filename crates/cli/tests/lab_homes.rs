@@ -109,7 +109,7 @@ fn pages_that_processes_have_in_common_lie_where_a_real_kernel_has_them() {
             && simulated["parent-touched-second"][2] == 2
     };
     let mut runs = Vec::new();
-    for _ in 0..3 {
+    for _ in 0..8 {
         let mut record = numapilot(&["record", "--force", "--quiet", "--machine", "opteron-8385", "-o"]);
         record.arg(folder.path().join("common.numatrace")).arg("--").arg(&program);
         let simulated = nodes_by_case(&finish(&mut record).succeeded().stdout);
