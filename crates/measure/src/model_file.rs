@@ -14,6 +14,8 @@ const GIB: f64 = (1_u64 << 30) as f64;
 const GB: f64 = 1e9;
 /// Least and most GB/s that a model file may say.
 const BANDWIDTH_GB: (f64, f64) = (0.001, 100_000.0);
+/// Least and most misses outstanding that a model file may say: repetitions that lost their CPU on a busy machine make a range of any width.
+const OUTSTANDING: (f64, f64) = (1.0, 1000.0);
 
 /// The text of a model called `name` (letters, digits, `-`, `_`, `.`). What it says is checked by whoever reads it: `Machine::from_model_text`.
 #[must_use]
@@ -223,7 +225,8 @@ fn distances(out: &mut String, machine: &Machine) {
 fn core(out: &mut String, results: &Results) {
     let Some(overlap) = &results.overlap else { return };
     let source = format!("measured: {} random chases on one core, against one", overlap.chains);
-    let [value, low, high] = [overlap.outstanding, overlap.range.0, overlap.range.1].map(round);
+    let [value, low, high] = [overlap.outstanding, overlap.range.0, overlap.range.1]
+        .map(|misses| round(misses.clamp(OUTSTANDING.0, OUTSTANDING.1)));
     let (source, low, high) = (quoted(&source), low.min(value), high.max(value));
     let _ = writeln!(
         out,

@@ -310,6 +310,21 @@ fn misses_that_a_core_keeps_outstanding_go_into_the_model() {
     assert!(Machine::from_model_text(&silent, "overlap.toml").expect("a model").core().is_empty());
 }
 
+/// A repetition that lost its CPU for seconds made a model that was refused, after all had been measured.
+#[test]
+fn misses_beyond_what_a_model_may_say_are_the_most_that_it_may() {
+    let machine = Machine::load("opteron-8385").expect("a model");
+    let mut results = guessed(&machine);
+    let mut alone = results.latency.first().cloned().expect("a latency");
+    alone.ns.spread.high *= 1000.0;
+    results.overlap = Some(Overlap::of(&alone, CHAINS, figure(alone.ns.best() / 16.0)));
+    let calibration = calibrate(&machine, &results).expect("a fit");
+    let text = model_text(&machine, &results, &calibration, "overlap");
+    let model = Machine::from_model_text(&text, "overlap.toml").unwrap_or_else(|error| panic!("{error}\n{text}"));
+    let misses = model.core().outstanding_misses.expect("measured");
+    assert_eq!((misses.low, misses.value, misses.high), (16.0, 16.0, 1000.0), "{text}");
+}
+
 #[test]
 fn every_machine_of_testdata_gives_a_model_that_says_the_same() {
     for name in [
