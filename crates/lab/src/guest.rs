@@ -39,8 +39,8 @@ const GAVE_UP: &str = "numapilot-lab: gave up";
 const CONSOLE: usize = 64 * 1024;
 /// Time limit for QEMU to answer on its monitor, by the host's clock: on a busy host it is late while it restores a guest.
 const MONITOR: Duration = Duration::from_secs(300);
-/// Time limit for QEMU to end.
-const ENDING: Duration = Duration::from_secs(10);
+/// Time limit for QEMU to end: its plugins write what they have, to a disk that others may use.
+const ENDING: Duration = Duration::from_secs(60);
 
 /// Outcome of waiting for a line of the console.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
