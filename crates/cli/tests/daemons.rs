@@ -66,7 +66,8 @@ fn a_time_or_a_signal_stops_the_recording_and_not_the_daemon() {
         let (trace, id) = (folder.path().join("d.numatrace"), folder.path().join(format!("pid{how}")));
         let mut command = numapilot(&["record", "--force", "--engine", "track"]);
         match how {
-            "--for" => command.args(["--for", "2s"]),
+            // The daemon is announced once its launcher has been gone for 0.3 s, to which a busy machine comes late.
+            "--for" => command.args(["--for", "8s"]),
             "--main-only" => command.arg("--main-only"),
             _ => &mut command,
         };
