@@ -239,8 +239,8 @@ fn limits_stop_the_recording_and_not_the_program() {
             assert_eq!(String::from_utf8(output.stdout).unwrap(), expected);
             assert!(!lab.events().is_empty());
             let result = lab.result();
-            // Progress is told ten times a second.
             eprintln!("{result}");
+            // Progress is told ten times a second.
             result["stopped"] == name && result["updates"].as_u64() >= Some(4)
         });
         assert!(is_stopped, "{option}: {name}, with four updates");
