@@ -52,7 +52,7 @@ pub struct Course {
     pub threads: Vec<(u64, u64)>,
 }
 
-/// Runs of which the first that is right is judged, or else the last. A thread that a busy host keeps from running for 100 ms (`STALL_WAIT_NS` in `vtime.c`), or
+/// Runs of which the first that is right is judged, or else the last. A thread that a busy host keeps from running for 100 ms (`STALL_WAIT_NS`, `vtime.c`), or
 /// for 1 ms asleep behind another one that has the kernel's lock of their memory (`STALL_NS`), counts as lost: the others go on without it, and it comes back
 /// later in program time. So was one run of `readers` in sixty beside three times as many threads as CPUs. What is wrong of itself is wrong in each run.
 const TRIES: usize = 6;
