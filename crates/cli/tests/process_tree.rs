@@ -186,7 +186,12 @@ fn a_recording_in_the_background_ends_and_the_tree_runs_on() {
     let tree = Tree::start(folder.path());
     let trace = folder.path().join("tree.numatrace");
     let at = trace.to_str().expect("UTF-8");
-    run(&["record", "--engine", "fault", "--pid", &tree.main(), "--detach", "-o", at]).succeeded();
+    let ran = run(&["record", "--engine", "fault", "--pid", &tree.main(), "--detach", "-o", at]).succeeded();
+    let recorder = ran.stderr.split_once("(process ").and_then(|(_, rest)| rest.split_once(')'));
+    let recorder: u32 = recorder.and_then(|(id, _)| id.parse().ok()).expect("the recorder's id");
+    // Its trace is there before its events count, and on a busy machine for longer than the command waits.
+    wait_until("the recorder reads its events", || reads_events(recorder));
+    tree.pids[1..].iter().for_each(|&pid| wait_for_faults(pid, 100));
     run(&["record", "--stop", at]).succeeded();
     let is_there = |pid: &u32| Path::new(&format!("/proc/{pid}/exe")).exists();
     assert!(tree.pids.iter().all(is_there));

@@ -93,6 +93,8 @@ fn a_recording_in_the_background_is_ended_by_its_name() {
     let again = start();
     let says = "another recording is being written there, by process ";
     assert!(again.code == 1 && again.stderr.contains(says), "{}", again.stderr);
+    // Before it, on a busy machine, the interrupt would come, which ends the program.
+    wait_until("the program's word", || fs::read_to_string(&log).is_ok_and(|told| told.contains("started\n")));
     let ran = run(&["record", "--stop", &bare]).succeeded();
     assert!(ran.stderr.contains("next: numapilot report"), "{}", ran.stderr);
     let told = fs::read_to_string(&log).expect("the recorder's messages");

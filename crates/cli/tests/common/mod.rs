@@ -179,14 +179,18 @@ pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Waits until a recorder has opened and enabled the kernel's events: the thread that reads them begins then.
+/// Whether the recorder of this process id has opened and enabled the kernel's events: the thread that reads them begins then.
+pub fn reads_events(recorder: u32) -> bool {
+    let mut tasks = fs::read_dir(format!("/proc/{recorder}/task")).into_iter().flatten().flatten();
+    tasks.any(|task| fs::read_to_string(task.path().join("comm")).is_ok_and(|name| name.trim() == "events"))
+}
+
+/// Waits until a recorder has opened and enabled the kernel's events.
 #[track_caller]
 pub fn wait_until_recording(recorder: &mut Child) {
-    let tasks = format!("/proc/{}/task", recorder.id());
     wait_until("the recorder reads its events", || {
         assert!(recorder.try_wait().expect("its state").is_none(), "the recorder has ended before it recorded");
-        let mut tasks = fs::read_dir(&tasks).into_iter().flatten().flatten();
-        tasks.any(|task| fs::read_to_string(task.path().join("comm")).is_ok_and(|name| name.trim() == "events"))
+        reads_events(recorder.id())
     });
 }
 
