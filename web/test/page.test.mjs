@@ -570,7 +570,7 @@ test("slices of the metrics over time are made of whole slices of the cells", as
         assert.ok(grain.page_bin_ns % grain.bin_ns === 0 && grain.latency_bin_ns % grain.bin_ns === 0, JSON.stringify(grain));
         const { page, done } = await open(name);
         await page.locator(".metrics details.behind summary").click();
-        await drawn(page);
+        await page.locator(".metrics details.behind tbody tr").first().waitFor({ state: "attached" });
         const each = Math.ceil(Math.ceil(duration_ns / grain.bin_ns) / 60) * grain.bin_ns;
         assert.equal(await page.locator(".metrics details.behind tbody tr").count(), Math.ceil(duration_ns / each), name);
         await done();
@@ -584,7 +584,7 @@ test("a link's demand in a part of a slice is that of the slice, whose accesses 
         const time = [from, to].map((part) => Math.round(slice + part * grain.bin_ns)).join("-");
         const { page, done } = await open("big.html", { fragment: `#time=${time}` });
         await page.locator(".topology details.behind summary").click();
-        await drawn(page);
+        await page.locator(".topology details.behind tbody tr").first().waitFor({ state: "attached" });
         const cells = await page.locator(".topology details.behind tbody td:last-child").allInnerTexts();
         await done();
         return cells;

@@ -69,7 +69,8 @@ fn interfering(name: &str) -> (String, usize) {
     let program = compile(name, &[source.as_str()], &["-O2", "-pthread"]);
     let data = scratch().join(format!("{name}-data"));
     fs::write(&data, vec![7; 128 << 20]).expect("data");
-    for _ in 0..5 {
+    // The other thread has to be done before the copy is, which takes about as long: on a busy machine it loses that race again and again.
+    for _ in 0..40 {
         let mappings = on_node_0(Rules { pattern: Some(format!("*{name}-data")), ..Rules::default() });
         let mut command = Command::new(&program);
         mappings.apply(command.arg(&data).arg(mappings.folder()));

@@ -331,10 +331,12 @@ fn many_free_places_do_not_make_blocks_dearer() {
     let holes = compile("plan_holes.c", "plan_holes", &["-O1", "-fno-builtin"]);
     for (name, policy) in [("node", 1), ("first-use", 5)] {
         let image = image(&format!("holes-{name}"), 0, 1 << 62, policy);
-        let price = |count: &str| -> u64 {
+        let once = |count: &str| -> u64 {
             let output = under(&image, Command::new(&holes).arg(count));
             String::from_utf8_lossy(&output.stdout).trim().parse().expect("nanoseconds")
         };
+        // Processor time, of which a hypervisor may have taken some in one of them.
+        let price = |count: &str| (0..3).map(|_| once(count)).min().expect("three prices");
         let (few, many) = (price("1000"), price("50000"));
         assert!(many < 10 * few + 1000, "{name}: {few} ns among 1,000, {many} ns among 50,000");
     }

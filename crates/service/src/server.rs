@@ -483,13 +483,14 @@ mod tests {
     fn too_many_are_let_go_and_the_silent_do_not_stay() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s");
-        let server = Server::start(&Address::Unix(path.clone()), 0o600, limits(2, 1000), echo).unwrap();
+        let server = Server::start(&Address::Unix(path.clone()), 0o600, limits(2, 3000), echo).unwrap();
         let silent: Vec<UnixStream> = (0..2).map(|_| UnixStream::connect(&path).unwrap()).collect();
         let start = Instant::now();
         while server.connection_counts().accepted < 2 {
             thread::sleep(Duration::from_millis(1));
             assert!(start.elapsed() < Duration::from_secs(60));
         }
+        // Within the time of the silent, however busy the machine is.
         let mut third = UnixStream::connect(&path).unwrap();
         assert_eq!(third.read(&mut [0]).unwrap(), 0, "closed at once");
         assert_eq!(server.connection_counts(), ConnectionCounts { accepted: 2, refused: 1 });

@@ -179,7 +179,13 @@ pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Waits until a recorder has opened and enabled the kernel's events: the thread that reads them begins then.
+/// Whether the recorder of this process id has opened and enabled the kernel's events: the thread that reads them begins then.
+pub fn reads_events(recorder: u32) -> bool {
+    let mut tasks = fs::read_dir(format!("/proc/{recorder}/task")).into_iter().flatten().flatten();
+    tasks.any(|task| fs::read_to_string(task.path().join("comm")).is_ok_and(|name| name.trim() == "events"))
+}
+
+/// Waits until a recorder has opened and enabled the kernel's events.
 #[track_caller]
 pub fn wait_until_recording(recorder: &mut Child) {
     let pid = recorder.id();
@@ -187,12 +193,6 @@ pub fn wait_until_recording(recorder: &mut Child) {
         assert!(recorder.try_wait().expect("its state").is_none(), "the recorder has ended before it recorded");
         reads_events(pid)
     });
-}
-
-/// Whether this recorder has opened and enabled the kernel's events.
-pub fn reads_events(recorder: u32) -> bool {
-    let mut tasks = fs::read_dir(format!("/proc/{recorder}/task")).into_iter().flatten().flatten();
-    tasks.any(|task| fs::read_to_string(task.path().join("comm")).is_ok_and(|name| name.trim() == "events"))
 }
 
 /// Waits until a process has had so many more page faults.

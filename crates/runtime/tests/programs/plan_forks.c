@@ -1,5 +1,6 @@
 /* plan_forks.c: a library that registers handlers for forks before the planner's constructor runs (linked with -z initfirst): they allocate, as the C library's
- * allocator allows, and take a lock under which others allocate; and a program that forks, with it. Ends by a signal if that takes for ever. */
+ * allocator allows, and take a lock under which others allocate; and a program that forks, with it. Ends by a signal if that takes for
+ * ever, which is far longer than a busy machine needs. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdlib.h>
@@ -59,7 +60,7 @@ int main(void) {
     int stop = 0;
     void *result;
     pthread_t thread;
-    alarm(60);
+    alarm(600);
     if (pthread_create(&thread, NULL, uses, &stop) != 0) return 2;
     for (int i = 0; i < 10; i++) {
         int status = 0;

@@ -1,5 +1,6 @@
 /* plan_handlers.c: a signal handler that comes while its thread has locks of the planner, and forks, maps memory, allocates and gives back. The program is the
- * one that places memory (linked with -rdynamic), and so is asked under a lock. Ends by a signal if that takes for ever. */
+ * one that places memory (linked with -rdynamic), and so is asked under a lock. Ends by a signal if that takes for
+ * ever, which is far longer than a busy machine needs. */
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdlib.h>
@@ -54,7 +55,7 @@ static int goes_on(size_t bytes) {
 }
 
 int main(void) {
-    alarm(60);
+    alarm(600);
     signal(SIGUSR1, on_signal);
     for (int i = 0; i < 50; i++) {
         int status = 0;

@@ -55,7 +55,7 @@ int main(int count, char **arguments) {
     static char room[1 << 16];
     stack_t alternate = {.ss_sp = room, .ss_size = sizeof room};
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = count > 1 ? SA_ONSTACK : 0};
-    alarm(60);
+    alarm(600);
     if (sigaltstack(&alternate, NULL) != 0 || sigaction(SIGUSR1, &action, NULL) != 0) return 2;
     jump();
     placed = 0;

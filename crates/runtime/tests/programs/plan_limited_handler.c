@@ -1,5 +1,6 @@
 /* plan_limited_handler.c: a signal handler that asks for more memory than there is (`ulimit -v`), so that the planner looks what it can give back, while its
- * thread makes and gives back blocks that the planner places. Ends by a signal if that takes for ever. */
+ * thread makes and gives back blocks that the planner places. Ends by a signal if that takes for ever: where other programs have the CPUs, each of the signals
+ * comes some milliseconds after the one before. */
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdlib.h>
@@ -25,7 +26,7 @@ static void send(pid_t to) {
 }
 
 int main(void) {
-    alarm(60);
+    alarm(600);
     signal(SIGUSR1, on_signal);
     pid_t self = getpid();
     if (fork() == 0) send(self);

@@ -1,5 +1,5 @@
 /* plan_turns.c: a program that forks while another of its threads maps memory that a rule gives to one node after the other, and whose child then does the
- * same. Ends by a signal if that takes for ever. */
+ * same. Ends by a signal if that takes for ever, which is far longer than a busy machine needs. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sys/mman.h>
@@ -23,7 +23,7 @@ int main(void) {
     int stop = 0;
     void *result;
     pthread_t threads[THREADS];
-    alarm(60);
+    alarm(600);
     /* From some number on there are too many mappings to cut them, and whose turn it is has to be known. */
     for (int i = 0; i < 40000; i++)
         if (!map()) return 2;
@@ -33,7 +33,7 @@ int main(void) {
         int status = 0;
         pid_t child = fork();
         if (child == 0) {
-            alarm(10);
+            alarm(600);
             _exit(!map());
         }
         if (waitpid(child, &status, 0) != child || status != 0) return 3;

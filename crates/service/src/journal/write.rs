@@ -157,7 +157,7 @@ struct Writer {
     settings: JournalSettings,
     shared: Arc<Shared>,
     /// The open file and its size; `None` after a failure.
-    open: Option<(File, u64)>,
+    open: Option<(Held, u64)>,
     /// Time of the next attempt after a failure.
     retry_at: Instant,
     /// Number of the next line.
@@ -190,7 +190,7 @@ impl Writer {
 
     fn sync(&self) {
         if let Some((file, _)) = &self.open {
-            let _ = file.sync_data();
+            let _ = file.0.sync_data();
         }
     }
 
@@ -290,15 +290,15 @@ impl Writer {
         let Some((file, bytes)) = &mut self.open else { return Err(io::Error::from_raw_os_error(libc::EBADF)) };
         if *bytes >= self.look_at {
             self.look_at = *bytes + LOOK_BYTES;
-            if free_bytes(file)? < self.settings.keep_free_bytes {
+            if free_bytes(&file.0)? < self.settings.keep_free_bytes {
                 let keep = self.settings.keep_free_bytes >> 20;
                 return Err(io::Error::other(format!(
                     "the file system has less than {keep} MiB free, which the journal does not use"
                 )));
             }
         }
-        if let Err(error) = file.write_all(text.as_bytes()) {
-            let _ = file.set_len(*bytes);
+        if let Err(error) = file.0.write_all(text.as_bytes()) {
+            let _ = file.0.set_len(*bytes);
             return Err(error);
         }
         *bytes += text.len() as u64;
@@ -325,14 +325,14 @@ impl Writer {
         self.open = None;
         self.look_at = 0;
         let mut file = open(&self.settings.file)?;
-        let mut bytes = file.seek(SeekFrom::End(0))?;
+        let mut bytes = file.0.seek(SeekFrom::End(0))?;
         if bytes > 0 {
             let mut last = [0];
-            file.seek(SeekFrom::End(-1))?;
-            file.read_exact(&mut last)?;
+            file.0.seek(SeekFrom::End(-1))?;
+            file.0.read_exact(&mut last)?;
             if last != *b"\n" {
                 // Terminates the incomplete line of a writer that was killed.
-                file.write_all(b"\n")?;
+                file.0.write_all(b"\n")?;
                 bytes += 1;
             }
         }
@@ -352,8 +352,19 @@ impl Writer {
     }
 }
 
+/// The journal's file, locked until this is dropped. Closing the file is not enough: what another thread starts at that moment has it open, too, until it
+/// executes its program.
+struct Held(File);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // Nothing is left to do if this fails.
+        let _ = self.0.unlock();
+    }
+}
+
 /// Opens the file for appending and locks it. Only its owner may read it, because a journal holds addresses and names of other users' programs.
-fn open(path: &Path) -> io::Result<File> {
+fn open(path: &Path) -> io::Result<Held> {
     let flags = libc::O_NOFOLLOW | libc::O_CLOEXEC;
     let file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).custom_flags(flags).open(path)?;
     if !file.metadata()?.is_file() {
@@ -369,7 +380,7 @@ fn open(path: &Path) -> io::Result<File> {
             _ => error,
         });
     }
-    Ok(file)
+    Ok(Held(file))
 }
 
 fn free_bytes(file: &File) -> io::Result<u64> {
@@ -472,6 +483,20 @@ mod tests {
         let link = folder.path().join("link");
         std::os::unix::fs::symlink("/dev/null", &link).unwrap();
         assert!(Journal::start(JournalSettings { file: link, ..settings }).is_err());
+    }
+
+    /// One that was begun while another thread started a program was refused, as if another balancer wrote to the file.
+    #[test]
+    fn a_journal_is_free_when_its_writer_is_gone_whoever_has_the_file_open() {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = settings(folder.path(), 1 << 20);
+        let mut writer = Writer::new(settings.clone(), Arc::default());
+        writer.event(1, trouble(1));
+        // As after a fork: another descriptor of the same open file.
+        let inherited = writer.open.as_ref().map(|(file, _)| file.0.try_clone().unwrap()).unwrap();
+        drop(writer);
+        drop(Journal::start(settings).unwrap());
+        drop(inherited);
     }
 
     #[test]

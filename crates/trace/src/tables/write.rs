@@ -53,6 +53,15 @@ impl FolderLock {
     }
 }
 
+impl Drop for FolderLock {
+    /// To close the folder is not enough: a process that was forked meanwhile has it open, too.
+    fn drop(&mut self) {
+        if let Some(held) = &self.held {
+            let _ = held.unlock();
+        }
+    }
+}
+
 /// Writes the tables of one trace. Tables to which nothing was written are empty. Dropping it without [`TraceWriter::finish`] removes the files
 /// that it wrote.
 #[derive(Debug)]
@@ -322,5 +331,24 @@ fn encode(path: &Path) -> impl Fn(ParquetError) -> TableError + '_ {
             Err(cause) => other(cause.to_string()),
         },
         error => other(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A child that was forked while the lock was held, and was no program of its own yet or never became one, kept it.
+    #[test]
+    fn a_lock_goes_with_who_took_it_whoever_has_the_folder_open() {
+        let folder = tempfile::tempdir().unwrap();
+        let lock = FolderLock::take(folder.path());
+        // As after a fork: another descriptor of the same open folder.
+        let inherited = lock.held.as_ref().unwrap().try_clone().unwrap();
+        let other = File::open(folder.path()).unwrap();
+        assert!(other.try_lock().is_err());
+        drop(lock);
+        assert!(other.try_lock().is_ok());
+        drop(inherited);
     }
 }
