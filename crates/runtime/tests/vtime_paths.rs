@@ -92,8 +92,8 @@ fn threads_that_end_without_a_word_count_no_more() {
     let program = bench.compile("gcc", ESCAPES, "escapes.c", "escapes");
     for bind in [SPREAD, NONE] {
         for case in ["equals", "replaced", "exited", "killed"] {
-            let on = setting(INSTRUMENT, bind, THREADS + 1);
-            bench.takes(on, &program, case, &near(1_000_000, 10), &format!("bind {bind}: a million cycles of work"));
+            let course = parse(&bench.run(setting(INSTRUMENT, bind, THREADS + 1), &program, &[case]));
+            assert_near(course.elapsed(), 1_000_000, 10, &format!("{case}, bind {bind}: a million cycles of work"));
         }
     }
 }
@@ -114,8 +114,8 @@ fn sleeping_threads_leave_their_cpus() {
     let bench = Bench::new();
     let program = bench.compile("gcc", ESCAPES, "escapes.c", "escapes");
     for case in ["sigwait", "asleep"] {
-        let (on, what) = (setting(INSTRUMENT, SPREAD, THREADS), "sixteen times 8 M cycles on sixteen CPUs");
-        bench.takes(on, &program, case, &near(8_000_000, 12), what);
+        let elapsed = parse(&bench.run(setting(INSTRUMENT, SPREAD, THREADS), &program, &[case])).elapsed();
+        assert_near(elapsed, 8_000_000, 12, &format!("{case}: sixteen times 8 M cycles on sixteen CPUs"));
     }
 }
 
@@ -141,12 +141,15 @@ fn programs_begin_with_what_their_starters_give_them() {
     let program = bench.compile("gcc", ESCAPES, "escapes.c", "escapes");
     for bind in [SPREAD, NONE] {
         let on = setting(INSTRUMENT, bind, THREADS + 1);
-        // A child with a million cycles of work.
-        let are_right = |course: &Course| {
-            ["way0", "way1", "way2"].iter().all(|&way| near(1_000_000, 30).contains(&course.values[way]))
-        };
-        let starts = bench.course_where(on, &program, &["starts"], are_right);
-        assert!(are_right(&starts), "bind {bind}: {starts:?}");
+        let starts = parse(&bench.run(on, &program, &["starts"]));
+        for way in ["way0", "way1", "way2"] {
+            assert_near(
+                starts.values[way],
+                1_000_000,
+                30,
+                &format!("{way}, bind {bind}: a child with a million cycles of work"),
+            );
+        }
         assert_eq!(starts.values["failed"], 0, "bind {bind}");
         let bound = parse(&bench.run(on, &program, &["bound"]));
         let of = |name: &str| bound.values[name];
@@ -188,12 +191,11 @@ fn cpp_synchronisation_joins_clocks() {
             assert_eq!(parse(&bench.run(on, &program, &[case])).values["early"], 0, "{case}, bind {bind}");
         }
         // Made of read-modify-writes, which take no clock over: not exact, but within the window.
-        let is_in_window = |course: &Course| course.values["early"] <= 2 * u64::from(WINDOW_CYCLES);
-        let early = bench.course_where(on, &program, &["meeting"], is_in_window).values["early"];
+        let early = parse(&bench.run(on, &program, &["meeting"])).values["early"];
         assert!(early <= 2 * u64::from(WINDOW_CYCLES), "left a barrier {early} cycles before the last arrival");
-        let is_dealt_out = |course: &Course| course.is_even() && near(10_000_000, 10).contains(&course.elapsed());
-        let course = bench.course_where(on, &program, &["pool"], is_dealt_out);
-        assert!(is_dealt_out(&course), "1,600 tasks of 100,000 cycles by 16 threads: {course:?}");
+        let course = parse(&bench.run(on, &program, &["pool"]));
+        course.assert_even();
+        assert_near(course.elapsed(), 10_000_000, 10, "1,600 tasks of 100,000 cycles by 16 threads");
     }
 }
 
@@ -204,15 +206,19 @@ fn openmp_forms_work() {
     for compiler in ["gcc", "clang"] {
         let program = bench.compile(compiler, &["-fopenmp"], "omp_forms.c", compiler);
         for (mode, bind) in SETTINGS {
-            // 4 x 4 of 1 M, 8 of 1 M, and a region of an old compiler. Serial: at least 4 M and 8 M.
-            let overlap = |course: &Course| {
-                ["nested", "reduction"].iter().all(|&name| (1_000_000..4_000_000).contains(&course.values[name]))
-                    && course.values.get("old").is_none_or(|old| near(500_000, 10).contains(old))
-            };
-            let is_right = |course: &Course| mode == TRACK || course.values["wrong"] != 0 || overlap(course);
-            let course = bench.course_where(setting(mode, bind, 33), &program, &[], is_right);
+            let course = parse(&bench.run(setting(mode, bind, 33), &program, &[]));
             assert_eq!(course.values["wrong"], 0, "{compiler} in mode {mode}, bind {bind}");
-            assert!(is_right(&course), "{compiler}, bind {bind}: {course:?}");
+            if mode == TRACK {
+                continue;
+            }
+            let nested = course.values["nested"];
+            assert!((1_000_000..4_000_000).contains(&nested), "{compiler}, bind {bind}: 4 x 4 of 1 M took {nested}");
+            // Serial: at least 4 M and 8 M. A busy host may keep threads from running for longer than the others wait for them.
+            let reduction = course.values["reduction"];
+            assert!((1_000_000..4_000_000).contains(&reduction), "{compiler}, bind {bind}: 8 of 1 M took {reduction}");
+            if let Some(old) = course.values.get("old") {
+                assert_near(*old, 500_000, 10, "a region of an old compiler");
+            }
         }
     }
 }

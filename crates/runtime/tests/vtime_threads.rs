@@ -8,14 +8,13 @@ use crate::vtime::bench::*;
 fn independent_threads_overlap() {
     let bench = Bench::new();
     let program = bench.compile("gcc", &["-pthread"], "threads.c", "threads");
-    let of_each = near(10_000_000, 5);
-    let overlap = |course: &Course| {
-        of_each.contains(&course.elapsed()) && course.threads.iter().all(|(end, _)| of_each.contains(end))
-    };
-    let course = bench.course_where(Setting::default(), &program, &["share"], overlap);
-    assert!(overlap(&course), "sixteen threads of 10 M cycles: {course:?}");
-    bench.takes(Setting::default(), &program, "readers", &near(1_000_000, 5), "readers of one lock");
-    bench.takes(Setting::default(), &program, "touch_lock", &near(5_000_000, 5), "a lock that is rarely held");
+    let course = bench.course(&program, "share");
+    assert_near(course.elapsed(), 10_000_000, 5, "sixteen threads of 10 M cycles");
+    for (end, _) in &course.threads {
+        assert_near(*end, 10_000_000, 5, "each thread");
+    }
+    assert_near(bench.course(&program, "readers").elapsed(), 1_000_000, 5, "readers of one lock");
+    assert_near(bench.course(&program, "touch_lock").elapsed(), 5_000_000, 5, "a lock that is rarely held");
 }
 
 /// Make sure that a lock which is wanted four times over hands out one cycle of hold per cycle: no more, and hardly less.
@@ -24,15 +23,11 @@ fn saturated_locks_serialise() {
     let bench = Bench::new();
     let program = bench.compile("gcc", &["-pthread"], "threads.c", "threads");
     for case in ["saturate", "spin"] {
-        bench.takes(Setting::default(), &program, case, &(8_000_000..11_000_000), "16 x 500 holds of 1,000 cycles");
+        let elapsed = bench.course(&program, case).elapsed();
+        assert!((8_000_000..11_000_000).contains(&elapsed), "{case}: 16 x 500 holds of 1,000 cycles took {elapsed}");
     }
-    let all = 6_400_000..8_000_000;
-    bench.takes(Setting::default(), &program, "writers", &all, "16 x 200 write holds of 2,000 cycles");
-}
-
-/// Whether sixteen threads had even parts of 160 M cycles of work, which took a sixteenth of that.
-fn is_dealt_out(course: &Course) -> bool {
-    course.is_even() && near(10_000_000, 5).contains(&course.elapsed())
+    let elapsed = bench.course(&program, "writers").elapsed();
+    assert!((6_400_000..8_000_000).contains(&elapsed), "16 x 200 write holds of 2,000 cycles took {elapsed}");
 }
 
 /// Make sure that work taken from a shared queue or counter goes evenly to sixteen CPUs.
@@ -41,8 +36,9 @@ fn dynamic_work_is_even() {
     let bench = Bench::new();
     let program = bench.compile("gcc", &["-pthread"], "threads.c", "threads");
     for case in ["queue", "counter"] {
-        let course = bench.course_where(Setting::default(), &program, &[case], is_dealt_out);
-        assert!(is_dealt_out(&course), "{case}: {course:?}");
+        let course = bench.course(&program, case);
+        course.assert_even();
+        assert_near(course.elapsed(), 10_000_000, 5, case);
     }
 }
 
@@ -55,9 +51,7 @@ fn waits_order_clocks() {
     assert!(course.threads.iter().all(|thread| thread.0 == course.threads[0].0), "{:?}", course.threads);
     assert_eq!(bench.course(&program, "sem").values["early"], 0);
     // Under a mutex alone a consumer that does not wait may see an item of the same window.
-    let is_right = |course: &Course| course.values["early"] <= 2 * u64::from(WINDOW_CYCLES);
-    let course = bench.course_where(Setting::default(), &program, &["cond"], is_right);
-    assert!(is_right(&course), "{course:?}");
+    assert!(bench.course(&program, "cond").values["early"] <= 2 * u64::from(WINDOW_CYCLES));
 }
 
 /// Make sure that threads of one virtual CPU share its time.
@@ -65,8 +59,9 @@ fn waits_order_clocks() {
 fn one_virtual_cpu_is_shared() {
     let bench = Bench::new();
     let program = bench.compile("gcc", &["-pthread"], "threads.c", "threads");
-    let one = Setting { cpus: 1, ..Setting::default() };
-    bench.takes(one, &program, "share", &near(160_000_000, 10), "sixteen threads on one CPU");
+    let output = bench.run(Setting { cpus: 1, ..Setting::default() }, &program, &["share"]);
+    let elapsed = parse(&output).elapsed();
+    assert_near(elapsed, 160_000_000, 10, "sixteen threads on one CPU");
 }
 
 /// Make sure that OpenMP regions, loops, barriers, tasks and critical sections follow program time under both libraries.
@@ -75,16 +70,20 @@ fn openmp_overlaps() {
     let bench = Bench::new();
     for compiler in ["gcc", "clang"] {
         let program = bench.compile(compiler, &["-fopenmp"], "omp.c", compiler);
-        bench.takes(Setting::default(), &program, "static", &near(2_000_000, 5), compiler);
-        let dynamic = bench.course_where(Setting::default(), &program, &["dynamic"], is_dealt_out);
-        assert!(is_dealt_out(&dynamic), "{compiler}: {dynamic:?}");
+        assert_near(bench.course(&program, "static").elapsed(), 2_000_000, 5, compiler);
+        let dynamic = bench.course(&program, "dynamic");
+        dynamic.assert_even();
+        assert_near(dynamic.elapsed(), 10_000_000, 5, compiler);
         assert_eq!(bench.course(&program, "regions").values["wrong"], 0, "{compiler}");
         assert_eq!(bench.course(&program, "barrier").values["wrong"], 0, "{compiler}");
-        let what = format!("{compiler}: 16 x 100 critical sections");
-        bench.takes(Setting::default(), &program, "critical", &(3_200_000..4_200_000), &what);
+        let critical = bench.course(&program, "critical").elapsed();
+        assert!((3_200_000..4_200_000).contains(&critical), "{compiler}: 16 x 100 critical sections took {critical}");
         for case in ["fortran-locks", "fortran-tests"] {
-            let what = format!("{compiler}: 16 x 50 holds of two locks");
-            bench.takes(Setting::default(), &program, case, &(1_600_000..2_400_000), &what);
+            let elapsed = bench.course(&program, case).elapsed();
+            assert!(
+                (1_600_000..2_400_000).contains(&elapsed),
+                "{compiler}, {case}: 16 x 50 holds of two locks took {elapsed}"
+            );
         }
         // The host says which thread takes a task: one that it does not run takes none, whatever its clock. So the best of some runs is judged; clocks
         // that do not overlap would show in each.

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::ops::Range;
 use std::path::Path;
 use std::path::PathBuf;
 use std::process::Command;
@@ -46,16 +45,11 @@ impl Default for Setting {
 }
 
 /// What a program printed: `name value` pairs of its first line, and `(end, count)` of each thread.
-#[derive(Debug)]
 pub struct Course {
     pub values: HashMap<String, u64>,
     pub threads: Vec<(u64, u64)>,
 }
 
-/// Runs of which the first that is right is judged, or else the last. A thread that a busy host keeps from running for 100 ms (`STALL_WAIT_NS`, `vtime.c`), or
-/// for 1 ms asleep behind another one that has the kernel's lock of their memory (`STALL_NS`), counts as lost: the others go on without it, and it comes back
-/// later in program time. So was one run of `readers` in sixty beside three times as many threads as CPUs. What is wrong of itself is wrong in each run.
-const TRIES: usize = 6;
 /// Seconds of processor time after which a program is taken to make no end: what it needs, however busy the machine is, is far less.
 const CPU_LIMIT_S: &str = "--cpu=300";
 /// Seconds after which it is taken to wait for ever. On a machine with much else to do a program may take many times as long as it needs.
@@ -133,26 +127,6 @@ impl Bench {
     pub fn course(&self, program: &Path, case: &str) -> Course {
         parse(&self.run(Setting::default(), program, &[case]))
     }
-
-    /// The course of the first of [`TRIES`] runs that is right, or of the last.
-    pub fn course_where(
-        &self,
-        setting: Setting,
-        program: &Path,
-        arguments: &[&str],
-        is_right: impl Fn(&Course) -> bool,
-    ) -> Course {
-        let run = || parse(&self.run(setting, program, arguments));
-        (1..TRIES).map(|_| run()).find(&is_right).unwrap_or_else(run)
-    }
-
-    /// Panics unless the program takes so many cycles, in one of [`TRIES`] runs.
-    #[track_caller]
-    pub fn takes(&self, setting: Setting, program: &Path, case: &str, cycles: &Range<u64>, what: &str) {
-        let course = self.course_where(setting, program, &[case], |course| cycles.contains(&course.elapsed()));
-        let elapsed = course.elapsed();
-        assert!(cycles.contains(&elapsed), "{what}: {case} took {elapsed} cycles, not {cycles:?}");
-    }
 }
 
 /// What a program printed about its course.
@@ -196,16 +170,20 @@ impl Course {
         self.values["elapsed"]
     }
 
-    /// Whether each thread did its fair share of the work, within a quarter.
-    pub fn is_even(&self) -> bool {
+    /// Each thread did its fair share of the work, within a quarter.
+    pub fn assert_even(&self) {
         let all: u64 = self.threads.iter().map(|thread| thread.1).sum();
         let fair = all / THREADS as u64;
-        self.threads.iter().all(|(_, count)| count.abs_diff(fair) * 4 <= fair)
+        for (index, (_, count)) in self.threads.iter().enumerate() {
+            assert!(count.abs_diff(fair) * 4 <= fair, "thread {index} did {count} of {all}");
+        }
     }
 }
 
-/// What lies within `percent` of `expected`.
-pub fn near(expected: u64, percent: u64) -> Range<u64> {
-    let most = expected * percent / 100;
-    expected - most..expected + most + 1
+/// `actual` lies within `percent` of `expected`.
+pub fn assert_near(actual: u64, expected: u64, percent: u64, what: &str) {
+    assert!(
+        actual.abs_diff(expected) * 100 <= expected * percent,
+        "{what}: {actual} cycles, expected about {expected}"
+    );
 }
