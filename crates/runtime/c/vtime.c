@@ -23,7 +23,8 @@
 #define STALL_NS 1000000       /* without progress for this long a laggard is looked at in /proc */
 #define STALL_ASLEEP_NS 20000000 /* the same for one that sleeps for the window itself, in case it never comes back from there */
 #define STALL_CPU_NS 5000000   /* CPU time without progress: it computes in code that is not instrumented */
-#define STALL_WAIT_NS 100000000 /* runnable but without CPU for this long: the host is too busy, go on without it */
+#define STALL_KERNEL_NS 20000000 /* uninterruptible: it waits in the kernel for a disk, or for a lock (of its process's memory) whose holder has no CPU */
+#define STALL_WAIT_NS 1000000000 /* runnable but without CPU for this long: the host is too busy, go on without it. A quota of CPU time takes less away. */
 
 uint32_t np_cycles_per_access_q8;
 static struct np_vtime_process own_process;
@@ -313,6 +314,7 @@ static void watch(struct np_slot *laggard) {
     bool computes = state == 'R' && cpu_time_ns(laggard) - np_load(vt->seen_cpu_ns) >= STALL_CPU_NS;
     bool starved = state == 'R' && now - since_ns >= STALL_WAIT_NS;
     if (state == 'R' && !computes && !starved) return;
+    if (state == 'D' && now - since_ns < STALL_KERNEL_NS) return;
     __atomic_store_n(&vt->stalled_clock, clock + 1, __ATOMIC_RELAXED);
     if (state != 'R') np_cpu_leave(laggard); /* asleep: it keeps nobody from its CPU, and comes back to one in throttle_slow */
     __atomic_store_n(&laggard->next_throttle, 0, __ATOMIC_RELAXED);

@@ -1,23 +1,41 @@
 /* A signal handler that jumps out of whatever the program does, as time limits and interpreters' Ctrl-C do; then, without signals, 1000 blocks of 777 bytes.
  * Argument "deep": the blocks are made far below the place that it jumps to; "allocator": it jumps out of the allocator, which must be one that bears that. */
 #define _GNU_SOURCE
+#include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/time.h>
 
 #define JUMPS 3000
 #define ALLOCATOR_JUMPS 500
 static sigjmp_buf home;
+static pthread_t jumper;
+static int wanted = JUMPS;
+static volatile bool may_jump;
 static volatile int jumps;
 
 static void on_alarm(int number) {
     (void)number;
     jumps++;
     siglongjmp(home, 1);
+}
+
+/* Sends signals, each after the jump of the one before: a timer's come by its clock, which may tick every 4 ms, and the program records some hundred system
+ * calls more between two of them than there is room for. */
+static void *send(void *nothing) {
+    unsigned random = 1;
+    while (!may_jump) sched_yield();
+    for (int seen; (seen = jumps) < wanted;) {
+        for (volatile unsigned i = random >> 20; i > 0; i--) {}
+        random = random * 1103515245 + 12345;
+        pthread_kill(jumper, SIGALRM);
+        while (jumps == seen) sched_yield();
+    }
+    return nothing;
 }
 
 static __attribute__((noinline)) void allocate(void) {
@@ -35,15 +53,19 @@ static __attribute__((noinline)) void allocate_deep(void) {
 
 int main(int count, char **arguments) {
     struct sigaction action = {.sa_handler = on_alarm};
-    struct itimerval often = {{0, 300}, {0, 300}}, never = {{0, 0}, {0, 0}};
+    static bool allocates;
+    static pthread_t sender;
     sigaction(SIGALRM, &action, NULL);
+    allocates = count == 2 && strcmp(arguments[1], "allocator") == 0;
+    if (allocates) wanted = ALLOCATOR_JUMPS;
+    jumper = pthread_self();
+    if (pthread_create(&sender, NULL, send, NULL) != 0) return 2;
     sigsetjmp(home, 1);
-    setitimer(ITIMER_REAL, &often, NULL);
-    bool allocates = count == 2 && strcmp(arguments[1], "allocator") == 0;
-    while (allocates && jumps < ALLOCATOR_JUMPS) free(malloc(50));
+    may_jump = true;
+    while (allocates && jumps < wanted) free(malloc(50));
     /* System calls alone, which a jump may leave: a jump out of the C library's malloc is the program's own fault. */
-    while (!allocates && jumps < JUMPS) munmap(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), 4096);
-    setitimer(ITIMER_REAL, &never, NULL);
+    while (!allocates && jumps < wanted) munmap(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), 4096);
+    pthread_join(sender, NULL);
     if (count == 2 && strcmp(arguments[1], "deep") == 0) allocate_deep();
     else allocate();
     return 0;
