@@ -12,10 +12,12 @@
 
 #define JUMPS 3000
 #define ALLOCATOR_JUMPS 500
+/* Calls that wait for a jump, at most: all that are made must have room in the arena, however long a busy machine keeps the sender from running. */
+#define CALLS 10
 static sigjmp_buf home;
 static pthread_t jumper;
 static int wanted = JUMPS;
-static volatile bool may_jump;
+static volatile bool asked, granted;
 static volatile int jumps;
 
 static void on_alarm(int number) {
@@ -24,18 +26,26 @@ static void on_alarm(int number) {
     siglongjmp(home, 1);
 }
 
-/* Sends signals, each after the jump of the one before: a timer's come by its clock, which may tick every 4 ms, and the program records some hundred system
- * calls more between two of them than there is room for. */
+/* Sends signals, each a moment after the program was told of it, and after the jump of the one before: a timer may tick every 4 ms only. */
 static void *send(void *nothing) {
     unsigned random = 1;
-    while (!may_jump) sched_yield();
     for (int seen; (seen = jumps) < wanted;) {
+        while (!asked) sched_yield();
+        asked = false;
+        granted = true;
         for (volatile unsigned i = random >> 20; i > 0; i--) {}
         random = random * 1103515245 + 12345;
         pthread_kill(jumper, SIGALRM);
         while (jumps == seen) sched_yield();
     }
     return nothing;
+}
+
+/* Until the sender has a CPU. */
+static void ask(void) {
+    asked = true;
+    while (!granted) sched_yield();
+    granted = false;
 }
 
 static __attribute__((noinline)) void allocate(void) {
@@ -61,10 +71,14 @@ int main(int count, char **arguments) {
     jumper = pthread_self();
     if (pthread_create(&sender, NULL, send, NULL) != 0) return 2;
     sigsetjmp(home, 1);
-    may_jump = true;
-    while (allocates && jumps < wanted) free(malloc(50));
-    /* System calls alone, which a jump may leave: a jump out of the C library's malloc is the program's own fault. */
-    while (!allocates && jumps < wanted) munmap(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), 4096);
+    while (jumps < wanted) {
+        ask();
+        /* System calls alone, which a jump may leave: a jump out of the C library's malloc is the program's own fault. */
+        for (int i = 0; i < CALLS; i++) {
+            if (allocates) free(malloc(50));
+            else munmap(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), 4096);
+        }
+    }
     pthread_join(sender, NULL);
     if (count == 2 && strcmp(arguments[1], "deep") == 0) allocate_deep();
     else allocate();
