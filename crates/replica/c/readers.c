@@ -11,6 +11,8 @@ uint32_t npr_span = 1;
 __thread struct npr_reader *npr_self __attribute__((tls_model("initial-exec")));
 /* Sections of a thread that has no record as there was no memory for one: they are counted, and nothing is freed meanwhile. */
 static __thread uint32_t stray_depth __attribute__((tls_model("initial-exec")));
+/* The thread has handed its record back: what it still runs may be a signal handler, which may not allocate another one. */
+static __thread bool has_ended __attribute__((tls_model("initial-exec")));
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -28,6 +30,8 @@ static void hand_back(struct npr_reader *reader) {
 
 /* A thread ends, perhaps inside a section, perhaps cancelled. Destructors that run after this one may read again: then it is called again. */
 static void end_thread(void *reader) {
+    has_ended = true;
+    npr_compiler_barrier();
     npr_self = NULL;
     hand_back(reader);
     npr_lock();
@@ -64,7 +68,7 @@ static struct npr_reader *take_record(void) {
         if (__atomic_compare_exchange_n(&reader->is_owned, &is_owned, 1, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) return reader;
     }
     struct npr_reader *made = NULL;
-    if (posix_memalign((void **)&made, _Alignof(struct npr_reader), sizeof *made) != 0) return NULL;
+    if (has_ended || posix_memalign((void **)&made, _Alignof(struct npr_reader), sizeof *made) != 0) return NULL;
     memset(made, 0, sizeof *made);
     made->is_owned = 1;
     npr_word head = npr_load(&npr_the_domain.readers);

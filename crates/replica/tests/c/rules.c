@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -188,6 +189,64 @@ static void a_writer_that_ends(void) {
     MUST(numapilot_replica_destroy(replica) == 0);
 }
 
+static _Atomic int allocated, holding;
+static _Atomic bool may_end;
+static pthread_key_t late;
+static numapilot_replica *read_late;
+
+/* The records of readers are allocated with it. */
+int posix_memalign(void **made, size_t alignment, size_t bytes) {
+    allocated++;
+    *made = aligned_alloc(alignment, bytes);
+    return *made ? 0 : ENOMEM;
+}
+
+/* Has a record of its own until it may end. */
+static void *hold(void *nothing) {
+    numapilot_replica_enter(read_late, NULL);
+    numapilot_replica_leave(read_late);
+    holding++;
+    while (!may_end) usleep(100);
+    return nothing;
+}
+
+/* Runs when the thread has handed its record back, and another one takes that. */
+static void at_end(void *holder) {
+    int before = holding;
+    MUST(pthread_create(holder, NULL, hold, NULL) == 0);
+    while (holding == before) usleep(100);
+    int made = allocated;
+    const uint64_t *words = numapilot_replica_enter(read_late, NULL);
+    MUST(words[0] == 1 && words[WORDS - 1] == 1);
+    numapilot_replica_leave(read_late);
+    MUST(allocated == made);
+}
+
+static void *ending(void *holder) {
+    numapilot_replica_enter(read_late, NULL);
+    numapilot_replica_leave(read_late);
+    pthread_setspecific(late, holder);
+    return NULL;
+}
+
+/* A signal handler that came at its thread's end allocated memory, perhaps in the middle of the allocator: the thread sanitizer said so. */
+static void a_thread_at_its_end_allocates_nothing(void) {
+    enum { HOLDERS = 16 };
+    pthread_t holders[HOLDERS + 1], thread;
+    read_late = made(0, 0);
+    MUST(numapilot_replica_publish(read_late, fill(1)) == 0);
+    /* Later than the library's, and so its destructor. */
+    MUST(pthread_key_create(&late, at_end) == 0);
+    for (int i = 0; i < HOLDERS; i++) MUST(pthread_create(&holders[i], NULL, hold, NULL) == 0);
+    while (holding < HOLDERS) usleep(100);
+    MUST(pthread_create(&thread, NULL, ending, &holders[HOLDERS]) == 0);
+    MUST(pthread_join(thread, NULL) == 0 && holding == HOLDERS + 1 && allocated > 0);
+    may_end = true;
+    for (int i = 0; i <= HOLDERS; i++) MUST(pthread_join(holders[i], NULL) == 0);
+    MUST(pthread_key_delete(late) == 0);
+    MUST(numapilot_replica_destroy(read_late) == 0);
+}
+
 static void stray_writes(void) {
     for (uint32_t flags = 0; flags <= NUMAPILOT_REPLICA_UNPROTECTED; flags++) {
         numapilot_replica *replica = made(flags, 0);
@@ -225,6 +284,7 @@ int main(void) {
     waits_and_deadlocks();
     two_that_would_wait_for_each_other();
     a_writer_that_ends();
+    a_thread_at_its_end_allocates_nothing();
     stray_writes();
     bad_arguments();
     for (int node = 0; node < TEST_NODES; node++) MUST(test_ranges_on(node) == 0);
