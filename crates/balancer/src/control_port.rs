@@ -4,7 +4,9 @@
 use std::time::Duration;
 
 use crate::balancing_loop::Tunables;
+use crate::event::Event;
 use crate::event::Sink;
+use crate::event::Steered;
 use crate::status::Status;
 use crate::status::Steering;
 use crate::system::undo_log::UndoLog;
@@ -27,6 +29,17 @@ pub trait ControlPort: Sink + UndoLog {
     fn reload(&mut self) -> Result<Option<Tunables>, String>;
 }
 
+/// Records what a command came to, and answers whoever gave it.
+pub(crate) fn answered(steering: Steering, answer: Result<String, String>, control_port: &mut dyn ControlPort) {
+    let told = answer.clone().unwrap_or_else(|error| error);
+    let command = steering.command.name().to_owned();
+    control_port.record(Event::Steered(Steered { command, by_uid: steering.by_uid, answer: told }));
+    if let Some(back) = steering.answer {
+        // The client may have gone.
+        let _ = back.send(answer);
+    }
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     //! A control port in memory, for tests.
@@ -36,7 +49,6 @@ pub(crate) mod tests {
     use numapilot_host::Pid;
 
     use super::*;
-    use crate::event::Event;
     use crate::status::Command;
     use crate::system::undo_log::Binding;
     use crate::system::undo_log::ThreadId;

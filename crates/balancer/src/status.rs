@@ -26,11 +26,23 @@ pub const VERSION: u32 = 1;
 /// Maximum number of managed processes of a user other than root and the daemon's own, beyond which that user may add no more.
 pub const TARGETS_PER_USER: usize = 64;
 
-/// Why a user with this many managed processes may not add another, if `most` are allowed; `None`: there is room.
-#[must_use]
-pub fn no_more_targets(own: usize, most: usize) -> Option<String> {
-    (own >= most)
-        .then(|| format!("{own} of your processes are managed already, the most allowed per user; remove one first"))
+/// Checks that a user may add another process. `users`: those of the managed processes; `most`: how many of them may be this user's.
+///
+/// # Errors
+/// That many are managed already; the message is for the user.
+pub fn has_room_for_target(uid: u32, users: impl Iterator<Item = u32>, most: usize) -> Result<(), String> {
+    let own = users.filter(|user| *user == uid).count();
+    if own < most {
+        return Ok(());
+    }
+    Err(format!("{own} of your processes are managed already, the most allowed per user; remove one first"))
+}
+
+/// Who gave a command, if that is a user for whom limits hold: neither root nor the one as whom this process acts, nor a signal (`None`).
+pub(crate) fn guest(who: Option<u32>) -> Option<u32> {
+    // SAFETY: has no preconditions.
+    let own_user = unsafe { libc::geteuid() };
+    who.filter(|uid| *uid != 0 && *uid != own_user)
 }
 
 /// A snapshot of the loop.

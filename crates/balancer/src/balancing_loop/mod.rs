@@ -44,10 +44,10 @@ pub use options::Who;
 
 use crate::allowance::Allowance;
 use crate::control_port::ControlPort;
+use crate::control_port::answered;
 use crate::decision::regression_guard::RegressionGuard;
 use crate::event::Event;
 use crate::event::EvidenceSource;
-use crate::event::Steered;
 use crate::event::Stop;
 use crate::event::Target;
 use crate::event::Trouble;
@@ -63,7 +63,8 @@ use crate::status::Command;
 use crate::status::State;
 use crate::status::Steering;
 use crate::status::TARGETS_PER_USER;
-use crate::status::no_more_targets;
+use crate::status::guest;
+use crate::status::has_room_for_target;
 use crate::system::fault_sampler::FaultSampler;
 use crate::system::probes::Probes;
 use crate::system::samples::Samples;
@@ -415,13 +416,7 @@ impl Balancer {
                 _ => Err(format!("process {} is not managed", target.pid)),
             },
         };
-        let told = answer.clone().unwrap_or_else(|error| error);
-        let command = steering.command.name().to_owned();
-        control_port.record(Event::Steered(Steered { command, by_uid: steering.by_uid, answer: told }));
-        if let Some(back) = steering.answer {
-            // The client may have gone.
-            let _ = back.send(answer);
-        }
+        answered(steering, answer, control_port);
     }
 
     /// Adds a process for a user (`None`: a signal's).
@@ -431,11 +426,11 @@ impl Balancer {
         target: &Target,
         control_port: &mut dyn ControlPort,
     ) -> Result<String, String> {
-        let guest_of = who.filter(|uid| *uid != 0 && *uid != own_user());
+        let guest_of = guest(who);
         let is_new = !self.targets.all.contains_key(&target.pid);
         if let Some(uid) = guest_of.filter(|_| is_new) {
-            let own = self.targets.all.values().filter(|managed| managed.target.uid == uid).count();
-            no_more_targets(own, self.added_max).map_or(Ok(()), Err)?;
+            let users = self.targets.all.values().map(|managed| managed.target.uid);
+            has_room_for_target(uid, users, self.added_max)?;
         }
         let answer = self.add_exact_process(target, control_port);
         if let Some(managed) = self.targets.all.get_mut(&target.pid).filter(|_| is_new && answer.is_ok()) {
@@ -528,12 +523,6 @@ impl Balancer {
             control_port.record(Event::Trouble(Trouble { what, times }));
         }
     }
-}
-
-/// The user as whom this process acts.
-pub(crate) fn own_user() -> u32 {
-    // SAFETY: has no preconditions.
-    unsafe { libc::geteuid() }
 }
 
 /// Whether this kernel, what it shows of processes, and the machine are such that pages can be moved at all.

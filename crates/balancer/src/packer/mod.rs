@@ -36,8 +36,8 @@ pub use units::allowed_here;
 use crate::balancing_loop::BalancerError;
 use crate::balancing_loop::Options;
 use crate::balancing_loop::Who;
-use crate::balancing_loop::own_user;
 use crate::control_port::ControlPort;
+use crate::control_port::answered;
 use crate::decision::packing::Demand;
 use crate::decision::packing::Packing;
 use crate::decision::packing::PackingSettings;
@@ -49,7 +49,6 @@ use crate::event::PageOutcomes;
 use crate::event::Setting;
 use crate::event::SettingDone;
 use crate::event::Start;
-use crate::event::Steered;
 use crate::event::Stop;
 use crate::event::Target;
 use crate::event::Targets;
@@ -64,7 +63,8 @@ use crate::status::Status;
 use crate::status::Steering;
 use crate::status::TARGETS_PER_USER;
 use crate::status::TargetStatus;
-use crate::status::no_more_targets;
+use crate::status::guest;
+use crate::status::has_room_for_target;
 use crate::step_progress::StepProgress;
 use crate::system::clock::unix_ns;
 use crate::system::new_nodes;
@@ -251,13 +251,7 @@ impl Packer {
             }
             Command::RemoveTarget(target) => Err(format!("process {} is not managed", target.pid)),
         };
-        let told = answer.clone().unwrap_or_else(|error| error);
-        let command = steering.command.name().to_owned();
-        control_port.record(Event::Steered(Steered { command, by_uid: steering.by_uid, answer: told }));
-        if let Some(back) = steering.answer {
-            // The client may have gone.
-            let _ = back.send(answer);
-        }
+        answered(steering, answer, control_port);
     }
 
     /// Adds a process for a user (`None`: a signal's).
@@ -267,10 +261,8 @@ impl Packer {
         target: &Target,
         control_port: &mut dyn ControlPort,
     ) -> Result<String, String> {
-        let guest_of = who.filter(|uid| *uid != 0 && *uid != own_user());
-        if let Some(uid) = guest_of.filter(|_| !self.watched.contains_key(&target.pid)) {
-            let own = self.watched.values().filter(|one| one.target.uid == uid).count();
-            no_more_targets(own, TARGETS_PER_USER).map_or(Ok(()), Err)?;
+        if let Some(uid) = guest(who).filter(|_| !self.watched.contains_key(&target.pid)) {
+            has_room_for_target(uid, self.watched.values().map(|one| one.target.uid), TARGETS_PER_USER)?;
         }
         self.foreign.remove(&(target.pid, target.start_ticks));
         self.watch(target.pid, control_port)?;

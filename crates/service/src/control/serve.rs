@@ -14,7 +14,7 @@ use numapilot_balancer::status::Board;
 use numapilot_balancer::status::Command;
 use numapilot_balancer::status::Steering;
 use numapilot_balancer::status::TARGETS_PER_USER;
-use numapilot_balancer::status::no_more_targets;
+use numapilot_balancer::status::has_room_for_target;
 use numapilot_host::Pid;
 use numapilot_host::Root;
 
@@ -169,13 +169,12 @@ impl RequestHandler {
         if let Some(why) = identity::without_memory(&Root::default(), pid) {
             return Err(format!("process {pid} {why}"));
         }
-        let status = self.board.get();
-        let own = status.targets.iter().filter(|other| other.target.uid == authority.uid).count();
-        // The loop counts again: others may have been added since its last observation.
-        match no_more_targets(own, TARGETS_PER_USER).filter(|_| !authority.is_master) {
-            Some(refusal) => Err(refusal),
-            None => Ok(target),
+        if !authority.is_master {
+            // The loop counts again: others may have been added since its last observation.
+            let status = self.board.get();
+            has_room_for_target(authority.uid, status.targets.iter().map(|other| other.target.uid), TARGETS_PER_USER)?;
         }
+        Ok(target)
     }
 
     fn steer(&self, authority: Authority, command: Command) -> Answer {

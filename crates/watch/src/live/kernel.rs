@@ -214,7 +214,7 @@ impl KernelReading {
 }
 
 /// Whether a mode of `kernel.numa_balancing` promotes pages between tiers of memory and does nothing else.
-fn is_of_tiers(mode: u64) -> bool {
+pub(super) fn is_of_tiers(mode: u64) -> bool {
     mode != 0 && mode & 1 == 0
 }
 

@@ -22,6 +22,7 @@ use crate::figures::MetricValue;
 use crate::figures::Sampled;
 use crate::figures::SampledNode;
 use crate::heat::Heat;
+use crate::live::kernel;
 
 /// Maximum number of pages that are remembered as seen.
 const PAGES_MAX: usize = 1 << 20;
@@ -292,7 +293,7 @@ impl Sampler {
 
 /// Whether the kernel takes hinting faults on slow memory alone now.
 fn is_of_tiers() -> bool {
-    sysctl::numa_balancing().is_some_and(|mode| mode > 0 && mode & 1 == 0)
+    sysctl::numa_balancing().and_then(|mode| u64::try_from(mode).ok()).is_some_and(kernel::is_of_tiers)
 }
 
 impl SamplesReading {
