@@ -38,6 +38,8 @@ pub enum Need {
     OneNode,
     /// The kernel's software events of page faults (`perf_event_open`).
     PageFaultEvents,
+    /// A kernel that is asked which pages are in memory (`PAGEMAP_SCAN`, Linux 6.7).
+    PagemapScan,
     /// `perf`, which dumps recordings.
     Perf,
     /// Events that `perf` can record here.
@@ -58,7 +60,7 @@ pub enum Need {
 
 impl Need {
     /// Every need.
-    pub const ALL: [Need; 18] = [
+    pub const ALL: [Need; 19] = [
         Need::ArmTools,
         Need::BoundMemory,
         Need::Cmake,
@@ -69,6 +71,7 @@ impl Need {
         Need::Numastat,
         Need::OneNode,
         Need::PageFaultEvents,
+        Need::PagemapScan,
         Need::Perf,
         Need::PerfRecord,
         Need::PidNamespaces,
@@ -93,6 +96,7 @@ impl Need {
             Need::Numastat => "numastat",
             Need::OneNode => "one-node",
             Need::PageFaultEvents => "page-fault-events",
+            Need::PagemapScan => "pagemap-scan",
             Need::Perf => "perf",
             Need::PerfRecord => "perf-record",
             Need::PidNamespaces => "pid-namespaces",
