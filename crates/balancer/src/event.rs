@@ -83,6 +83,8 @@ pub enum Event {
     PingPong(PingPong),
     /// The loop lengthens its interval, or returns to the usual one.
     BackOff(BackOff),
+    /// Moves are put off because of memory pressure, or no longer.
+    Pressure(Pressure),
     /// A setting of the system was changed or restored.
     Setting(Setting),
     /// Targets that were added or removed.
@@ -517,6 +519,34 @@ pub struct BackOff {
     pub because: String,
 }
 
+/// High memory pressure has begun or ended: while it is high, moves are put off.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Pressure {
+    /// Whether it is high from now on.
+    pub is_high: bool,
+    /// Share of the last 10 s in which tasks waited for memory, in percent.
+    pub waited_percent: f64,
+    /// Folder of the cgroup whose processes' pages stay; empty: the pages of all processes do.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub cgroup: String,
+}
+
+impl Pressure {
+    /// What it means for moves, as a clause.
+    #[must_use]
+    pub fn words(&self) -> String {
+        let (place, which) = match self.cgroup.as_str() {
+            "" => (String::new(), "moves"),
+            cgroup => (format!(" in {cgroup}"), "moves of pages of its processes"),
+        };
+        let waited = format!("tasks waited for memory for {:.1} % of the last 10 s", self.waited_percent);
+        match self.is_high {
+            true => format!("memory pressure is high{place} ({waited}): {which} are put off"),
+            false => format!("memory pressure is no longer high{place} ({waited}): {which} are put off no more"),
+        }
+    }
+}
+
 /// A change of a system setting other than the targets' pages.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Setting {
@@ -693,6 +723,18 @@ mod tests {
     }
 
     #[test]
+    fn pressure_is_told_with_its_place_and_what_it_means() {
+        let of_all = Pressure { is_high: true, waited_percent: 12.34, cgroup: String::new() };
+        let told = "memory pressure is high (tasks waited for memory for 12.3 % of the last 10 s): moves are put off";
+        assert_eq!(of_all.words(), told);
+        let of_one = Pressure { is_high: false, cgroup: "/sys/fs/cgroup/batch".to_owned(), ..of_all };
+        assert!(
+            of_one.words().contains("no longer high in /sys/fs/cgroup/batch (")
+                && of_one.words().contains("its processes")
+        );
+    }
+
+    #[test]
     fn a_comparison_of_too_few_windows_has_no_change() {
         let measured = Comparison { change_percent: -2.5, plus_minus_percent: Some(0.4), ..Comparison::default() };
         assert_eq!(measured.change().as_deref(), Some("-2.5 ± 0.4 %"));
@@ -711,6 +753,7 @@ mod tests {
             Event::Copies(Copies::default()),
             Event::PingPong(PingPong::default()),
             Event::BackOff(BackOff::default()),
+            Event::Pressure(Pressure::default()),
             Event::Setting(Setting::default()),
             Event::Targets(Targets::default()),
             Event::Steered(Steered::default()),

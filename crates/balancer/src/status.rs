@@ -80,6 +80,12 @@ pub struct Status {
     pub pages_known: Option<u64>,
     /// Sources of evidence.
     pub evidence: Vec<EvidenceSource>,
+    /// How long tasks of the whole system wait for what; empty: the kernel does not count it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pressure: Vec<ResourcePressure>,
+    /// Whether moves are put off because of the whole system's memory pressure.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub is_put_off: bool,
     /// Totals since the start; they only grow.
     pub counters: Counters,
     /// Rates over the last interval.
@@ -88,6 +94,18 @@ pub struct Status {
     pub own: OwnUse,
     /// Everything lost since the start, by kind.
     pub losses: Vec<Loss>,
+}
+
+/// Pressure on a resource of the whole system.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ResourcePressure {
+    /// The resource: `cpu`, `io` or `memory`.
+    pub resource: String,
+    /// Share of the last 10 s in which at least one task waited for it, 0 to 1.
+    pub some: f64,
+    /// Share in which all tasks waited that were not idle; `None`: not told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub full: Option<f64>,
 }
 
 /// State of the loop.
@@ -148,6 +166,9 @@ pub struct TargetStatus {
     /// Memory nodes that its cpuset forbids: nothing is moved there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub forbidden_nodes: Vec<NodeId>,
+    /// Whether moves of its pages are put off because of memory pressure in its cgroup.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub is_put_off: bool,
     /// Its hottest 2 MiB ranges of memory by recent uses, the most used first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hot: Vec<HotStretch>,
@@ -156,6 +177,11 @@ pub struct TargetStatus {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
 fn is_zero(count: &u64) -> bool {
     *count == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_false(is: &bool) -> bool {
+    !*is
 }
 
 /// A range of a process's memory.
@@ -282,17 +308,23 @@ mod tests {
             targets: vec![TargetStatus {
                 local_share: Some(0.25),
                 forbidden_nodes: vec![NodeId(8)],
+                is_put_off: true,
                 hot: vec![HotStretch { address: VirtAddr(0x7000), uses: 2.0, local_share: 0.5 }],
                 ..TargetStatus::default()
             }],
             nodes: vec![NodeStatus { probe_ns: vec![Some(90.0), None], ..NodeStatus::default() }],
+            pressure: vec![ResourcePressure { resource: "memory".to_owned(), some: 0.5, full: None }],
+            is_put_off: true,
             ..Status::default()
         };
         let text = serde_json::to_string(&status).unwrap();
         assert!(text.contains(r#""state":"backed-off""#), "{text}");
         assert!(text.contains(r#""forbidden_nodes":[8]"#) && text.contains(r#"{"node":0,"#), "{text}");
         assert!(text.contains(r#""hot":[{"address":28672,"uses":2.0,"local_share":0.5}]"#), "{text}");
+        assert!(text.contains(r#""pressure":[{"resource":"memory","some":0.5}],"is_put_off":true,"#), "{text}");
         assert_eq!(serde_json::from_str::<Status>(&text).unwrap(), status);
+        let unpressed = serde_json::to_string(&Status::default()).unwrap();
+        assert!(!unpressed.contains("pressure") && !unpressed.contains("put_off\""), "{unpressed}");
         for state in State::ALL {
             assert_eq!(serde_json::to_string(&state).unwrap(), format!("{:?}", state.name()));
         }

@@ -51,6 +51,8 @@ pub struct Counters {
     pub ping_pongs: u64,
     /// Number of times that the loop lengthened its interval.
     pub back_offs: u64,
+    /// Decisions of which all or some orders were put off because of memory pressure.
+    pub put_offs: u64,
 }
 
 /// Resources that the loop itself uses.

@@ -158,9 +158,12 @@ fn ctl_asks_and_steers() {
             local_share: Some(0.5),
             chosen_bytes: 3 << 20,
             forbidden_nodes: [1, 2, 5].map(NodeId).into(),
+            is_put_off: true,
             ..status::TargetStatus::default()
         }],
         nodes: vec![status::NodeStatus { memory_bytes: 1 << 30, ..status::NodeStatus::default() }],
+        pressure: vec![status::ResourcePressure { resource: "memory".to_owned(), some: 0.125, full: None }],
+        is_put_off: true,
         ..status::Status::default()
     });
     let (steering, commands) = line(Arc::new(|| ()));
@@ -174,7 +177,9 @@ fn ctl_asks_and_steers() {
     let shown = text(&numapilot(&["ctl", "status", "--socket", &path]));
     let stay = "process 4711: 3.00 MiB stay in place";
     let forbidden = "process 4711: nothing is moved to nodes 1-2,5";
-    for part in ["running", "policy pilot", "50.0 %", "1.00 GiB", "4711  app", stay, forbidden] {
+    let pressure = "pressure  tasks waited in the last 10 s for memory 12.5 %; moves are put off";
+    let put_off = "process 4711: its pages stay for now: memory pressure is high in its cgroup";
+    for part in ["running", "policy pilot", "50.0 %", "1.00 GiB", "4711  app", stay, forbidden, pressure, put_off] {
         assert!(shown.contains(part), "{part} not in\n{shown}");
     }
     let json = text(&numapilot(&["ctl", "--socket", &path, "status", "--json"]));

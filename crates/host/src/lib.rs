@@ -1,7 +1,7 @@
 //! The kernel's files, read under a root prefix (`/` on the running system, a tree of files in tests): one reader ([`Root`]) and one parser for each format
 //! that several crates need ([`TaskStat`], [`TaskStatus`], [`ProcessPages`], [`cpuinfo`], [`meminfo`]); which processes belong together: trees, cgroups and
 //! systemd's units ([`Members`], [`cgroups`]); from whom they inherit their events ([`Lineages`]); and whether this user is shown all of them
-//! ([`hidden_processes`]). Files that the kernel may never answer for are given up ([`read_patiently`]).
+//! ([`hidden_processes`]); and how long tasks wait for what ([`pressure`]). Files that the kernel may never answer for are given up ([`read_patiently`]).
 //! Work on as many threads as the system gives ([`workers`]).
 //! And the types of numbers that are the kernel's: of processes ([`Pid`]), of threads ([`Tid`]), of addresses ([`VirtAddr`]) and, in units of our own, of pages
 //! ([`PageNumber`]).
@@ -19,6 +19,7 @@ pub mod meminfo;
 mod namespaces;
 mod page_number;
 mod patient;
+pub mod pressure;
 mod process_pages;
 mod root;
 mod task_stat;

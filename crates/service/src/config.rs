@@ -91,6 +91,7 @@ struct Raw {
     interval: Option<Spanned<String>>,
     rate: Option<Spanned<String>>,
     keep: Option<Spanned<String>>,
+    max_pressure: Option<Spanned<String>>,
     dry_run: Option<bool>,
     keep_settings: Option<bool>,
     probes: Option<bool>,
@@ -170,6 +171,7 @@ impl Config {
             interval: fail.value(raw.interval, interval)?.unwrap_or(usual.interval),
             bytes_per_s: fail.value(raw.rate, rate)?.or(usual.bytes_per_s),
             keep_bytes: fail.value(raw.keep, quantity::bytes)?.unwrap_or(usual.keep_bytes),
+            max_pressure: fail.value(raw.max_pressure, quantity::part)?.unwrap_or(usual.max_pressure),
         };
         Ok(Config {
             who,
@@ -390,7 +392,7 @@ mod tests {
     #[test]
     fn every_key_is_taken() {
         let config = parse(
-            "pid = [1, 2]\npolicy = \"carrefour:gate=10\"\nmax-harm = \"0.5%\"\ninterval = \"250ms\"\nrate = \"200M\"\nkeep = \"1G\"\n\
+            "pid = [1, 2]\npolicy = \"carrefour:gate=10\"\nmax-harm = \"0.5%\"\ninterval = \"250ms\"\nrate = \"200M\"\nkeep = \"1G\"\nmax-pressure = \"25%\"\n\
              dry-run = true\nkeep-settings = true\nprobes = false\nsamples = false\nbound-memory = true\ntable-pages = 2048\nmachine = \"epyc-2s\"\nseed = 7\n\
              [journal]\nenabled = true\nfile = \"/j\"\nmax-size = \"1M\"\nparts = 2\nkeep-free = \"0\"\n\
              [control]\nenabled = true\nsocket = \"/c\"\nmode = \"0600\"\n\
@@ -398,7 +400,7 @@ mod tests {
         )
         .unwrap();
         assert_eq!(config.who, Who::Processes(vec![Pid(1), Pid(2)]));
-        assert_eq!(config.tunables.bytes_per_s, Some(200 << 20));
+        assert_eq!((config.tunables.bytes_per_s, config.tunables.max_pressure), (Some(200 << 20), 0.25));
         assert_eq!((config.tunables.interval, config.tunables.keep_bytes), (Duration::from_millis(250), 1 << 30));
         assert_eq!(config.journal.as_ref().unwrap().max_bytes, 1 << 20);
         assert_eq!(config.control.as_ref().unwrap().mode, 0o600);
@@ -428,6 +430,7 @@ mod tests {
             ("system = true\n\nmax-harm = \"lots\"", Some(3), "percentage"),
             ("system = true\ninterval = \"0\"", Some(2), "between 1ms"),
             ("system = true\nrate = \"0\"", Some(2), "dry-run"),
+            ("system = true\nmax-pressure = \"101%\"", Some(2), "between 0 and 100"),
             ("system = true\npolicy = \"\"", Some(2), "empty"),
             ("system = true\ntable-pages = 3", Some(2), "table-pages"),
             ("system = true\n[metrics]\nlisten = \"example.org\"", Some(3), "not an address"),

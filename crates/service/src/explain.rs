@@ -241,6 +241,7 @@ impl Gatherer<'_> {
             }
             event @ (Event::BackOff(_)
             | Event::Copies(_)
+            | Event::Pressure(_)
             | Event::Setting(_)
             | Event::Targets(_)
             | Event::Steered(_)

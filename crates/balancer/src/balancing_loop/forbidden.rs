@@ -58,7 +58,8 @@ impl Balancer {
     }
 }
 
-fn process_of(order: &Order) -> Option<u32> {
+/// The process whose page an order moves, by the number that policies use.
+pub(super) fn process_of(order: &Order) -> Option<u32> {
     if let Order::Migrate { page, .. } = order { Some(page.process) } else { None }
 }
 

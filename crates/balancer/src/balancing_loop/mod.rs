@@ -8,6 +8,7 @@ mod forbidden;
 mod look;
 mod options;
 mod order_events;
+mod pressed;
 mod publishing;
 mod run_stats;
 mod scan;
@@ -22,6 +23,7 @@ use std::time::Instant;
 use numapilot_host::Members;
 use numapilot_host::PageNumber;
 use numapilot_host::Pid;
+use numapilot_host::Root;
 use numapilot_kernel::actuator::free_memory::NodeFreeMemory;
 use numapilot_kernel::actuator::free_memory::NodeMemory;
 use numapilot_kernel::actuator::page_bytes;
@@ -66,6 +68,7 @@ use crate::status::TARGETS_PER_USER;
 use crate::status::guest;
 use crate::status::has_room_for_target;
 use crate::system::fault_sampler::FaultSampler;
+use crate::system::pressure::MemoryPressure;
 use crate::system::probes::Probes;
 use crate::system::samples::Samples;
 use crate::system::targets::ManagedProcess;
@@ -130,6 +133,7 @@ pub struct Balancer {
     measured: Vec<f64>,
     migration_executor: MigrationExecutor,
     probes: Option<Probes>,
+    pressure: MemoryPressure,
     settings: Settings,
     scanning: Scanning,
     table: PageTable,
@@ -254,6 +258,7 @@ impl Balancer {
             file_uses: 0,
             measured: vec![0.0; nodes],
             probes,
+            pressure: MemoryPressure::new(Root::default(), options.tunables.max_pressure),
             options,
         };
         balancer.evidence = balancer.sources(sample_note, &probe_note, notes);
@@ -282,6 +287,7 @@ impl Balancer {
                 "page faults: first touches, and hinting faults of the kernel's NUMA balancing".to_owned(),
             ),
             source("probe", self.probes.is_some(), probe_note.to_owned()),
+            self.pressure.source(),
         ];
         let assumed = match sampled {
             Some(_) => "rates are estimated from the samples and their period",
@@ -486,6 +492,7 @@ impl Balancer {
         let tunables = reloaded(control_port)?;
         self.regression_guard.set_max_harm(tunables.max_harm);
         self.migration_executor.set_options(tunables.moving());
+        self.pressure.set_most(tunables.max_pressure);
         if let Some(copies) = &mut self.copies {
             copies.set_keep_bytes(tunables.keep_bytes);
         }

@@ -39,11 +39,19 @@ pub struct Tunables {
     pub bytes_per_s: Option<u64>,
     /// Bytes of memory to leave available on every node.
     pub keep_bytes: u64,
+    /// Memory pressure above which nothing is moved: share of the last 10 s in which tasks waited for memory, 0 to 1; 1: pages move whatever it is.
+    pub max_pressure: f64,
 }
 
 impl Default for Tunables {
     fn default() -> Tunables {
-        Tunables { max_harm: 0.01, interval: Duration::from_millis(100), bytes_per_s: None, keep_bytes: 16 << 20 }
+        Tunables {
+            max_harm: 0.01,
+            interval: Duration::from_millis(100),
+            bytes_per_s: None,
+            keep_bytes: 16 << 20,
+            max_pressure: 0.1,
+        }
     }
 }
 

@@ -63,6 +63,7 @@ impl Balancer {
             local_share: (managed.samples.0 > 0).then(|| managed.samples.1 as f64 / managed.samples.0 as f64),
             moved_bytes: Some(managed.moved_bytes),
             chosen_bytes: if self.options.moves_bound { 0 } else { managed.numa.chosen_bytes() },
+            is_put_off: self.pressure.is_known_high_for(managed.target.pid),
             forbidden_nodes: memory_nodes().filter(|node| managed.is_forbidden(*node)).collect(),
             hot: managed.hot.published().to_vec(),
         };
@@ -84,6 +85,8 @@ impl Balancer {
             nodes: self.machine.nodes().iter().enumerate().map(node).collect(),
             pages_known: Some(self.table.len() as u64),
             evidence: self.evidence.clone(),
+            pressure: self.pressure.resources().to_vec(),
+            is_put_off: self.pressure.is_high(),
             counters: run_stats.counters,
             rates: Rates { imbalance_percent, ..run_stats.rates },
             own: run_stats.own,

@@ -113,6 +113,7 @@ impl RunStats {
                 },
                 "max_harm": tunables.max_harm, "interval_ms": tunables.interval.as_millis() as u64,
                 "bytes_per_s": tunables.bytes_per_s, "keep_bytes": tunables.keep_bytes,
+                "max_pressure": tunables.max_pressure,
                 "probes": options.probes, "steers_scanning": options.steers_scanning, "table_pages": options.table_pages,
             }),
         }
@@ -220,6 +221,11 @@ impl RunStats {
         } else {
             self.counters.kept += 1;
         }
+    }
+
+    /// Counts a decision of which some orders are put off because of memory pressure.
+    pub fn put_off(&mut self) {
+        self.counters.put_offs += 1;
     }
 
     pub fn ping_pong(&mut self) {

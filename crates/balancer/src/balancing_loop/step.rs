@@ -23,6 +23,7 @@ use super::Balancer;
 use super::LOOK_SHARE;
 use super::UNDO_MAX;
 use super::order_events;
+use super::pressed;
 use crate::control_port::ControlPort;
 use crate::decision::regression_guard::Judgement;
 use crate::event;
@@ -96,6 +97,7 @@ impl Balancer {
             if let Some(what) = new_nodes::told(&Root::default(), &self.machine) {
                 self.trouble(what, control_port);
             }
+            self.look_at_pressure(control_port);
         }
         let running = self.running(elapsed);
         let ran_ns: f64 = running.iter().map(|node| node.ran_ns).sum();
@@ -330,13 +332,20 @@ impl Balancer {
             return 0;
         }
         let decision = self.run_stats.next_decision();
-        let (orders, held) = self.split_permitted(orders, decision, control_port);
-        let held_back = match self.regression_guard.may_change() {
-            _ if self.options.dry_run => "dry run",
-            _ if !self.taking_back.1.is_empty() => "the last changes are being undone",
-            Err(why) => why,
-            Ok(()) => "",
+        let (orders, mut held) = self.split_permitted(orders, decision, control_port);
+        let (orders, mut put_off) = self.split_pressed(orders, control_port);
+        let pressure = match (self.pressure.is_high(), put_off.is_empty()) {
+            (true, _) => "memory pressure is high",
+            (false, false) if orders.is_empty() => "memory pressure is high in the cgroups of these processes",
+            _ => "",
         };
+        if !self.options.dry_run && (self.pressure.is_high() || !put_off.is_empty()) {
+            self.run_stats.put_off();
+        }
+        held.append(&mut put_off);
+        let is_undoing = !self.taking_back.1.is_empty();
+        let may_change = self.regression_guard.may_change();
+        let held_back = pressed::held_back(self.options.dry_run, is_undoing, pressure, may_change);
         self.record_orders(decision, &orders, held_back, control_port);
         self.outcomes.extend(held.into_iter().map(|action| Outcome { action, result: Err(Refusal::Busy) }));
         if !held_back.is_empty() {
@@ -596,7 +605,11 @@ impl Balancer {
             (_, true, false) => State::Idle,
             _ => State::Running,
         };
-        self.because = if is_idle { "no target runs and no access is observed".to_owned() } else { String::new() };
+        self.because = match (is_idle, self.pressure.is_high()) {
+            (true, _) => "no target runs and no access is observed".to_owned(),
+            (false, true) => "memory pressure is high, so moves are put off".to_owned(),
+            (false, false) => String::new(),
+        };
         if (next > usual) != (self.interval > usual) {
             self.run_stats.backed_off(next > self.interval);
             let because = if next > usual { "the targets are idle" } else { "the targets are active again" };

@@ -68,6 +68,7 @@ use crate::status::has_room_for_target;
 use crate::step_progress::StepProgress;
 use crate::system::clock::unix_ns;
 use crate::system::new_nodes;
+use crate::system::pressure::MemoryPressure;
 use crate::unfit::Unfit;
 use place::Held;
 use place::Placed;
@@ -92,6 +93,7 @@ pub struct Packer {
     unfit: Unfit,
     looker: Looker,
     mover: Mover,
+    pressure: MemoryPressure,
     counters: Counters,
     kernel_moves: BalancingMoves,
     started: Instant,
@@ -123,6 +125,7 @@ impl Packer {
         Ok(Packer {
             looker: Looker::new()?,
             mover: Mover::new(numapilot_kernel::actuator::MoveOptions { waits: true, ..options.tunables.moving() }),
+            pressure: MemoryPressure::new(Root::default(), options.tunables.max_pressure),
             settings: PackingSettings::default(),
             watched: BTreeMap::new(),
             held: BTreeMap::new(),
@@ -166,9 +169,10 @@ impl Packer {
             policy: "packing".to_owned(),
             dry_run: self.options.dry_run,
             targets: self.watched.values().map(|one| one.target.clone()).collect(),
+            evidence: vec![self.pressure.source()],
             settings: serde_json::json!({
                 "interval_ms": self.interval().as_millis() as u64, "bytes_per_s": tunables.bytes_per_s, "keep_bytes": tunables.keep_bytes,
-                "target": self.settings.target,
+                "max_pressure": tunables.max_pressure, "target": self.settings.target,
             }),
             ..Start::default()
         }));
@@ -329,6 +333,7 @@ impl Packer {
         if let Some(what) = new_nodes::told(&Root::default(), &self.machine) {
             self.trouble(what, control_port);
         }
+        self.pressure.look().into_iter().for_each(|change| control_port.record(Event::Pressure(change)));
         if !self.is_paused {
             self.pack(control_port);
         }
@@ -413,11 +418,16 @@ impl Packer {
         };
         let packing = pack(&capacity, &demands, &self.settings);
         self.says = words(&packing, demands.len());
-        if packing.is_change {
-            self.carry_out(found, &packing, control_port);
-        } else {
-            self.bind_new_threads(&found, control_port);
+        let is_put_off = self.pressure.is_high() && !self.options.dry_run;
+        if packing.is_change && !is_put_off {
+            return self.carry_out(found, &packing, control_port);
+        }
+        self.bind_new_threads(&found, control_port);
+        if !is_put_off {
             self.finish(&found, control_port);
+        } else if packing.is_change {
+            self.says.push_str("; put off, because memory pressure is high");
+            self.counters.put_offs += 1;
         }
     }
 
@@ -608,6 +618,9 @@ impl Packer {
             dry_run: self.options.dry_run,
             interval_ns: self.interval().as_nanos() as u64,
             targets: self.watched.values().map(target).collect(),
+            evidence: vec![self.pressure.source()],
+            pressure: self.pressure.resources().to_vec(),
+            is_put_off: self.pressure.is_high(),
             counters: self.counters,
             own: OwnUse::now(None),
             ..Status::default()
@@ -644,8 +657,10 @@ mod tests {
             Packer::new(Machine::live().unwrap(), Options { who, dry_run: true, ..Options::default() }).unwrap();
         let mut desk = Desk::default();
         packer.watched.insert(pid, Watched::new(pid).unwrap());
+        packer.pressure = crate::system::pressure::tests::high();
         packer.publish(&mut desk);
         let status = desk.status.take().unwrap();
+        assert!(status.is_put_off && status.pressure.len() == 1);
         let target = &status.targets[0];
         let unknown = [status.pages_known, target.threads, target.samples, target.moved_bytes];
         assert_eq!(unknown, [None; 4], "what the packer does not count is no 0");

@@ -106,6 +106,9 @@ pub struct BalanceArgs {
     /// Leave this many bytes available on every node
     #[arg(long, value_name = "BYTES", value_parser = bytes, default_value = "16M")]
     pub keep: u64,
+    /// Move nothing while tasks wait for memory for more than this part of the time (memory pressure of the last 10 s)
+    #[arg(long, value_name = "PERCENT", value_parser = super::part, default_value = "10%")]
+    pub max_pressure: f64,
     /// Shortest time between two observations
     #[arg(long, value_name = "TIME", value_parser = super::time, default_value = "100ms")]
     pub interval: Duration,
@@ -198,7 +201,7 @@ fn want(text: &str) -> Result<(f64, u64), String> {
 pub struct ServiceArgs {
     /// Take every setting from this file, by default with journal and control socket; SIGHUP reads it again
     #[arg(long, value_name = "FILE", conflicts_with_all = ["unit", "cgroup", "command",
-        "policy", "max_harm", "rate", "keep", "interval", "table_pages", "bound_memory", "machine",
+        "policy", "max_harm", "rate", "keep", "max_pressure", "interval", "table_pages", "bound_memory", "machine",
         "keep_settings", "no_probes", "no_samples", "seed", "journal", "control", "metrics", "state_dir"])]
     pub config: Option<PathBuf>,
     /// Write every decision with its evidence to this file (`numapilot explain`)

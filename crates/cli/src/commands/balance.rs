@@ -233,6 +233,7 @@ fn options(arguments: &BalanceArgs) -> Result<Options> {
             interval: interval(arguments.pack, arguments.interval),
             bytes_per_s: arguments.rate,
             keep_bytes: arguments.keep,
+            max_pressure: arguments.max_pressure,
         },
         dry_run: arguments.dry_run,
         steers_scanning: !arguments.keep_settings,
@@ -392,6 +393,7 @@ fn line(event: &Event) -> Option<String> {
                 page.pages, page.pid, page.first
             )
         }
+        Event::Pressure(pressure) => pressure.words(),
         Event::Setting(setting) => {
             format!("{}: {} to {} ({})", setting.name, setting.was, setting.now, setting.done.words())
         }

@@ -10,6 +10,7 @@ use std::time::UNIX_EPOCH;
 use anyhow::Context;
 use anyhow::Result;
 use anyhow::bail;
+use numapilot_balancer::status::ResourcePressure;
 use numapilot_balancer::status::State;
 use numapilot_balancer::status::Status;
 use numapilot_machine::format_cpu_list;
@@ -103,6 +104,7 @@ fn text(report: &Report, look: Look) -> String {
         let _ = writeln!(out, "  policy    {}", clean(&status.policy_says));
     }
     out.push_str(&totals(report));
+    out.push_str(&pressure(status));
     for source in status.evidence.iter().filter(|source| source.used) {
         let _ = writeln!(out, "  evidence  {}: {}", clean(&source.name), clean(&source.detail));
     }
@@ -148,6 +150,17 @@ fn totals(report: &Report) -> String {
         units::bytes(own.resident_bytes),
         own.open_files,
     )
+}
+
+/// How long tasks of the system wait for what; empty where that is not counted.
+fn pressure(status: &Status) -> String {
+    if status.pressure.is_empty() {
+        return String::new();
+    }
+    let share = |one: &ResourcePressure| format!("{} {}", clean(&one.resource), units::part_percent(one.some));
+    let shares: Vec<String> = status.pressure.iter().map(share).collect();
+    let meaning = if status.is_put_off { "; moves are put off until memory pressure falls" } else { "" };
+    format!("  pressure  tasks waited in the last 10 s for {}{meaning}\n", shares.join(", "))
 }
 
 fn nodes(report: &Report, look: Look) -> String {
@@ -202,6 +215,9 @@ fn targets(report: &Report, look: Look) -> String {
                 out,
                 "  process {pid}: {bytes} stay in place: the program has set a memory policy for them (--bound-memory moves them)"
             );
+        }
+        if target.is_put_off {
+            let _ = writeln!(out, "  process {pid}: its pages stay for now: memory pressure is high in its cgroup");
         }
         if !target.forbidden_nodes.is_empty() {
             let nodes = format_cpu_list(target.forbidden_nodes.iter().map(|node| u32::from(node.0)));

@@ -7,6 +7,7 @@ use numapilot_balancer::event::EvidenceSource;
 use numapilot_balancer::event::by_group;
 use numapilot_balancer::status::Counters;
 use numapilot_balancer::status::NodeStatus;
+use numapilot_balancer::status::ResourcePressure;
 use numapilot_balancer::status::State;
 use numapilot_balancer::status::Status;
 
@@ -43,6 +44,11 @@ pub fn families(status: &Status, per_process: bool) -> Vec<MetricFamily> {
     out.extend(counters(&status.counters));
     out.extend(rates(status));
     out.extend(nodes(&status.nodes));
+    out.push(pressure(&status.pressure));
+    out.push(
+        MetricFamily::gauge("numapilot_put_off", "1 while moves are put off because of the system's memory pressure")
+            .value(f64::from(u8::from(status.is_put_off))),
+    );
     out.extend(own(status));
     let mut lost =
         MetricFamily::counter("numapilot_lost_total", "Samples, records and other data that were lost, by kind");
@@ -99,6 +105,11 @@ fn counters(counters: &Counters) -> Vec<MetricFamily> {
             "numapilot_ping_pongs_total",
             "Page ranges no longer moved because they moved back and forth",
             counters.ping_pongs,
+        ),
+        one(
+            "numapilot_put_offs_total",
+            "Decisions of which all or some orders were put off because of memory pressure",
+            counters.put_offs,
         ),
         one("numapilot_back_offs_total", "Times that the balancing loop lengthened its interval", counters.back_offs),
     ]
@@ -158,6 +169,20 @@ fn nodes(nodes: &[NodeStatus]) -> Vec<MetricFamily> {
     }
     out.push(probes);
     out
+}
+
+fn pressure(resources: &[ResourcePressure]) -> MetricFamily {
+    let mut family = MetricFamily::gauge(
+        "numapilot_pressure_ratio",
+        "Share of the last 10 s in which some tasks of the system, or all that had work, waited for a resource",
+    );
+    for one in resources {
+        family.push(&[("resource", &one.resource), ("tasks", &"some")], one.some);
+        if let Some(full) = one.full {
+            family.push(&[("resource", &one.resource), ("tasks", &"full")], full);
+        }
+    }
+    family
 }
 
 /// Resource use, by the names that Prometheus's own client libraries use.
@@ -230,6 +255,8 @@ mod tests {
             pages_known: Some(3_000_000),
             rates: Rates { local_share: Some(0.5), imbalance_percent: Some(200.0), ..Rates::default() },
             losses: vec![Loss { what: "samples".to_owned(), count: 3 }],
+            pressure: vec![ResourcePressure { resource: "memory".to_owned(), some: 0.25, full: Some(0.125) }],
+            is_put_off: true,
             evidence: vec![EvidenceSource { name: "fault".to_owned(), used: true, detail: String::new() }],
             ..Status::default()
         }
@@ -251,6 +278,9 @@ mod tests {
             "numapilot_probe_latency_seconds{from=\"2\",to=\"0\"} 0.00000009",
             "numapilot_lost_total{what=\"samples\"} 3",
             "numapilot_pages_total{outcome=\"no-room\"} 0",
+            "numapilot_put_off 1",
+            "numapilot_pressure_ratio{resource=\"memory\",tasks=\"some\"} 0.25",
+            "numapilot_pressure_ratio{resource=\"memory\",tasks=\"full\"} 0.125",
         ] {
             assert!(text.lines().any(|l| l == line), "{line} not in\n{text}");
         }

@@ -80,6 +80,7 @@ fn notes(run: &Run) -> String {
             Event::BackOff(e) => {
                 format!("observes every {} (was {}): {}", units::time_ns(e.now_ns), units::time_ns(e.was_ns), e.because)
             }
+            Event::Pressure(e) => e.words(),
             Event::Setting(e) => format!("{} {}: {} to {}", e.name, e.done.words(), e.was, e.now),
             Event::Targets(e) => {
                 let added = units::counted(e.added.len() as u64, "process", "processes");
