@@ -14,6 +14,7 @@ use numapilot_host::TaskStat;
 use numapilot_host::TaskStatus;
 pub use numapilot_host::Tid;
 use numapilot_host::number;
+use numapilot_host::ticks_per_s;
 use numapilot_machine::CpuId;
 
 use crate::error::KernelError;
@@ -182,11 +183,20 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
     })
 }
 
-/// Nanoseconds for which a thread has run (`schedstat`); `None` where it is gone, or the kernel keeps no such count.
+/// Nanoseconds for which a thread has run (`schedstat`). A kernel without that file (`CONFIG_SCHED_INFO`), or with zeroes there (before Linux 5.14, without
+/// delay accounting), has it by clock ticks alone, of 10 ms on most machines: `cpu_ticks` of the thread's [`Stat`].
 #[must_use]
-pub fn ran_ns(pid: Pid, tid: Tid) -> Option<u64> {
+pub fn ran_ns(pid: Pid, tid: Tid, cpu_ticks: u64) -> u64 {
+    ran_ns_under(&Root::default(), (pid, tid), cpu_ticks)
+}
+
+fn ran_ns_under(root: &Root, (pid, tid): (Pid, Tid), cpu_ticks: u64) -> u64 {
     let mut text = Vec::new();
-    number(Root::default().read(&format!("proc/{pid}/task/{tid}/schedstat"), &mut text).ok()?)
+    let counted = root.read(&format!("proc/{pid}/task/{tid}/schedstat"), &mut text).ok().and_then(number);
+    match counted {
+        Some(ran_ns) if ran_ns > 0 => ran_ns,
+        _ => cpu_ticks.saturating_mul(1_000_000_000 / ticks_per_s()),
+    }
 }
 
 /// The real user of a process; `None` where it is gone.
@@ -295,6 +305,21 @@ mod tests {
     use super::*;
 
     const IN_ANOTHER_NAMESPACE: &str = "NUMAPILOT_TEST_IN_ANOTHER_NAMESPACE";
+
+    /// Its threads were passed over, so that it had none, or had never run.
+    #[test]
+    fn a_kernel_that_does_not_count_nanoseconds_counts_ticks() {
+        let folder = tempfile::tempdir().unwrap();
+        let (root, task) = (Root::new(folder.path()), (Pid(7), Tid(8)));
+        let tick_ns = 1_000_000_000 / ticks_per_s();
+        assert_eq!((ran_ns_under(&root, task, 3), ran_ns_under(&root, task, 0)), (3 * tick_ns, 0));
+        fs::create_dir_all(folder.path().join("proc/7/task/8")).unwrap();
+        let put = |text: &str| fs::write(folder.path().join("proc/7/task/8/schedstat"), text).unwrap();
+        put("0 0 0\n");
+        assert_eq!(ran_ns_under(&root, task, 3), 3 * tick_ns);
+        put("31234567 89 5\n");
+        assert_eq!(ran_ns_under(&root, task, 3), 31_234_567);
+    }
 
     /// Process 1 of a container is not process 1 of the host: numbers found in the host's /proc were used in the container's system calls.
     #[test]

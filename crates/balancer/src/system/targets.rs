@@ -502,7 +502,8 @@ fn look_at(managed: &mut ManagedProcess, next_thread: &mut u32, machine: &Machin
     let Ok(tids) = task::threads_of(pid) else { return is_another };
     managed.threads.retain(|tid, _| tids.binary_search(tid).is_ok());
     for tid in tids {
-        let (Some(ran_ns), Ok(stat)) = (task::ran_ns(pid, tid), task::stat_of_thread(pid, tid)) else { continue };
+        let Ok(stat) = task::stat_of_thread(pid, tid) else { continue };
+        let ran_ns = task::ran_ns(pid, tid, stat.cpu_ticks);
         let node = machine.node_of_cpu(stat.cpu).and_then(|node| machine.node_index(node));
         let start_ticks = stat.start_ticks;
         // Thread ids are reused too.
