@@ -37,7 +37,8 @@ pub struct Resctrl {
     because: String,
 }
 
-/// Bytes since a group was made, local and all, by domain; `None` where the hardware says "Unavailable".
+/// Bytes since a group was made, local and all, by domain; `None` where the hardware says "Unavailable", or "Unassigned" (it has fewer counters than groups),
+/// or counts no local ones.
 type Counts = Vec<Option<(u64, u64)>>;
 
 /// Counts of each control group, by its folder.
@@ -97,7 +98,7 @@ impl Resctrl {
         if node.is_some() && !self.domains.iter().any(|domain| domain.node == node) {
             return MetricValue::Missing("resctrl counts by L3 cache, and no cache is this node's alone".to_owned());
         }
-        let (mut local, mut all, mut is_whole) = (0, 0, before.0.keys().eq(now.0.keys()));
+        let (mut local, mut all, mut is_whole, mut is_counted) = (0, 0, before.0.keys().eq(now.0.keys()), false);
         for (group, now) in &now.0 {
             let Some(before) = before.0.get(group) else { continue };
             for ((domain, before), now) in self.domains.iter().zip(before).zip(now) {
@@ -108,6 +109,7 @@ impl Resctrl {
                     is_whole = false;
                     continue;
                 };
+                is_counted = true;
                 local += now.0.saturating_sub(before.0);
                 all += now.1.saturating_sub(before.1);
             }
@@ -117,6 +119,10 @@ impl Resctrl {
         match (all > 0, is_whole) {
             (true, true) => MetricValue::of(Some(share), SOURCE, ""),
             (true, false) => MetricValue::estimate(share, SOURCE),
+            (false, _) if !is_counted => MetricValue::Missing(
+                "resctrl has no counts of local traffic here, or none for now (\"Unavailable\", \"Unassigned\")"
+                    .to_owned(),
+            ),
             (false, _) => MetricValue::Missing("resctrl saw no memory traffic in the interval".to_owned()),
         }
     }
@@ -193,6 +199,24 @@ mod tests {
         // A group that came meanwhile: what it did before is not known.
         put_in(&tree, "burstable/", 0, "7", "1000");
         assert_eq!(resctrl.local_share(&before, &resctrl.read(&root), None), MetricValue::estimate(0.785, SOURCE));
+    }
+
+    /// It was said to have seen no memory traffic.
+    #[test]
+    fn what_the_hardware_does_not_count_is_not_taken_for_no_traffic() {
+        let tree = Tree::symmetric(1, 1, 4096);
+        put(&tree, 0, "Unassigned", "Unassigned");
+        let root = tree.root();
+        let resctrl = Resctrl::find(&root, &tree.machine());
+        let why = |reading: &ResctrlReading| match resctrl.local_share(reading, reading, None) {
+            MetricValue::Missing(why) => why,
+            value => panic!("{value:?}"),
+        };
+        assert!(why(&resctrl.read(&root)).contains("no counts of local traffic"));
+        put(&tree, 0, "5", "7");
+        assert!(why(&resctrl.read(&root)).contains("saw no memory traffic"));
+        tree.remove(&format!("{MOUNT}/mon_data/mon_L3_00/mbm_local_bytes"));
+        assert!(why(&resctrl.read(&root)).contains("no counts of local traffic"));
     }
 
     #[test]
