@@ -7,6 +7,7 @@ use numapilot_host::Tid;
 use numapilot_host::VirtAddr;
 use numapilot_kernel::KernelError;
 use numapilot_kernel::actuator::page_bytes;
+use numapilot_kernel::census;
 use numapilot_kernel::maps;
 use numapilot_kernel::memory::PageQuery;
 use numapilot_kernel::memory::PageState;
@@ -25,8 +26,6 @@ use super::time::ClockPair;
 
 /// A page of the trace. The kernel's may be larger (64 KiB, 16 KiB on arm64).
 const PAGE_BYTES: u64 = 1 << layout::PAGE_SHIFT;
-/// Pages looked at in one call.
-const BATCH_PAGES: u64 = 64 << 10;
 const MAP_SHARED: u32 = 1;
 const MAP_PRIVATE: u32 = 2;
 
@@ -56,7 +55,6 @@ impl Inspected {
 #[derive(Default)]
 struct Look {
     text: Vec<u8>,
-    entries: Vec<numapilot_kernel::pagemap::PageEntry>,
     addresses: Vec<u64>,
     states: Vec<PageState>,
     query: PageQuery,
@@ -146,22 +144,17 @@ impl Reader<'_> {
         look: &mut Look,
     ) -> Result<(), ChunkError> {
         let Ok(mut map) = PageMap::open(pid) else { return Ok(()) };
-        let size = page_bytes();
-        let (mut page, end) = (start.0 / size, end.0 / size);
-        while page < end {
-            let count = BATCH_PAGES.min(end - page);
-            look.entries.clear();
-            if map.read(page, count as usize, &mut look.entries).is_err() || look.entries.is_empty() {
-                return Ok(());
+        let mut written = Ok(());
+        // What has ended meanwhile has no more pages.
+        let _ = census::present(&mut map, start, end, &mut |addresses| {
+            if written.is_ok() {
+                look.addresses.clear();
+                look.addresses.extend_from_slice(addresses);
+                look.known.pages += addresses.len() as u64;
+                written = self.place(pid, order, look);
             }
-            look.addresses.clear();
-            let present = look.entries.iter().zip(page..).filter(|(entry, _)| entry.is_present());
-            look.addresses.extend(present.map(|(_, page)| page * size));
-            look.known.pages += look.addresses.len() as u64;
-            self.place(pid, order, look)?;
-            page += count;
-        }
-        Ok(())
+        });
+        written
     }
 
     /// Writes where the pages at `look.addresses` are, runs of one node together.
