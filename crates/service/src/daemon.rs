@@ -179,6 +179,8 @@ impl Daemon {
     /// Ends: restores all settings that are still changed, and writes the journal to disk.
     pub fn end(&mut self) {
         self.notify.stopping();
+        // They came after the loop's last look. Whoever gave one is not to wait any longer; without an answer they learn that the loop has ended.
+        self.commands.try_iter().for_each(drop);
         if let Ok(Ok(restored)) = self.record.as_mut().map(Record::put_back) {
             self.tell(&restored);
         }

@@ -47,7 +47,14 @@ pub fn run(arguments: &CtlArgs) -> Result<()> {
         CtlCommand::Add { pid } => Request::Add { pid },
         CtlCommand::Remove { pid } => Request::Remove { pid },
     };
-    let answer = Client::connect(&socket)?.demand(request)?;
+    let mut is_told = false;
+    // Once: it says the same every few seconds.
+    let mut tell = |says: &str| {
+        if !std::mem::replace(&mut is_told, true) {
+            output::tell!("numapilot: {says}");
+        }
+    };
+    let answer = Client::connect(&socket)?.demand_patiently(request, &mut tell)?;
     output::print(&format!("{}\n", clean(&answer.says)))
 }
 
