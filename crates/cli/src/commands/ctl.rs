@@ -79,15 +79,17 @@ fn show(socket: &Path, json: bool, max_age: Option<Duration>, look: Look) -> Res
     }
 }
 
-/// Why figures are too old; `None`: they are not, or there are none yet, because the first come an interval after the start.
+/// Why figures are too old; `None`: they are not, or the first are not due yet, which come an interval after the start.
 fn too_old(status: &Status, max_age: Duration, now_ns: u64) -> Option<String> {
     let most_ns = (max_age.as_nanos() as u64).saturating_add(status.interval_ns.saturating_mul(2));
     let age_ns = now_ns.saturating_sub(status.unix_ns);
-    (status.state != State::Starting && age_ns > most_ns).then(|| {
-        format!(
-            "the last figures are {} old: the balancing loop hangs, or one step of it takes that long",
-            units::time_ns(age_ns)
-        )
+    let age = units::time_ns(age_ns);
+    // Without a time, the loop has not begun yet.
+    (status.unix_ns > 0 && age_ns > most_ns).then(|| match status.state {
+        State::Starting => {
+            format!("there are no figures {age} after the start: the balancing loop hangs in its first step, or that takes so long")
+        }
+        _ => format!("the last figures are {age} old: the balancing loop hangs, or one step of it takes that long"),
     })
 }
 
@@ -229,7 +231,11 @@ mod tests {
         let after = |state, seconds: u64| too_old(&status(state), Duration::from_secs(10), (100 + seconds) * SECOND);
         assert_eq!((after(State::Running, 0), after(State::Running, 70)), (None, None));
         assert!(after(State::Idle, 71).is_some_and(|why| why.contains("1 min 11 s old")));
-        assert_eq!(after(State::Starting, 1000), None, "there are none yet");
+        // A loop that hung in its first step was never found to.
+        assert_eq!(after(State::Starting, 70), None, "the first are not due yet");
+        assert!(after(State::Starting, 71).is_some_and(|why| why.contains("no figures 1 min 11 s after the start")));
+        let unknown = Status { unix_ns: 0, ..status(State::Starting) };
+        assert_eq!(too_old(&unknown, Duration::ZERO, 1000 * SECOND), None, "it has not begun");
         assert_eq!(too_old(&status(State::Running), Duration::ZERO, 0), None, "a clock that was set back");
     }
 }
