@@ -21,6 +21,7 @@ use numapilot_kernel::task::Process;
 use numapilot_machine::Machine;
 use numapilot_text::destination::PendingFile;
 use numapilot_text::style::Look;
+use numapilot_text::units;
 use numapilot_trace::engine::Engine;
 use numapilot_watch::WatchError;
 use numapilot_watch::figures::Interval;
@@ -244,15 +245,13 @@ impl Watched {
         let began = Instant::now();
         let whole = self.live.whole();
         let mut next = arguments.interval;
-        loop {
-            let elapsed = began.elapsed();
+        let ended_early = loop {
+            let (elapsed, have_ended) = (began.elapsed(), self.have_ended());
             let is_child_over = !processes.is_empty() && !processes.iter().any(Process::is_running);
-            let is_over = is_child_over
-                || self.have_ended()
-                || limit.is_some_and(|limit| elapsed >= limit)
-                || signals::caught().is_some();
-            if is_over {
-                break;
+            let is_late = limit.is_some_and(|limit| elapsed >= limit);
+            if is_child_over || have_ended || is_late || signals::caught().is_some() {
+                let limit = limit.filter(|_| have_ended && !is_late);
+                break limit.map(|limit| ended_before(elapsed, limit));
             }
             if let (Some(at), Some(interval)) = (next, arguments.interval)
                 && elapsed >= at
@@ -275,18 +274,26 @@ impl Watched {
                 Some(process) => process.wait(pause),
                 None => signals::sleep(pause),
             }
-        }
+        };
         // Of memory that those share which began since the last look, the others have a part only: it would be in no row, and missing in the total.
         self.find_members();
         let now = TreeReading::read(self.live.root(), &self.pids);
         let processes = self.rows(&self.first, &now);
-        Ok(Stat { interval: Interval { processes, ..whole.interval(&mut self.live) }, memory: self.memory() })
+        let mut interval = whole.interval(&mut self.live);
+        interval.notes.extend(ended_early);
+        Ok(Stat { interval: Interval { processes, ..interval }, memory: self.memory() })
     }
 
     /// Memory of the processes; of those that have ended, the last reading.
     fn memory(&mut self) -> Vec<MemoryMap> {
         self.seen.now(self.live.root(), self.live.machine(), &self.pids)
     }
+}
+
+/// That processes which were to be observed for a time ended before it was over.
+fn ended_before(after: Duration, limit: Duration) -> String {
+    let [after, limit] = [after, limit].map(|time| units::time_ns(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)));
+    format!("All of the processes had ended after {after}, before the {limit} of --for were over.")
 }
 
 /// Options of a live reading, with the reasons of `numapilot doctor` for metrics that have no source here.
@@ -492,5 +499,9 @@ mod tests {
         watched.looked_at = Instant::now() - JOIN_EVERY;
         watched.find_members();
         assert!(watched.have_ended());
+        // Nothing was said, as if they had been observed for all of the time.
+        let told = watched.follow(&arguments, &mut out, &[], Some(Duration::from_secs(3600))).unwrap();
+        let is_told = |note: &String| note.contains("had ended after") && note.contains("--for");
+        assert!(told.interval.notes.iter().any(is_told), "{:?}", told.interval.notes);
     }
 }
