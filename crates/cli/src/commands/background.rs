@@ -279,10 +279,15 @@ pub fn stop(trace: &Path, is_quiet: bool) -> Result<ExitCode> {
     };
     let process = opened(&recorder).with_context(|| shown.to_string())?;
     process.signal(interrupt_of(recorder.pid)).with_context(|| shown.to_string())?;
-    let mut waiting =
-        Waiting::new(format!("process {} ends the recording and writes the trace", recorder.pid), is_quiet);
+    let mut waiting = Waiting::new(
+        format!("process {} ends the recording, once a program that it started has ended", recorder.pid),
+        is_quiet,
+    );
     while process.is_running() {
         process.wait(LOOK_EVERY);
+        if activity(&folder) == Activity::Ended {
+            waiting.has_become(format!("process {} has ended the recording, and writes the trace", recorder.pid));
+        }
         waiting.explain();
     }
     drop(waiting);
@@ -293,8 +298,11 @@ pub fn stop(trace: &Path, is_quiet: bool) -> Result<ExitCode> {
 struct Waiting {
     bar: ProgressBar,
     message: String,
+    /// Since when this is waited for.
     begun: Instant,
     is_told: bool,
+    /// Nothing is ever told in lines.
+    is_silent: bool,
 }
 
 impl Waiting {
@@ -302,7 +310,16 @@ impl Waiting {
         let bar = if is_quiet { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
         bar.set_message(message.clone());
         crate::output::animate(&bar);
-        Waiting { is_told: is_quiet || !bar.is_hidden(), bar, message, begun: Instant::now() }
+        let is_silent = is_quiet || !bar.is_hidden();
+        Waiting { bar, message, begun: Instant::now(), is_told: is_silent, is_silent }
+    }
+
+    /// Something else is waited for now.
+    fn has_become(&mut self, message: String) {
+        if self.message != message {
+            self.bar.set_message(message.clone());
+            (self.message, self.begun, self.is_told) = (message, Instant::now(), self.is_silent);
+        }
     }
 
     fn explain(&mut self) {
@@ -484,6 +501,17 @@ mod tests {
         assert!(refuse_if_written(&folder).is_ok());
         let ended = stop(&folder, true).unwrap_err().to_string();
         assert!(ended.contains("it has ended: numapilot report"), "{ended}");
+    }
+
+    /// A program that ignores the interrupt was waited for as if its trace were being written.
+    #[test]
+    fn what_is_waited_for_is_told_anew_when_it_changes() {
+        let mut waiting = Waiting::new("a program".to_owned(), true);
+        (waiting.is_told, waiting.is_silent) = (true, false);
+        waiting.has_become("a program".to_owned());
+        assert!(waiting.is_told);
+        waiting.has_become("its trace".to_owned());
+        assert!(!waiting.is_told && waiting.message == "its trace");
     }
 
     /// A recorder that was killed is not waited for.
