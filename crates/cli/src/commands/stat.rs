@@ -32,7 +32,6 @@ use numapilot_watch::live::TreeReading;
 use numapilot_watch::live::counters::Scope;
 use numapilot_watch::live::samples::Sampling;
 use numapilot_watch::maps::LastSeen;
-use numapilot_watch::maps::MemoryMap;
 use numapilot_watch::replay;
 use numapilot_watch::replay::ReplayOptions;
 use numapilot_watch::signals;
@@ -262,8 +261,8 @@ impl Watched {
                 let now = TreeReading::read(self.live.root(), &self.pids);
                 let processes = self.rows(&self.last, &now);
                 self.last = now;
-                let stat = Stat { interval: Interval { processes, ..self.live.interval() }, memory: self.memory() };
-                out.interval(&stat)?;
+                let interval = Interval { processes, ..self.live.interval() };
+                out.interval(&self.with_memory(interval))?;
                 next = Some(schedule::next(at, interval, began.elapsed()));
             }
             self.seen.look_if_due(self.live.root(), self.live.machine(), &self.pids);
@@ -281,12 +280,14 @@ impl Watched {
         let processes = self.rows(&self.first, &now);
         let mut interval = whole.interval(&mut self.live);
         interval.notes.extend(ended_early);
-        Ok(Stat { interval: Interval { processes, ..interval }, memory: self.memory() })
+        Ok(self.with_memory(Interval { processes, ..interval }))
     }
 
-    /// Memory of the processes; of those that have ended, the last reading.
-    fn memory(&mut self) -> Vec<MemoryMap> {
-        self.seen.now(self.live.root(), self.live.machine(), &self.pids)
+    /// An interval with the memory of the processes; of those that have ended, the last reading. What cannot be read is told.
+    fn with_memory(&mut self, mut interval: Interval) -> Stat {
+        let memory = self.seen.now(self.live.root(), self.live.machine(), &self.pids);
+        interval.notes.extend(self.seen.unread());
+        Stat { interval, memory }
     }
 }
 
