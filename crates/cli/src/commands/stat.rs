@@ -56,6 +56,8 @@ const PAUSE_MAX: Duration = Duration::from_millis(50);
 const JOIN_EVERY: Duration = Duration::from_millis(500);
 /// A cgroup that has been empty for this long has ended: a unit that restarts is empty for a moment.
 const EMPTY_MAX: Duration = Duration::from_secs(2);
+/// A command that was told to end, and takes longer, may ignore it.
+const ENDS_WITHIN: Duration = Duration::from_secs(2);
 
 /// Shows the metrics per interval and in total; returns the command's exit status.
 pub fn run(arguments: &StatArgs) -> Result<ExitCode> {
@@ -134,10 +136,22 @@ fn status_of(child: &mut Child) -> Result<i32> {
                 // SAFETY: a signal to our own child, which has not been waited for.
                 unsafe { libc::kill(pid, libc::SIGTERM) };
             }
+            explain_wait(Pid::of_child(child));
             child.wait().context("the command")?
         }
     };
     Ok(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)))
+}
+
+/// Waits for the end of a command that was told to end, and says so where that takes long: it may ignore the signal.
+fn explain_wait(pid: Pid) {
+    let Ok(process) = Process::open(pid) else { return };
+    process.wait(ENDS_WITHIN);
+    if process.is_running() {
+        output::tell!(
+            "numapilot: the command (process {pid}) was told to end (SIGTERM), and has not ended: it is waited for"
+        );
+    }
 }
 
 /// The live machine, and the processes whose memory is shown.
