@@ -97,7 +97,11 @@ fn text(report: &Report, look: Look) -> String {
     let status = &report.pilot;
     if status.state == State::Starting {
         let starting = look.strong(status.state.name());
-        return format!("{starting}, process {}: no figures yet; ask again in a moment\n", status.pid);
+        let due = match status.interval_ns {
+            0 => "ask again in a moment".to_owned(),
+            interval_ns => format!("the first come {} after the start", units::time_ns(interval_ns)),
+        };
+        return format!("{starting}, process {}: no figures yet; {due}\n", status.pid);
     }
     let because = if status.because.is_empty() { String::new() } else { format!(" ({})", clean(&status.because)) };
     let dry = if status.dry_run { ", dry run" } else { "" };
@@ -223,6 +227,18 @@ fn targets(report: &Report, look: Look) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// "Ask again in a moment" was said of figures that were due in an hour.
+    #[test]
+    fn before_the_first_figures_it_is_told_when_they_come() {
+        let look = Look { width: 100, colour: false };
+        let told = |interval_ns| {
+            let pilot = Status { interval_ns, ..Status::default() };
+            text(&Report { pilot, ..Report::default() }, look)
+        };
+        assert!(told(90_000_000_000).ends_with("no figures yet; the first come 1 min 30 s after the start\n"));
+        assert!(told(0).ends_with("ask again in a moment\n"));
+    }
 
     #[test]
     fn figures_are_old_after_a_time_and_two_intervals() {
