@@ -359,8 +359,11 @@ fn will_be_complete(folder: &Path, awaited: Duration) -> bool {
 
 /// Whether the recorder of a trace, which may have ended its recording, runs: see [`Sign`].
 fn has_recorder(folder: &Path) -> bool {
-    let lock = File::open(folder.join(RAW_FOLDER)).map(|raw| raw.try_lock_shared());
-    matches!(lock, Ok(Err(TryLockError::WouldBlock)))
+    let Ok(raw) = File::open(folder.join(RAW_FOLDER)) else { return false };
+    let lock = raw.try_lock_shared();
+    // To close it is not enough: a process that is forked at this moment keeps the lock, and the next recorder would not get it.
+    let _ = raw.unlock();
+    matches!(lock, Err(TryLockError::WouldBlock))
 }
 
 /// Says that a trace is complete.
