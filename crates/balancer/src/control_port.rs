@@ -1,12 +1,14 @@
 //! The port by which the loop is controlled and reports. All input and output of the loop passes here: it uses no signal, socket or file other than the
 //! kernel's.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::balancing_loop::Tunables;
 use crate::event::Event;
 use crate::event::Sink;
 use crate::event::Steered;
+use crate::status::Command;
 use crate::status::Status;
 use crate::status::Steering;
 use crate::system::undo_log::UndoLog;
@@ -40,16 +42,26 @@ pub(crate) fn answered(steering: Steering, answer: Result<String, String>, contr
     }
 }
 
+/// Answers the commands that came while the last step of a loop was at work, which ends now. That is all that a stop asks for.
+pub(crate) fn answer_last(waiting: &mut VecDeque<Steering>, control_port: &mut dyn ControlPort) {
+    for steering in waiting.drain(..) {
+        let answer = match steering.command {
+            Command::Stop => Ok("stopping".to_owned()),
+            _ => Err("the balancing loop ends, and has not carried out the command".to_owned()),
+        };
+        answered(steering, answer, control_port);
+    }
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     //! A control port in memory, for tests.
 
-    use std::collections::VecDeque;
+    use std::sync::mpsc::channel;
 
     use numapilot_host::Pid;
 
     use super::*;
-    use crate::status::Command;
     use crate::system::undo_log::Binding;
     use crate::system::undo_log::ThreadId;
     use crate::system::undo_log::tests::Kept;
@@ -124,5 +136,19 @@ pub(crate) mod tests {
         fn reload(&mut self) -> Result<Option<Tunables>, String> {
             Ok(None)
         }
+    }
+
+    /// They got no answer, and whoever had given them waited until the process had ended.
+    #[test]
+    fn commands_that_the_last_step_kept_waiting_are_answered_at_the_end() {
+        let mut desk = Desk::default();
+        let (answer, answers) = channel();
+        let steering = |command| Steering { command, by_uid: Some(7), answer: Some(answer.clone()) };
+        let mut waiting = VecDeque::from([Command::Stop, Command::Reload].map(steering));
+        answer_last(&mut waiting, &mut desk);
+        let told: Vec<Result<String, String>> = answers.try_iter().collect();
+        assert_eq!(told[0].as_deref(), Ok("stopping"));
+        assert!(told[1].as_ref().is_err_and(|why| why.contains("has not carried out the command")), "{told:?}");
+        assert!(waiting.is_empty() && desk.events.len() == 2);
     }
 }

@@ -207,7 +207,7 @@ pub struct DemoArgs {
 }
 
 /// Options that say what to record, and how: without effect where a recording is only ended.
-const RECORDING: [&str; 33] = [
+const RECORDING: [&str; 34] = [
     "output",
     "force",
     "engine",
@@ -234,6 +234,7 @@ const RECORDING: [&str; 33] = [
     "main_only",
     "keep_raw",
     "detach",
+    "tells_start",
     "pid",
     "system",
     "for_time",
@@ -347,6 +348,9 @@ pub struct RecordArgs {
     /// Record in the background, without a terminal, until `--stop`, `--for` or the end; messages and the program's output go to TRACE.log
     #[arg(long)]
     pub detach: bool,
+    /// Be the recorder that `--detach` starts: one byte to this descriptor says that it records
+    #[arg(long, value_name = "DESCRIPTOR", hide = true)]
+    pub tells_start: Option<i32>,
     /// End the recording that is being written to this trace, as Ctrl-C would, and wait until the trace is complete. A program that the recorder started is
     /// interrupted; processes that were running before continue
     #[arg(long, value_name = "TRACE", conflicts_with_all = RECORDING)]

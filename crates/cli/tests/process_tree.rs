@@ -187,10 +187,7 @@ fn a_recording_in_the_background_ends_and_the_tree_runs_on() {
     let trace = folder.path().join("tree.numatrace");
     let at = trace.to_str().expect("UTF-8");
     run(&["record", "--engine", "fault", "--pid", &tree.main(), "--detach", "-o", at]).succeeded();
-    // On a busy machine it may be a while until it has opened the events, and until the worker and the helper run again.
-    let recorder = json(&fs::read_to_string(trace.join("raw/recorder.json")).expect("the recorder's own file"));
-    let recorder = recorder["pid"].as_u64().expect("its process id") as u32;
-    wait_until("the recorder reads its events", || reads_events(recorder));
+    // The events are on by now, however busy the machine is: what the worker and the helper do from here on is recorded.
     tree.pids[1..].iter().for_each(|pid| wait_for_faults(*pid, 100));
     run(&["record", "--stop", at]).succeeded();
     let is_there = |pid: &u32| Path::new(&format!("/proc/{pid}/exe")).exists();

@@ -1,6 +1,8 @@
 //! `stat` and `export` as they are used: commands with their exit codes, targets that die, every form of output, files that appear whole; and a server with
 //! slow, invalid and many clients.
 
+use std::io::BufRead;
+use std::io::BufReader;
 use std::io::Read;
 use std::io::Write;
 use std::net::TcpStream;
@@ -36,6 +38,27 @@ fn wait_until_handled(child: &Child, signal: i32) {
         assert!(began.elapsed() < PATIENCE, "it does not handle signal {signal}");
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// It waited without a word.
+#[test]
+fn a_command_that_outlives_its_time_is_said_to_be_waited_for() {
+    // What the caller ignores, the command ignores, too.
+    let script = "trap '' TERM; exec \"$0\" stat --no-samples --for 50ms -- cat";
+    let mut stat = Command::new("sh");
+    stat.args(["-c", script, BINARY]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut stat = stat.spawn().expect("it starts");
+    let (input, (told, is_told)) = (stat.stdin.take(), std::sync::mpsc::channel());
+    let ends = std::thread::spawn(move || {
+        // Without a word the command ends all the same, and so does this test.
+        let _ = is_told.recv_timeout(PATIENCE);
+        drop(input);
+    });
+    let mut lines = BufReader::new(stat.stderr.take().expect("its messages")).lines();
+    assert!(lines.any(|line| line.expect("a line").contains("has not ended: it is waited for")));
+    told.send(()).expect("it waits");
+    ends.join().expect("it ends");
+    assert_eq!(end(&mut stat), 0);
 }
 
 /// Waits for a child's end; its exit code.

@@ -27,6 +27,8 @@ pub struct TaskStat<'a> {
     pub threads: u32,
     /// Start time in clock ticks since boot: distinguishes a process from a later one with the same id.
     pub start_ticks: u64,
+    /// Bytes of its address space; 0: it has none.
+    pub mapped_bytes: u64,
     /// Number of resident pages.
     pub resident_pages: u64,
     /// Addresses of its program's code and of its stack, which another program image changes; 0 or 1 where the reader may not know.
@@ -61,6 +63,7 @@ impl<'a> TaskStat<'a> {
             system_ticks: field(15)?,
             threads: narrow(20)?,
             start_ticks: field(22)?,
+            mapped_bytes: field(23)?,
             resident_pages: field(24)?,
             image: (field(26)?, field(28)?),
             cpu: narrow(39)?,
@@ -81,6 +84,12 @@ impl<'a> TaskStat<'a> {
     #[must_use]
     pub fn cpu_ticks(&self) -> u64 {
         self.user_ticks.saturating_add(self.system_ticks)
+    }
+
+    /// Whether it is a thread of the kernel, which `/proc` shows as a process: it runs without an address space. One that has ended has none either.
+    #[must_use]
+    pub fn is_of_the_kernel(&self) -> bool {
+        self.mapped_bytes == 0 && !self.has_ended()
     }
 
     /// Whether the task has ended: of a process's line, its first thread.
@@ -112,7 +121,16 @@ mod tests {
         let stat = TaskStat::parse(LINE.as_bytes()).unwrap();
         assert_eq!((stat.id, stat.name, stat.state, stat.parent), (4711, &b"a (b) c"[..], b'S', Pid(1)));
         assert_eq!((stat.faults, stat.cpu_ticks(), stat.threads, stat.start_ticks), ((12345, 7), 300, 9, 998_877));
-        assert_eq!((stat.resident_pages, stat.cpu, stat.image), (5555, 13, (94, 140)));
+        assert_eq!((stat.mapped_bytes, stat.resident_pages), (1_234_567_890, 5555));
+        assert_eq!((stat.cpu, stat.image), (13, (94, 140)));
+    }
+
+    #[test]
+    fn what_runs_without_an_address_space_is_of_the_kernel() {
+        let without = LINE.replacen(" 1234567890 5555 ", " 0 0 ", 1);
+        let of = |line: &str| TaskStat::parse(line.as_bytes()).unwrap().is_of_the_kernel();
+        assert_eq!((of(LINE), of(&without)), (false, true));
+        assert!(!of(&without.replacen(") S ", ") Z ", 1)), "it has ended, or its first thread has");
     }
 
     #[test]

@@ -17,6 +17,7 @@ pub mod maps;
 pub mod memory;
 pub mod migrate;
 pub mod numa_memory;
+pub mod online_nodes;
 pub mod pagemap;
 pub mod sysctl;
 pub mod task;

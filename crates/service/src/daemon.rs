@@ -19,6 +19,7 @@ use numapilot_balancer::event::Trouble;
 use numapilot_balancer::status::Board;
 use numapilot_balancer::status::Status;
 use numapilot_balancer::status::Steering;
+use numapilot_balancer::system::clock::unix_ns;
 use numapilot_balancer::system::undo_log::Binding;
 use numapilot_balancer::system::undo_log::ThreadId;
 use numapilot_balancer::system::undo_log::UndoLog;
@@ -30,6 +31,7 @@ use crate::control::Control;
 use crate::control::ControlSettings;
 use crate::control::line;
 use crate::error::ServiceError;
+use crate::guest_lines::GuestLines;
 use crate::journal::HealthOf;
 use crate::journal::Journal;
 use crate::journal::JournalSettings;
@@ -62,6 +64,7 @@ pub struct DaemonSettings {
 pub struct Daemon {
     board: Board,
     journal: Option<Journal>,
+    guest_lines: GuestLines,
     record: Result<Record, String>,
     /// Held open: dropping them closes them.
     _servers: (Option<Control>, Option<MetricsPage>),
@@ -115,9 +118,12 @@ impl Daemon {
             None => None,
         };
         let notify = Notify::from_environment();
+        // SAFETY: has no preconditions.
+        let own_uid = unsafe { libc::geteuid() };
         Ok(Daemon {
             board,
             journal,
+            guest_lines: GuestLines::new(own_uid),
             record,
             _servers: (control, page),
             commands,
@@ -126,6 +132,18 @@ impl Daemon {
             notified_at: None,
             status_at: None,
         })
+    }
+
+    /// Notes that the loop begins, which observes at this interval: its first figures are due from now on.
+    pub fn begins(&mut self, interval: Duration) {
+        let (now_ns, interval_ns) = (unix_ns(), u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX));
+        self.board.put(Status {
+            pid: Pid::own(),
+            started_unix_ns: now_ns,
+            unix_ns: now_ns,
+            interval_ns,
+            ..Status::default()
+        });
     }
 
     /// Returns the next command to the loop, if there is one.
@@ -179,10 +197,13 @@ impl Daemon {
     /// Ends: restores all settings that are still changed, and writes the journal to disk.
     pub fn end(&mut self) {
         self.notify.stopping();
+        // They came after the loop's last look. Whoever gave one is not to wait any longer; without an answer they learn that the loop has ended.
+        self.commands.try_iter().for_each(drop);
         if let Ok(Ok(restored)) = self.record.as_mut().map(Record::put_back) {
             self.tell(&restored);
         }
-        if let Some(journal) = &self.journal {
+        if let Some(journal) = &mut self.journal {
+            self.guest_lines.left_out(Instant::now(), true).into_iter().for_each(|event| journal.record(event));
             journal.flush(Duration::from_secs(5));
         }
     }
@@ -252,7 +273,10 @@ impl UndoLog for Daemon {
 
 impl Sink for Daemon {
     fn record(&mut self, event: Event) {
-        if let Some(journal) = &mut self.journal {
+        let Some(journal) = &mut self.journal else { return };
+        let now = Instant::now();
+        self.guest_lines.left_out(now, false).into_iter().for_each(|told| journal.record(told));
+        if self.guest_lines.lists(&event, now) {
             journal.record(event);
         }
     }
@@ -322,6 +346,7 @@ mod tests {
     use std::panic::AssertUnwindSafe;
     use std::panic::catch_unwind;
 
+    use numapilot_balancer::status::State;
     use numapilot_host::Tid;
     use numapilot_kernel::affinity;
     use numapilot_kernel::affinity::CpuMask;
@@ -357,6 +382,18 @@ mod tests {
             return numapilot_not_run::not_run!(TwoCpus, "one CPU leaves nothing to bind");
         }
         assert_eq!(left, was);
+    }
+
+    /// A loop that hung in its first observation passed for one that was about to make it.
+    #[test]
+    fn a_daemon_says_since_when_its_first_figures_are_due() {
+        let mut daemon = Daemon::start(&DaemonSettings::default(), || ()).unwrap();
+        assert_eq!(daemon.board.get().unix_ns, 0);
+        let before = unix_ns();
+        daemon.begins(Duration::from_secs(3));
+        let status = daemon.board.get();
+        assert_eq!((status.state, status.interval_ns), (State::Starting, 3_000_000_000));
+        assert!(status.unix_ns >= before && status.started_unix_ns == status.unix_ns);
     }
 
     #[test]

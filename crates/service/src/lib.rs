@@ -10,6 +10,7 @@ pub mod control;
 pub mod daemon;
 mod error;
 pub mod explain;
+mod guest_lines;
 pub mod identity;
 pub mod journal;
 pub mod metrics;

@@ -112,7 +112,8 @@ impl<C: LocalPort> Served<C> {
     /// # Errors
     /// A part cannot be started.
     pub fn start(inner: C, plan: Plan, wake: fn()) -> Result<Served<C>, ServiceError> {
-        let daemon = Daemon::start(&plan.daemon, wake)?;
+        let mut daemon = Daemon::start(&plan.daemon, wake)?;
+        daemon.begins(plan.options.tunables.interval);
         Ok(Served { inner, daemon, config: plan.config })
     }
 

@@ -63,7 +63,7 @@ pub struct ConnectionCounts {
 }
 
 /// Maximum wait for pending answers when the server stops, above all the answer to the client that stopped it.
-const LAST_ANSWERS: Duration = Duration::from_secs(1);
+const LAST_ANSWERS: Duration = Duration::from_secs(5);
 /// Time after which a connection over TCP makes room for another though its client has sent a request: it does not read the answer.
 const SLOW: Duration = Duration::from_secs(1);
 

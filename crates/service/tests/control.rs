@@ -296,18 +296,52 @@ fn the_slow_the_silent_and_the_many_do_not_hold_up_the_loop() {
     drop((silent, deaf));
 }
 
+/// A command was given up after four seconds, and then carried out.
 #[test]
-fn a_loop_that_does_not_answer_is_said() {
+fn a_command_waits_for_a_loop_that_is_at_work_and_its_client_is_told() {
     let folder = tempfile::tempdir().unwrap();
     let settings = ControlSettings { path: folder.path().join("control"), mode: 0o600 };
     let (steering, commands) = line(Arc::new(|| ()));
     let _control = Control::start(&settings, Board::new(), steering, None).unwrap();
     let mut client = Client::connect(&settings.path).unwrap();
-    let refusal = client.demand(Request::Pause).unwrap_err().to_string();
-    assert!(refusal.contains("has not answered"), "{refusal}");
+    let (told, words) = std::sync::mpsc::channel();
+    let at_work = thread::spawn(move || {
+        let steering = commands.recv().unwrap();
+        let told: String = words.recv().unwrap();
+        steering.answer.unwrap().send(Ok("paused".to_owned())).unwrap();
+        (told, commands)
+    });
+    let answer = client.demand_patiently(Request::Pause, &mut |says| drop(told.send(says.to_owned()))).unwrap();
+    let (told, commands) = at_work.join().unwrap();
+    assert!(answer.says == "paused" && told.contains("has received the command"), "{told}");
+
+    // The loop ends with commands that it has not looked at; that is all that a stop asks for.
+    for (request, is_done) in [(Request::Resume, false), (Request::Stop, true)] {
+        let answer = thread::scope(|scope| {
+            let asked = scope.spawn(|| client.ask(request).unwrap());
+            drop(commands.recv().unwrap());
+            asked.join().unwrap()
+        });
+        assert!(answer.ok == is_done && answer.says.contains("the balancing loop has ended"), "{answer:?}");
+    }
     drop(commands);
     let refusal = client.demand(Request::Pause).unwrap_err().to_string();
     assert!(refusal.contains("has ended"), "{refusal}");
+}
+
+/// "Is another program listening there?" was no answer to who had given a command.
+#[test]
+fn a_daemon_that_ends_before_it_has_answered_leaves_open_whether_the_command_was_carried_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("control");
+    let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    thread::spawn(move || {
+        let mut client = listener.accept().unwrap().0;
+        client.read_exact(&mut [0]).unwrap();
+        client.write_all(b"{\"v\":1,\"ok\":false,\"pending\":true,\"says\":\"later\"}\n").unwrap();
+    });
+    let error = Client::connect(&path).unwrap().demand(Request::Stop).unwrap_err().to_string();
+    assert!(error.contains("has received the command, but has not said what came of it"), "{error}");
 }
 
 #[test]

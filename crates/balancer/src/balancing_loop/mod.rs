@@ -46,6 +46,7 @@ pub use options::Who;
 
 use crate::allowance::Allowance;
 use crate::control_port::ControlPort;
+use crate::control_port::answer_last;
 use crate::control_port::answered;
 use crate::decision::regression_guard::RegressionGuard;
 use crate::event::Event;
@@ -362,6 +363,7 @@ impl Balancer {
         self.state = State::Stopping;
         self.because.clone_from(&because);
         self.publish(control_port);
+        answer_last(&mut self.waiting, control_port);
         self.record_last_answers(control_port);
         if self.targets.has_bindings() {
             // Processes that were started since the last look have their parents' affinities.

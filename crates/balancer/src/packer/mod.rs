@@ -37,6 +37,7 @@ use crate::balancing_loop::BalancerError;
 use crate::balancing_loop::Options;
 use crate::balancing_loop::Who;
 use crate::control_port::ControlPort;
+use crate::control_port::answer_last;
 use crate::control_port::answered;
 use crate::decision::packing::Demand;
 use crate::decision::packing::Packing;
@@ -205,6 +206,7 @@ impl Packer {
 
     /// Ends: restores the affinity or cpuset of every process.
     pub fn end(&mut self, because: String, control_port: &mut dyn ControlPort) -> Stop {
+        answer_last(&mut self.waiting, control_port);
         self.release_children(None);
         for (_, mut held) in std::mem::take(&mut self.held) {
             held.release(control_port).into_iter().for_each(|setting| control_port.record(Event::Setting(setting)));

@@ -1,16 +1,13 @@
 //! Memory nodes that came online after the start, as those of CXL devices do: the machine is read once, and all tables have its nodes.
 
 use numapilot_host::Root;
+use numapilot_kernel::online_nodes::OnlineNodes;
 use numapilot_machine::Machine;
-use numapilot_machine::format_cpu_list;
-use numapilot_machine::parse_cpu_list;
 
 /// What nodes came online since `machine` was read, and what that means, as a clause; `None`: none did.
 #[must_use]
 pub fn told(root: &Root, machine: &Machine) -> Option<String> {
-    let online = parse_cpu_list(&root.text("sys/devices/system/node/online")?).ok()?;
-    let is_known = |id: &u32| machine.nodes().iter().any(|node| u32::from(node.id.0) == *id);
-    let new = format_cpu_list(online.into_iter().filter(|id| !is_known(id)));
+    let new = OnlineNodes::read(root).came_since(machine);
     (!new.is_empty()).then(|| {
         format!("nodes {new} came online after the start: nothing is moved to or from their memory until numapilot is started again")
     })

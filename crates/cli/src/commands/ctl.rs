@@ -48,7 +48,14 @@ pub fn run(arguments: &CtlArgs) -> Result<()> {
         CtlCommand::Add { pid } => Request::Add { pid },
         CtlCommand::Remove { pid } => Request::Remove { pid },
     };
-    let answer = Client::connect(&socket)?.demand(request)?;
+    let mut is_told = false;
+    // Once: it says the same every few seconds.
+    let mut tell = |says: &str| {
+        if !std::mem::replace(&mut is_told, true) {
+            output::tell!("numapilot: {says}");
+        }
+    };
+    let answer = Client::connect(&socket)?.demand_patiently(request, &mut tell)?;
     output::print(&format!("{}\n", clean(&answer.says)))
 }
 
@@ -73,15 +80,17 @@ fn show(socket: &Path, json: bool, max_age: Option<Duration>, look: Look) -> Res
     }
 }
 
-/// Why figures are too old; `None`: they are not, or there are none yet, because the first come an interval after the start.
+/// Why figures are too old; `None`: they are not, or the first are not due yet, which come an interval after the start.
 fn too_old(status: &Status, max_age: Duration, now_ns: u64) -> Option<String> {
     let most_ns = (max_age.as_nanos() as u64).saturating_add(status.interval_ns.saturating_mul(2));
     let age_ns = now_ns.saturating_sub(status.unix_ns);
-    (status.state != State::Starting && age_ns > most_ns).then(|| {
-        format!(
-            "the last figures are {} old: the balancing loop hangs, or one step of it takes that long",
-            units::time_ns(age_ns)
-        )
+    let age = units::time_ns(age_ns);
+    // Without a time, the loop has not begun yet.
+    (status.unix_ns > 0 && age_ns > most_ns).then(|| match status.state {
+        State::Starting => {
+            format!("there are no figures {age} after the start: the balancing loop hangs in its first step, or that takes so long")
+        }
+        _ => format!("the last figures are {age} old: the balancing loop hangs, or one step of it takes that long"),
     })
 }
 
@@ -89,7 +98,11 @@ fn text(report: &Report, look: Look) -> String {
     let status = &report.pilot;
     if status.state == State::Starting {
         let starting = look.strong(status.state.name());
-        return format!("{starting}, process {}: no figures yet; ask again in a moment\n", status.pid);
+        let due = match status.interval_ns {
+            0 => "ask again in a moment".to_owned(),
+            interval_ns => format!("the first come {} after the start", units::time_ns(interval_ns)),
+        };
+        return format!("{starting}, process {}: no figures yet; {due}\n", status.pid);
     }
     let because = if status.because.is_empty() { String::new() } else { format!(" ({})", clean(&status.because)) };
     let dry = if status.dry_run { ", dry run" } else { "" };
@@ -231,6 +244,18 @@ fn targets(report: &Report, look: Look) -> String {
 mod tests {
     use super::*;
 
+    /// "Ask again in a moment" was said of figures that were due in an hour.
+    #[test]
+    fn before_the_first_figures_it_is_told_when_they_come() {
+        let look = Look { width: 100, colour: false };
+        let told = |interval_ns| {
+            let pilot = Status { interval_ns, ..Status::default() };
+            text(&Report { pilot, ..Report::default() }, look)
+        };
+        assert!(told(90_000_000_000).ends_with("no figures yet; the first come 1 min 30 s after the start\n"));
+        assert!(told(0).ends_with("ask again in a moment\n"));
+    }
+
     #[test]
     fn figures_are_old_after_a_time_and_two_intervals() {
         const SECOND: u64 = 1_000_000_000;
@@ -238,7 +263,11 @@ mod tests {
         let after = |state, seconds: u64| too_old(&status(state), Duration::from_secs(10), (100 + seconds) * SECOND);
         assert_eq!((after(State::Running, 0), after(State::Running, 70)), (None, None));
         assert!(after(State::Idle, 71).is_some_and(|why| why.contains("1 min 11 s old")));
-        assert_eq!(after(State::Starting, 1000), None, "there are none yet");
+        // A loop that hung in its first step was never found to.
+        assert_eq!(after(State::Starting, 70), None, "the first are not due yet");
+        assert!(after(State::Starting, 71).is_some_and(|why| why.contains("no figures 1 min 11 s after the start")));
+        let unknown = Status { unix_ns: 0, ..status(State::Starting) };
+        assert_eq!(too_old(&unknown, Duration::ZERO, 1000 * SECOND), None, "it has not begun");
         assert_eq!(too_old(&status(State::Running), Duration::ZERO, 0), None, "a clock that was set back");
     }
 }

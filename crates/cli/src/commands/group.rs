@@ -9,10 +9,9 @@ use numapilot_host::Pid;
 use numapilot_host::ProcessPages;
 use numapilot_host::Root;
 use numapilot_host::TaskStat;
-use numapilot_host::Tid;
 use numapilot_host::cgroups;
+use numapilot_host::title;
 use numapilot_kernel::KernelError;
-use numapilot_kernel::task;
 use numapilot_kernel::task::Process;
 use numapilot_kernel::task::why_absent;
 use numapilot_watch::WatchError;
@@ -51,15 +50,23 @@ pub fn require(pids: &[Pid]) -> Result<()> {
 /// The first of them, and what to do.
 pub fn require_memory(root: &Root, pids: &[Pid]) -> Result<()> {
     require(pids)?;
+    refuse_threads_of_the_kernel(root, pids)
+}
+
+/// Refuses named processes that are threads of the kernel.
+///
+/// # Errors
+/// The first of them, and what to do.
+pub fn refuse_threads_of_the_kernel(root: &Root, pids: &[Pid]) -> Result<()> {
     let Some(&pid) = pids.iter().find(|pid| is_of_the_kernel(root, **pid)) else { return Ok(()) };
-    let name = task::name_of(pid, Tid::first_of(pid));
+    let name = title(root, pid, &mut Vec::new());
     bail!(
         "process {pid} ({name}) is a thread of the kernel and has no memory of its own; name another one (`ps -e -o pid,rss,args` lists them)"
     );
 }
 
 /// Whether it runs without an address space. One that has ended has none either, and one whose first thread alone has ended seems to have none.
-fn is_of_the_kernel(root: &Root, pid: Pid) -> bool {
+pub fn is_of_the_kernel(root: &Root, pid: Pid) -> bool {
     let has_none = ProcessPages::read(root, pid).is_some_and(|pages| pages.mapped == 0);
     has_none && TaskStat::read(root, pid, &mut Vec::new()).is_some_and(|stat| !stat.has_ended())
 }
@@ -158,6 +165,9 @@ mod tests {
         }
         let found = [7, 8, 9, 10].map(|pid| is_of_the_kernel(&root, Pid(pid)));
         assert_eq!(found, [true, false, false, false]);
+        fs::write(folder.path().join("proc/7/comm"), "kswapd0\n").unwrap();
+        let refused = refuse_threads_of_the_kernel(&root, &[Pid(9), Pid(7)]).unwrap_err().to_string();
+        assert!(refused.starts_with("process 7 (kswapd0) is a thread of the kernel"), "{refused}");
         let refused = require_memory(&root, &[Pid::own()]);
         assert!(refused.is_ok(), "{refused:?}");
     }

@@ -17,6 +17,7 @@ use numapilot_kernel::KernelError;
 use numapilot_kernel::task::Process;
 use numapilot_kernel::task::why_absent;
 use numapilot_machine::Machine;
+use numapilot_text::units;
 use numapilot_watch::WatchError;
 use numapilot_watch::maps;
 use numapilot_watch::maps::MemoryMap;
@@ -24,6 +25,8 @@ use numapilot_watch::maps::Reader;
 use numapilot_watch::maps::TextOptions;
 
 use super::group::group;
+use super::group::is_of_the_kernel;
+use super::group::refuse_threads_of_the_kernel;
 use super::schedule;
 use crate::args::MapsArgs;
 use crate::output;
@@ -49,13 +52,14 @@ pub fn run(arguments: &MapsArgs) -> Result<()> {
     };
     let mut members = Members::new(group);
     let mut before = BTreeSet::new();
+    refuse_threads_of_the_kernel(&root, &arguments.pids)?;
     let (began, mut next) = (Instant::now(), Duration::ZERO);
     if arguments.csv {
         output::print(maps::csv_heading())?;
     }
     for reading in 0_u64.. {
         members.refresh(&root);
-        let pids = members.pids();
+        let pids = with_memory(&root, members.pids(), reading == 0)?;
         if let Some(pid) = arguments.pids.iter().find(|pid| reading == 0 && !members.contains(**pid)) {
             return Err(absent(&root, *pid));
         }
@@ -65,6 +69,9 @@ pub fn run(arguments: &MapsArgs) -> Result<()> {
         before = pids.iter().copied().collect();
         reader.keep(&before);
         let shown = read(&mut reader, &root, &machine, &pids, arguments)?;
+        if reading == 0 && shown.is_empty() {
+            bail!("the processes have ended before their memory could be read");
+        }
         if pids.is_empty() {
             break;
         }
@@ -76,6 +83,22 @@ pub fn run(arguments: &MapsArgs) -> Result<()> {
         std::thread::sleep(next.saturating_sub(began.elapsed()));
     }
     Ok(())
+}
+
+/// These processes without threads of the kernel, which have no memory of their own. `is_first`: says how many they are.
+///
+/// # Errors
+/// At the first look, there are no others.
+fn with_memory(root: &Root, pids: Vec<Pid>, is_first: bool) -> Result<Vec<Pid>> {
+    let (kernels, pids): (Vec<Pid>, Vec<Pid>) = pids.into_iter().partition(|pid| is_of_the_kernel(root, *pid));
+    if is_first && !kernels.is_empty() {
+        let told = units::counted(kernels.len() as u64, "thread of the kernel has", "threads of the kernel have");
+        if pids.is_empty() {
+            bail!("{told} no memory to show, and there are no other processes");
+        }
+        crate::output::tell!("numapilot: {told} no memory of their own, and are left out");
+    }
+    Ok(pids)
 }
 
 /// Memory of the processes. One that ends meanwhile is left out; one that may not be inspected is named, and is an error only if it was named itself.
@@ -164,9 +187,49 @@ fn show(arguments: &MapsArgs, shown: &[MemoryMap], time_s: f64) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+    use crate::args::Arguments;
+    use crate::args::Command;
 
     /// With hidepid, the process of another user is not among those found; "there is no process" was wrong.
+    /// Nothing was shown, with status 0.
+    #[test]
+    fn processes_that_end_before_they_are_read_are_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let put = |file: &str, text: &str| {
+            let file = folder.path().join(file);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, text).unwrap();
+        };
+        put("sys/devices/system/cpu/present", "0\n");
+        put("sys/devices/system/cpu/online", "0\n");
+        put("proc/meminfo", "MemTotal: 1000 kB\nMemFree: 400 kB\n");
+        put("proc/7/stat", &format!("7 (task) S 1{}\n", " 0".repeat(48)));
+        let words = ["numapilot", "maps", "--root", folder.path().to_str().unwrap(), "7"];
+        let Command::Maps(arguments) = Arguments::try_parse_from(words).unwrap().command else { panic!("no maps") };
+        let ended = run(&arguments).unwrap_err().to_string();
+        assert!(ended.contains("have ended before"), "{ended}");
+    }
+
+    /// Each had a table of nothing, with a note that it might be ending.
+    #[test]
+    fn threads_of_the_kernel_are_left_out_of_a_group() {
+        let folder = tempfile::tempdir().unwrap();
+        for (pid, pages) in [(7, "0 0"), (9, "50 4")] {
+            let of_process = folder.path().join(format!("proc/{pid}"));
+            std::fs::create_dir_all(&of_process).unwrap();
+            std::fs::write(of_process.join("statm"), format!("{pages} 0 0 0 0 0\n")).unwrap();
+            std::fs::write(of_process.join("stat"), format!("{pid} (task) S 1{}\n", " 0".repeat(48))).unwrap();
+        }
+        let root = Root::new(folder.path());
+        assert_eq!(with_memory(&root, vec![Pid(7), Pid(9)], true).unwrap(), [Pid(9)]);
+        let none = with_memory(&root, vec![Pid(7)], true).unwrap_err().to_string();
+        assert!(none.starts_with("1 thread of the kernel has no memory"), "{none}");
+        assert!(with_memory(&root, vec![Pid(7)], false).unwrap().is_empty());
+    }
+
     #[test]
     fn a_process_that_exists_is_not_called_absent() {
         let own = Pid::own();

@@ -41,6 +41,7 @@ use numapilot_trace::native::Native;
 use numapilot_trace::output::Existing;
 
 use super::background;
+use super::background::Sign;
 use super::group::group;
 use super::group::require_memory;
 use super::run::summary;
@@ -57,8 +58,10 @@ pub fn run(arguments: &RecordArgs) -> Result<ExitCode> {
         let folder = arguments.output.as_deref().map_or_else(|| default_output(arguments), output_folder);
         return background::start(&folder, arguments.quiet);
     }
-    let machine = Machine::load(&arguments.machine)?;
     let output = arguments.output.as_deref().map_or_else(|| default_output(arguments), output_folder);
+    let sign = Sign::new(&output, arguments.tells_start)?;
+    background::refuse_if_unfinished(&output)?;
+    let machine = Machine::load(&arguments.machine)?;
     let who = running(arguments)?;
     if who.is_some() && arguments.java.is_some() {
         bail!(
@@ -67,7 +70,7 @@ pub fn run(arguments: &RecordArgs) -> Result<ExitCode> {
         );
     }
     let line = Line::new(arguments.quiet);
-    let mut shown = Line { announced: renamed(arguments.output.as_deref(), &output), ..line.clone() };
+    let mut shown = line.of_recording(renamed(arguments.output.as_deref(), &output), sign);
     let mut options = RecordOptions::new(arguments.command.clone(), output, &machine);
     apply(arguments, &mut options)?;
     if let Some(program) = &arguments.native {
@@ -240,12 +243,13 @@ fn apply(arguments: &RecordArgs, options: &mut RecordOptions<'_>) -> Result<()> 
 }
 
 /// A progress line on standard error; silent if that is not a terminal.
-#[derive(Clone)]
 struct Line {
     bar: ProgressBar,
     is_quiet: bool,
     /// A folder to be told of once something is recorded there: where the recording fails before, there is no such trace.
     announced: Option<PathBuf>,
+    /// Who else is to know then.
+    sign: Option<Sign>,
 }
 
 impl Line {
@@ -254,7 +258,12 @@ impl Line {
         if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
             bar.set_style(style);
         }
-        Line { bar, is_quiet, announced: None }
+        Line { bar, is_quiet, announced: None, sign: None }
+    }
+
+    /// The same line for a recording, of which others are to know.
+    fn of_recording(&self, announced: Option<PathBuf>, sign: Sign) -> Line {
+        Line { bar: self.bar.clone(), is_quiet: self.is_quiet, announced, sign: Some(sign) }
     }
 
     /// Says once where the trace goes.
@@ -307,6 +316,9 @@ impl Progress for Line {
 
     fn update(&mut self, state: &ProgressState) {
         self.announce();
+        if let Some(sign) = &mut self.sign {
+            sign.records();
+        }
         let lost = if state.lost > 0 { format!(", {} lost", units::count(state.lost as f64)) } else { String::new() };
         self.bar.set_message(format!(
             "recording: {} of program time, {}, {}, {}{lost}",
@@ -352,6 +364,9 @@ fn describe(recording: &Recording) {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+    use std::os::fd::IntoRawFd;
+
     use super::*;
 
     /// "The trace goes to x.numatrace", said before the checks, stood above "there is no process 999999".
@@ -363,8 +378,14 @@ mod tests {
             (renamed_one.clone(), same, renamed(None, Path::new("a.numatrace"))),
             (Some("run.numatrace".into()), None, None)
         );
-        let mut line = Line { announced: renamed_one, ..Line::new(true) };
+        let place = tempfile::tempdir().unwrap();
+        let (mut told, tells) = std::io::pipe().unwrap();
+        let sign = Sign::new(place.path(), Some(tells.into_raw_fd())).unwrap();
+        let mut line = Line::new(true).of_recording(renamed_one, sign);
         line.update(&ProgressState::default());
         assert_eq!(line.announced, None);
+        let mut words = Vec::new();
+        told.read_to_end(&mut words).unwrap();
+        assert_eq!(words.len(), 1, "the command that started it knows, too");
     }
 }

@@ -21,6 +21,7 @@ use numapilot_kernel::task::Process;
 use numapilot_machine::Machine;
 use numapilot_text::destination::PendingFile;
 use numapilot_text::style::Look;
+use numapilot_text::units;
 use numapilot_trace::engine::Engine;
 use numapilot_watch::WatchError;
 use numapilot_watch::figures::Interval;
@@ -31,7 +32,6 @@ use numapilot_watch::live::TreeReading;
 use numapilot_watch::live::counters::Scope;
 use numapilot_watch::live::samples::Sampling;
 use numapilot_watch::maps::LastSeen;
-use numapilot_watch::maps::MemoryMap;
 use numapilot_watch::replay;
 use numapilot_watch::replay::ReplayOptions;
 use numapilot_watch::signals;
@@ -56,6 +56,8 @@ const PAUSE_MAX: Duration = Duration::from_millis(50);
 const JOIN_EVERY: Duration = Duration::from_millis(500);
 /// A cgroup that has been empty for this long has ended: a unit that restarts is empty for a moment.
 const EMPTY_MAX: Duration = Duration::from_secs(2);
+/// A command that was told to end, and takes longer, may ignore it.
+const ENDS_WITHIN: Duration = Duration::from_secs(2);
 
 /// Shows the metrics per interval and in total; returns the command's exit status.
 pub fn run(arguments: &StatArgs) -> Result<ExitCode> {
@@ -134,10 +136,22 @@ fn status_of(child: &mut Child) -> Result<i32> {
                 // SAFETY: a signal to our own child, which has not been waited for.
                 unsafe { libc::kill(pid, libc::SIGTERM) };
             }
+            explain_wait(Pid::of_child(child));
             child.wait().context("the command")?
         }
     };
     Ok(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)))
+}
+
+/// Waits for the end of a command that was told to end, and says so where that takes long: it may ignore the signal.
+fn explain_wait(pid: Pid) {
+    let Ok(process) = Process::open(pid) else { return };
+    process.wait(ENDS_WITHIN);
+    if process.is_running() {
+        output::tell!(
+            "numapilot: the command (process {pid}) was told to end (SIGTERM), and has not ended: it is waited for"
+        );
+    }
 }
 
 /// The live machine, and the processes whose memory is shown.
@@ -244,15 +258,13 @@ impl Watched {
         let began = Instant::now();
         let whole = self.live.whole();
         let mut next = arguments.interval;
-        loop {
-            let elapsed = began.elapsed();
+        let ended_early = loop {
+            let (elapsed, have_ended) = (began.elapsed(), self.have_ended());
             let is_child_over = !processes.is_empty() && !processes.iter().any(Process::is_running);
-            let is_over = is_child_over
-                || self.have_ended()
-                || limit.is_some_and(|limit| elapsed >= limit)
-                || signals::caught().is_some();
-            if is_over {
-                break;
+            let is_late = limit.is_some_and(|limit| elapsed >= limit);
+            if is_child_over || have_ended || is_late || signals::caught().is_some() {
+                let limit = limit.filter(|_| have_ended && !is_late);
+                break limit.map(|limit| ended_before(elapsed, limit));
             }
             if let (Some(at), Some(interval)) = (next, arguments.interval)
                 && elapsed >= at
@@ -263,8 +275,8 @@ impl Watched {
                 let now = TreeReading::read(self.live.root(), &self.pids);
                 let processes = self.rows(&self.last, &now);
                 self.last = now;
-                let stat = Stat { interval: Interval { processes, ..self.live.interval() }, memory: self.memory() };
-                out.interval(&stat)?;
+                let interval = Interval { processes, ..self.live.interval() };
+                out.interval(&self.with_memory(interval))?;
                 next = Some(schedule::next(at, interval, began.elapsed()));
             }
             self.seen.look_if_due(self.live.root(), self.live.machine(), &self.pids);
@@ -275,18 +287,28 @@ impl Watched {
                 Some(process) => process.wait(pause),
                 None => signals::sleep(pause),
             }
-        }
+        };
         // Of memory that those share which began since the last look, the others have a part only: it would be in no row, and missing in the total.
         self.find_members();
         let now = TreeReading::read(self.live.root(), &self.pids);
         let processes = self.rows(&self.first, &now);
-        Ok(Stat { interval: Interval { processes, ..whole.interval(&mut self.live) }, memory: self.memory() })
+        let mut interval = whole.interval(&mut self.live);
+        interval.notes.extend(ended_early);
+        Ok(self.with_memory(Interval { processes, ..interval }))
     }
 
-    /// Memory of the processes; of those that have ended, the last reading.
-    fn memory(&mut self) -> Vec<MemoryMap> {
-        self.seen.now(self.live.root(), self.live.machine(), &self.pids)
+    /// An interval with the memory of the processes; of those that have ended, the last reading. What cannot be read is told.
+    fn with_memory(&mut self, mut interval: Interval) -> Stat {
+        let memory = self.seen.now(self.live.root(), self.live.machine(), &self.pids);
+        interval.notes.extend(self.seen.unread());
+        Stat { interval, memory }
     }
+}
+
+/// That processes which were to be observed for a time ended before it was over.
+fn ended_before(after: Duration, limit: Duration) -> String {
+    let [after, limit] = [after, limit].map(|time| units::time_ns(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)));
+    format!("All of the processes had ended after {after}, before the {limit} of --for were over.")
 }
 
 /// Options of a live reading, with the reasons of `numapilot doctor` for metrics that have no source here.
@@ -492,5 +514,9 @@ mod tests {
         watched.looked_at = Instant::now() - JOIN_EVERY;
         watched.find_members();
         assert!(watched.have_ended());
+        // Nothing was said, as if they had been observed for all of the time.
+        let told = watched.follow(&arguments, &mut out, &[], Some(Duration::from_secs(3600))).unwrap();
+        let is_told = |note: &String| note.contains("had ended after") && note.contains("--for");
+        assert!(told.interval.notes.iter().any(is_told), "{:?}", told.interval.notes);
     }
 }

@@ -28,7 +28,7 @@ use numapilot_watch::top::TopOptions;
 
 use super::ctl::default_socket;
 use super::group::group;
-use super::group::require;
+use super::group::require_memory;
 use crate::args::Colour;
 use crate::args::TopArgs;
 use crate::output;
@@ -46,7 +46,7 @@ pub fn run(arguments: &TopArgs) -> Result<ExitCode> {
         None => {
             let socket = arguments.socket.clone().unwrap_or_else(default_socket);
             let group = group(&Root::default(), &arguments.pid, &arguments.group, false)?;
-            require(&arguments.pid)?;
+            require_memory(&Root::default(), &arguments.pid)?;
             let is_shown = |pid: Pid| Root::default().text(&format!("proc/{pid}/stat")).is_some();
             if let Some(pid) = arguments.pid.iter().copied().find(|pid| !is_shown(*pid)) {
                 return Err(anyhow!(why_absent(pid)));

@@ -15,8 +15,10 @@ use crate::error::ServiceError;
 
 /// Maximum size of an answer in bytes: some hundred bytes per managed process.
 const ANSWER_BYTES: usize = 64 << 20;
-/// Maximum wait for an answer: the daemon answers within five seconds, or reports that it cannot.
-const ANSWER_WAIT: Duration = Duration::from_secs(10);
+/// Maximum wait for a status, which the daemon has at hand.
+const STATUS_WAIT: Duration = Duration::from_secs(10);
+/// Maximum wait for a word about a command. The daemon says every two seconds that it waits for the loop; on a busy machine that may take longer.
+const WORD_WAIT: Duration = Duration::from_secs(60);
 
 /// A connection to a daemon.
 #[derive(Debug)]
@@ -33,8 +35,7 @@ impl Client {
     /// No process listens there, or this user may not connect.
     pub fn connect(path: &Path) -> Result<Client, ServiceError> {
         let connected = UnixStream::connect(path).and_then(|stream| {
-            stream.set_read_timeout(Some(ANSWER_WAIT))?;
-            stream.set_write_timeout(Some(ANSWER_WAIT))?;
+            stream.set_write_timeout(Some(STATUS_WAIT))?;
             Ok(stream)
         });
         match connected {
@@ -56,14 +57,49 @@ impl Client {
         }
     }
 
-    /// Sends a request and waits for the answer, which may be a refusal.
+    /// Sends a request and waits for the answer, which may be a refusal: however long the loop is at work before.
     ///
     /// # Errors
     /// The connection ends, the server is not a daemon of numapilot, or it has another version.
     pub fn ask(&mut self, request: Request) -> Result<Answer, ServiceError> {
+        self.ask_patiently(request, &mut |_| ())
+    }
+
+    /// [`Client::ask`] that passes on what the daemon says, every few seconds, while the command waits for the loop.
+    fn ask_patiently(&mut self, request: Request, on_wait: &mut dyn FnMut(&str)) -> Result<Answer, ServiceError> {
+        let mut answer = self.first_answer(request)?;
+        while answer.pending {
+            on_wait(&answer.says);
+            let line = read_line(&mut self.stream, &mut self.rest, ANSWER_BYTES);
+            let Ok(Some(line)) = line else { return Err(self.unknown("the daemon has received the command")) };
+            answer = self.parsed(&line)?;
+        }
+        Ok(answer)
+    }
+
+    /// The error of a request that may have been carried out: `known` is what is known of it.
+    fn unknown(&self, known: &str) -> ServiceError {
+        ServiceError::Refused(format!(
+            "{}: {known}, but has not said what came of it; `numapilot ctl status` and the journal show whether it was carried out",
+            self.path.display()
+        ))
+    }
+
+    fn parsed(&self, line: &[u8]) -> Result<Answer, ServiceError> {
+        let fail = |what: String| ServiceError::Answer { address: self.path.display().to_string(), what };
+        let answer: Answer = serde_json::from_slice(line).map_err(|error| fail(error.to_string()))?;
+        if answer.v != VERSION {
+            return Err(fail(format!("it uses protocol version {}, this program uses {VERSION}", answer.v)));
+        }
+        Ok(answer)
+    }
+
+    fn first_answer(&mut self, request: Request) -> Result<Answer, ServiceError> {
         let fail = |what: String| ServiceError::Answer { address: self.path.display().to_string(), what };
         let mut line = serde_json::to_vec(&request).map_err(|error| fail(error.to_string()))?;
         line.push(b'\n');
+        let wait = if request == Request::Status { STATUS_WAIT } else { WORD_WAIT };
+        self.stream.set_read_timeout(Some(wait)).map_err(|error| fail(error.to_string()))?;
         let sent = self.stream.write_all(&line);
         // A daemon with too many clients closes the connection at once, perhaps before the request was sent.
         let line = read_line(&mut self.stream, &mut self.rest, ANSWER_BYTES);
@@ -75,13 +111,12 @@ impl Client {
                     self.path.display()
                 )));
             }
+            (Ok(()), Err(error)) if error.kind() == io::ErrorKind::WouldBlock => {
+                return Err(self.unknown(&format!("the daemon was sent the request {} s ago", wait.as_secs())));
+            }
             (Ok(()), Err(error)) => return Err(fail(error.to_string())),
         };
-        let answer: Answer = serde_json::from_slice(&line).map_err(|error| fail(error.to_string()))?;
-        if answer.v != VERSION {
-            return Err(fail(format!("it uses protocol version {}, this program uses {VERSION}", answer.v)));
-        }
-        Ok(answer)
+        self.parsed(&line)
     }
 
     /// Sends a request and returns a refusal as an error.
@@ -89,7 +124,19 @@ impl Client {
     /// # Errors
     /// As for [`Client::ask`], and the daemon's refusal.
     pub fn demand(&mut self, request: Request) -> Result<Answer, ServiceError> {
-        let answer = self.ask(request)?;
+        self.demand_patiently(request, &mut |_| ())
+    }
+
+    /// [`Client::demand`] that passes on what the daemon says, every few seconds, while the command waits for the loop.
+    ///
+    /// # Errors
+    /// As for [`Client::demand`].
+    pub fn demand_patiently(
+        &mut self,
+        request: Request,
+        on_wait: &mut dyn FnMut(&str),
+    ) -> Result<Answer, ServiceError> {
+        let answer = self.ask_patiently(request, on_wait)?;
         if answer.ok { Ok(answer) } else { Err(ServiceError::Refused(answer.says)) }
     }
 }

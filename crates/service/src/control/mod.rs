@@ -102,6 +102,9 @@ pub struct Answer {
     pub v: u32,
     /// Whether the request was carried out.
     pub ok: bool,
+    /// Whether the loop has received the command and is yet to carry it out: another answer follows, until one that is not pending.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pending: bool,
     /// What was done, or the reason for the refusal and the remedy.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub says: String,

@@ -5,6 +5,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::OnceLock;
+use std::sync::mpsc::RecvTimeoutError;
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
@@ -40,8 +41,8 @@ const REQUEST_BYTES: usize = 1 << 10;
 const REQUESTS: usize = 100;
 /// Maximum wait for the next request after an answer.
 const REQUEST_WAIT: Duration = Duration::from_secs(5);
-/// Maximum wait for the loop's answer.
-const LOOP_ANSWERS: Duration = Duration::from_secs(4);
+/// Time between two words to a client that its command waits for the loop, which may be at work on a step.
+const WORD_EVERY: Duration = Duration::from_secs(2);
 /// Pause between two requests of users other than root and the daemon's user, which limits the load that they can cause.
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -105,7 +106,10 @@ impl RequestHandler {
         let mut rest = Vec::new();
         for _ in 0..REQUESTS {
             let answer = match read_line(client, &mut rest, REQUEST_BYTES) {
-                Ok(Some(line)) => self.answer(authority, &line),
+                Ok(Some(line)) => match self.answer(client, authority, &line) {
+                    Ok(answer) => answer,
+                    Err(_) => return,
+                },
                 Ok(None) => return,
                 Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                     let _ = send(client, &no(format!("{error}; a request is one short line of JSON")));
@@ -123,30 +127,32 @@ impl RequestHandler {
         }
     }
 
-    fn answer(&self, authority: Authority, line: &[u8]) -> Answer {
-        let request = match serde_json::from_slice::<Request>(line) {
-            Ok(request) => request,
-            Err(error) => return no(format!("this is not a request: {error}; {}", r#"such as {"command":"status"}"#)),
-        };
-        if let Err(refusal) = authority.may(request) {
-            return no(refusal);
+    /// The last answer to a request. An error: the client has gone.
+    fn answer(&self, client: &mut Connection, authority: Authority, line: &[u8]) -> io::Result<Answer> {
+        match self.command(authority, line) {
+            Ok(command) => self.steer(client, authority, command),
+            Err(answer) => Ok(*answer),
         }
-        let command = match request {
-            Request::Status => return self.status(authority),
+    }
+
+    /// The command to the loop that a request is, or its answer if it is none, or is refused.
+    fn command(&self, authority: Authority, line: &[u8]) -> Result<Command, Box<Answer>> {
+        let refused = |why: String| Box::new(no(why));
+        let request = serde_json::from_slice::<Request>(line).map_err(|error| {
+            refused(format!("this is not a request: {error}; {}", r#"such as {"command":"status"}"#))
+        })?;
+        authority.may(request).map_err(refused)?;
+        Ok(match request {
+            Request::Status => return Err(Box::new(self.status(authority))),
             Request::Pause => Command::Pause,
             Request::Resume => Command::Resume,
             Request::Reload => Command::Reload,
             Request::Stop => Command::Stop,
-            Request::Add { pid } => match self.addable(authority, pid) {
-                Ok(target) => Command::AddTarget(target),
-                Err(refusal) => return no(refusal),
-            },
-            Request::Remove { pid } => match authority.may_name(pid, identity::process(pid)) {
-                Ok(target) => Command::RemoveTarget(target),
-                Err(refusal) => return no(refusal),
-            },
-        };
-        self.steer(authority, command)
+            Request::Add { pid } => Command::AddTarget(self.addable(authority, pid).map_err(refused)?),
+            Request::Remove { pid } => {
+                Command::RemoveTarget(authority.may_name(pid, identity::process(pid)).map_err(refused)?)
+            }
+        })
     }
 
     fn status(&self, authority: Authority) -> Answer {
@@ -177,27 +183,39 @@ impl RequestHandler {
         Ok(target)
     }
 
-    fn steer(&self, authority: Authority, command: Command) -> Answer {
+    /// Has the loop carry out a command, however long it is at work before, and tells the client so meanwhile. An error: the client has gone.
+    fn steer(&self, client: &mut Connection, authority: Authority, command: Command) -> io::Result<Answer> {
         let (answer, wait) = channel();
+        let is_stop = command == Command::Stop;
         let steering = Steering { command, by_uid: Some(authority.uid), answer: Some(answer) };
         if let Err(refusal) = self.steering.send(steering) {
-            return no(refusal.to_owned());
+            return Ok(no(refusal.to_owned()));
         }
-        match wait.recv_timeout(LOOP_ANSWERS) {
-            Ok(Ok(says)) => Answer { v: VERSION, ok: true, says, status: None },
-            Ok(Err(refusal)) => no(refusal),
-            Err(_) => {
-                let seconds = LOOP_ANSWERS.as_secs();
-                no(format!(
-                    "the balancing loop has received the command but has not answered within {seconds} s; see `numapilot ctl status`"
-                ))
+        loop {
+            match wait.recv_timeout(WORD_EVERY) {
+                Ok(Ok(says)) => return Ok(yes(says)),
+                Ok(Err(refusal)) => return Ok(no(refusal)),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) if is_stop => {
+                    return Ok(yes("the balancing loop has ended".to_owned()));
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Ok(no("the balancing loop has ended, and has not carried out the command".to_owned()));
+                }
             }
+            let says = "the balancing loop has received the command, and carries it out after its present step";
+            client.allow(REQUEST_WAIT);
+            send(client, &Answer { pending: true, ..no(says.to_owned()) })?;
         }
     }
 }
 
+fn yes(says: String) -> Answer {
+    Answer { v: VERSION, ok: true, says, ..Answer::default() }
+}
+
 fn no(says: String) -> Answer {
-    Answer { v: VERSION, ok: false, says, status: None }
+    Answer { v: VERSION, ok: false, says, ..Answer::default() }
 }
 
 fn send(client: &mut Connection, answer: &Answer) -> io::Result<()> {

@@ -13,16 +13,24 @@ use numapilot_balancer::status::Status;
 
 use super::MetricFamily;
 
-/// All families of one status; of a loop without an observation its state alone. `per_process`: also those of single processes.
+/// All families of one status; of a loop without an observation its state, and since when the first is due. `per_process`: also those of single processes.
 #[must_use]
 pub fn families(status: &Status, per_process: bool) -> Vec<MetricFamily> {
     let state = State::ALL.iter().fold(
         MetricFamily::gauge("numapilot_state", "1 for the current state of the balancing loop, else 0"),
         |family, state| family.with(&[("state", &state.name())], f64::from(u8::from(status.state == *state))),
     );
+    let updated = MetricFamily::gauge(
+        "numapilot_last_update_timestamp_seconds",
+        "Time of these figures (before the first, of the start), in seconds since 1970",
+    )
+    .value(status.unix_ns as f64 / 1e9);
+    let interval = MetricFamily::gauge("numapilot_interval_seconds", "Time between two observations")
+        .value(status.interval_ns as f64 / 1e9);
     // The first figures come with the first observation, which may be an hour after the start: until then none of them is known, and none is 0.
     if status.state == State::Starting {
-        return vec![state];
+        let is_begun = status.unix_ns > 0;
+        return if is_begun { vec![state, updated, interval] } else { vec![state] };
     }
     let mut out = vec![
         MetricFamily::gauge("numapilot_info", "Always 1; the labels describe the running daemon")
@@ -30,10 +38,8 @@ pub fn families(status: &Status, per_process: bool) -> Vec<MetricFamily> {
         state,
         MetricFamily::gauge("numapilot_dry_run", "1 if decisions are only reported and nothing is moved")
             .value(f64::from(u8::from(status.dry_run))),
-        MetricFamily::gauge("numapilot_last_update_timestamp_seconds", "Time of these figures, in seconds since 1970")
-            .value(status.unix_ns as f64 / 1e9),
-        MetricFamily::gauge("numapilot_interval_seconds", "Time between two observations")
-            .value(status.interval_ns as f64 / 1e9),
+        updated,
+        interval,
         MetricFamily::gauge("numapilot_targets", "Managed processes").value(status.targets.len() as f64),
         maybe(
             MetricFamily::gauge("numapilot_known_pages", "Pages with statistics"),
@@ -301,6 +307,17 @@ mod tests {
         let text = encode(&families(&Status { pid: Pid(7), ..Status::default() }, true));
         assert!(text.contains("numapilot_state{state=\"starting\"} 1\n"), "{text}");
         assert_eq!(text.matches("# TYPE ").count(), 1, "{text}");
+    }
+
+    /// The alert of a loop that hangs did not see one that hung in its first observation: there was nothing that grew old.
+    #[test]
+    fn a_loop_that_has_begun_says_since_when_its_first_figures_are_due() {
+        let begun = Status { unix_ns: 5_000_000_000, interval_ns: 3_000_000_000, ..Status::default() };
+        let text = encode(&families(&begun, true));
+        for line in ["numapilot_last_update_timestamp_seconds 5", "numapilot_interval_seconds 3"] {
+            assert!(text.lines().any(|l| l == line), "{line} not in\n{text}");
+        }
+        assert_eq!(text.matches("# TYPE ").count(), 3, "{text}");
     }
 
     #[test]

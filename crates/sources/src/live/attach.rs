@@ -139,7 +139,7 @@ pub fn record_running(who: Running, mut options: RecordOptions<'_>) -> Result<Re
     let end = HostInstant::now();
     let mut recording = result(&options, engine, end.since(&start), stopped, known);
     let hidden = watch.followed.is_none().then(|| hidden_processes(&Root::default())).flatten();
-    recording.notes.splice(1..1, named.into_iter().flatten().chain(hidden));
+    recording.notes.splice(1..1, named.into_iter().flatten().chain(hidden).chain(watch.ended_early.take()));
     if watch.joined > 0 {
         let note = format!(
             "{} joined without having been started by a recorded process, and recorded from then on",
@@ -334,6 +334,8 @@ struct Watch<'a> {
     empty_since: Option<Instant>,
     /// Processes that joined and that no member had started.
     joined: u64,
+    /// That they ended before the time for which they were to be recorded.
+    ended_early: Option<String>,
 }
 
 /// Time from one look for members, which took so long, to the next: no longer than a while, as what joins meanwhile, or that all have ended, is not seen.
@@ -344,7 +346,7 @@ fn pause_after(cost: Duration) -> Duration {
 impl<'a> Watch<'a> {
     fn new(live: &'a Live, guard: &'a Guard, followed: Option<Followed>, began: Instant) -> Watch<'a> {
         let (looked_at, pause) = (began, JOIN_EVERY);
-        Watch { live, guard, followed, began, looked_at, pause, empty_since: None, joined: 0 }
+        Watch { live, guard, followed, began, looked_at, pause, empty_since: None, joined: 0, ended_early: None }
     }
 
     /// Waits until it is time to stop, and says why, if it was not the processes' end.
@@ -368,6 +370,10 @@ impl<'a> Watch<'a> {
                 break Some(StopReason::BytesLimit);
             }
             if self.has_ended() {
+                let takes_unrelated =
+                    self.followed.as_ref().is_some_and(|followed| followed.members.group().takes_unrelated());
+                self.ended_early =
+                    options.limits.duration.map(|limit| early_end(self.began.elapsed(), limit, takes_unrelated));
                 break None;
             }
             let left = options.limits.duration.map_or(TICK, |limit| limit.saturating_sub(self.began.elapsed()));
@@ -410,6 +416,16 @@ impl<'a> Watch<'a> {
             ..ProgressState::default()
         }
     }
+}
+
+/// That all processes ended after so long, before the time was over for which they were to be recorded.
+fn early_end(after: Duration, limit: Duration, takes_unrelated: bool) -> String {
+    let [after, limit] = [after, limit].map(|time| units::time_ns(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)));
+    let empty = format!("; a unit or cgroup counts as ended when it has had no process for {} s", EMPTY_MAX.as_secs());
+    format!(
+        "the recording ended after {after} and not after {limit}, because all of its processes had ended{}",
+        if takes_unrelated { empty.as_str() } else { "" }
+    )
 }
 
 /// What there was at the start. Kernel threads are members of their tree, but have nothing to inspect: "attached to 0 processes" beside their names
@@ -525,6 +541,15 @@ mod tests {
             unrelated: unrelated.iter().copied().map(Pid).collect(),
             ended: ended.iter().copied().map(Pid).collect(),
         }
+    }
+
+    /// A unit that was restarted with a pause ended a recording for an hour after a minute, without a word.
+    #[test]
+    fn a_recording_that_is_shorter_than_it_was_to_be_says_why() {
+        let [minute, hour] = [60, 3600].map(Duration::from_secs);
+        let (tree, unit) = (early_end(minute, hour, false), early_end(minute, hour, true));
+        assert!(tree.contains("after 1 min 00 s and not after 60 min 00 s") && tree.ends_with("had ended"), "{tree}");
+        assert!(unit.ends_with("when it has had no process for 2 s"), "{unit}");
     }
 
     /// `record --pid 2`: the kernel's threads.

@@ -5,9 +5,9 @@
 use std::collections::BTreeMap;
 
 use numapilot_kernel::cpu_time;
+use numapilot_kernel::online_nodes::OnlineNodes;
 use numapilot_machine::CpuId;
 use numapilot_machine::Machine;
-use numapilot_machine::NodeId;
 use numapilot_machine::format_cpu_list;
 use numapilot_machine::parse_cpu_list;
 
@@ -42,8 +42,7 @@ const TIERS: &str = "sys/devices/virtual/memory_tiering";
 /// The kernel's counters at a moment, nodes in the machine's order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelReading {
-    /// Numbers of the nodes that are online; empty: this kernel shows no nodes.
-    online_nodes: Vec<u32>,
+    online_nodes: OnlineNodes,
     /// Tier of memory by number of the node; without those that are in none.
     tiers: BTreeMap<u32, u32>,
     numastat: Vec<NumaStat>,
@@ -63,8 +62,7 @@ impl KernelReading {
     pub fn read(root: &Root, machine: &Machine, buffer: &mut Vec<u8>) -> KernelReading {
         let mut reading =
             KernelReading { balancing: root.number("proc/sys/kernel/numa_balancing"), ..KernelReading::default() };
-        let text = root.text("sys/devices/system/node/online").unwrap_or_default();
-        reading.online_nodes = parse_cpu_list(&text).unwrap_or_default();
+        reading.online_nodes = OnlineNodes::read(root);
         for name in root.names(TIERS) {
             let Some(tier) = name.strip_prefix("memory_tier").and_then(|number| number.parse::<u32>().ok()) else {
                 continue;
@@ -73,7 +71,7 @@ impl KernelReading {
             reading.tiers.extend(parse_cpu_list(&text).unwrap_or_default().into_iter().map(|node| (node, tier)));
         }
         for node in machine.nodes() {
-            let is_offline = reading.is_offline(node.id);
+            let is_offline = reading.online_nodes.lacks(node.id);
             let folder = format!("sys/devices/system/node/node{}", node.id);
             let text = root.read(&format!("{folder}/numastat"), buffer).unwrap_or_default();
             reading.numastat.push(numastat(text));
@@ -98,11 +96,6 @@ impl KernelReading {
             }
         }
         reading
-    }
-
-    /// Whether a node has gone offline: the kernel shows nodes, and this is none of them.
-    fn is_offline(&self, node: NodeId) -> bool {
-        !self.online_nodes.is_empty() && !self.online_nodes.contains(&u32::from(node.0))
     }
 
     /// Forgets the CPUs' times: how busy they are is not known.
@@ -158,12 +151,10 @@ impl KernelReading {
     /// That nodes have come online or gone offline since the machine was read, as sentences: memory of CXL devices does while the machine runs.
     #[must_use]
     pub fn changed_nodes(&self, machine: &Machine) -> Vec<String> {
-        let is_known = |id: &u32| machine.nodes().iter().any(|node| u32::from(node.id.0) == *id);
-        let new = format_cpu_list(self.online_nodes.iter().copied().filter(|id| !is_known(id)));
-        let gone = machine.nodes().iter().filter(|node| self.is_offline(node.id)).map(|node| u32::from(node.id.0));
-        let gone = format_cpu_list(gone);
         let sentence = |nodes: String, what: &str| (!nodes.is_empty()).then(|| format!("{what}: {nodes}."));
+        let new = self.online_nodes.came_since(machine);
         let new = sentence(new, "Nodes that came online since the start are missing in the figures");
+        let gone = self.online_nodes.went_since(machine);
         let gone = sentence(gone, "Nodes that went offline since the start have no memory in the figures");
         new.into_iter().chain(gone).collect()
     }

@@ -61,6 +61,7 @@ struct Known {
     cpu: CpuId,
     parent: Pid,
     is_zombie: bool,
+    is_of_the_kernel: bool,
     /// Time of the last reading in seconds.
     read_at_s: f64,
     /// CPUs' worth of time and faults per second between its last two readings.
@@ -237,7 +238,8 @@ impl Processes {
         used
     }
 
-    /// The processes as they were last read, by process id.
+    /// The processes as they were last read, by process id. Without the kernel's threads, which have no memory of their own (they are read as well, because
+    /// their time is part of the CPUs').
     #[must_use]
     pub fn figures(&self, machine: &Machine) -> Vec<ProcessFigures> {
         let page = page_bytes();
@@ -252,7 +254,7 @@ impl Processes {
             local_share: MetricValue::Missing(String::new()),
             ..ProcessFigures::default()
         };
-        self.known.iter().map(of).collect()
+        self.known.iter().filter(|(_, known)| !known.is_of_the_kernel).map(of).collect()
     }
 
     /// Ids of the processes with this name.
@@ -297,6 +299,7 @@ impl Known {
             cpu: CpuId(0),
             parent: Pid(0),
             is_zombie: false,
+            is_of_the_kernel: false,
             read_at_s: f64::NEG_INFINITY,
             cpus: 0.0,
             faults_per_s: 0.0,
@@ -350,6 +353,7 @@ impl Known {
         (self.threads, self.resident_pages, self.cpu, self.parent) =
             (stat.threads, stat.resident_pages, CpuId(stat.cpu), stat.parent);
         self.is_zombie = stat.is_zombie();
+        self.is_of_the_kernel = stat.is_of_the_kernel();
         self.read_at_s = moment.at_s;
         used
     }
@@ -460,6 +464,25 @@ mod tests {
         world.tree.process(7, "three", &[(7, 0, 5)]);
         world.step(1000);
         assert_eq!(world.cpus(7), Some(0.0));
+    }
+
+    /// `top` had a row for each of them, without memory: hundreds on a large machine.
+    #[test]
+    fn threads_of_the_kernel_are_no_processes_and_their_time_is_known() {
+        let mut world = World::new();
+        world.tree.process(7, "program", &[(7, 0, 100)]);
+        let kernels = |ticks: u64| {
+            let zeros = " 0".repeat(24);
+            format!("8 (kswapd0) S 2 0 0 0 -1 2129984 0 0 0 0 0 {ticks} 0 0 20 0 1 0 58 0 0{zeros}")
+        };
+        world.tree.put("proc/8/stat", &kernels(100));
+        world.step(0);
+        for second in 1..=40 {
+            world.tree.put("proc/8/stat", &kernels(100 + 50 * second));
+            let cost = world.step(50 * second);
+            assert!(cost.known == 2 && world.cpus(8).is_none() && world.cpus(7).is_some(), "second {second}");
+        }
+        assert_eq!(world.processes.known[&Pid(8)].cpus, 0.5);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 use std::time::Instant;
 
+use numapilot_kernel::KernelError;
 use numapilot_machine::Machine;
 
 use super::MemoryMap;
@@ -16,6 +17,7 @@ use crate::error::WatchError;
 use numapilot_host::Pid;
 use numapilot_host::Root;
 use numapilot_host::TaskStat;
+use numapilot_text::units;
 
 /// Pause between two readings, in multiples of the time of a reading: watching costs at most 1 % of the time.
 const PAUSE_PER_LOOK: u32 = 100;
@@ -32,6 +34,8 @@ pub struct LastSeen {
     started: BTreeMap<Pid, u64>,
     /// Processes for which the kernel did not answer at the last reading: they have not ended.
     locked: BTreeSet<Pid>,
+    /// Why processes could not be read at the last reading; without those that have ended.
+    failed: BTreeMap<Pid, String>,
     due: Duration,
 }
 
@@ -43,6 +47,7 @@ impl Default for LastSeen {
             seen: BTreeMap::new(),
             started: BTreeMap::new(),
             locked: BTreeSet::new(),
+            failed: BTreeMap::new(),
             due: Duration::ZERO,
         }
     }
@@ -62,17 +67,30 @@ impl LastSeen {
         let told = |(at, map): &(Duration, MemoryMap)| {
             let mut map = map.clone();
             if *at < looked_at {
-                let why = match self.locked.contains(&map.pid) {
-                    true => {
-                        "The kernel does not answer for the process now, because a thread of it has its address space locked"
+                let why = match (self.locked.contains(&map.pid), self.failed.get(&map.pid)) {
+                    (true, _) => {
+                        "The kernel does not answer for the process now, because a thread of it has its address space locked".to_owned()
                     }
-                    false => "The process has ended",
+                    (false, Some(why)) => format!("The process cannot be read now ({why})"),
+                    (false, None) => "The process has ended".to_owned(),
                 };
                 map.notes.push(format!("{why}: its memory as last read, {:.3} s after the start.", at.as_secs_f64()));
             }
             map
         };
         pids.iter().filter_map(|pid| self.seen.get(pid)).map(told).collect()
+    }
+
+    /// That processes have not been read at all, and why the first of them has not, as a sentence; `None`: all have, or have ended.
+    #[must_use]
+    pub fn unread(&self) -> Option<String> {
+        let mut failed = self.failed.iter().filter(|(pid, _)| !self.seen.contains_key(pid));
+        let (_, why) = failed.next()?;
+        let others = match failed.count() {
+            0 => String::new(),
+            more => format!(" (and {})", units::counted(more as u64, "other process", "other processes")),
+        };
+        Some(format!("Memory is not shown: {why}{others}."))
     }
 
     fn look(&mut self, root: &Root, machine: &Machine, pids: &[Pid]) -> Duration {
@@ -84,6 +102,7 @@ impl LastSeen {
         let mut buffer = Vec::new();
         self.reader.keep(&wanted);
         self.locked.clear();
+        self.failed.clear();
         for &pid in pids {
             let start = TaskStat::read(root, pid, &mut buffer).map(|stat| stat.start_ticks);
             if start.is_some_and(|start| *self.started.entry(pid).or_insert(start) != start) {
@@ -94,10 +113,13 @@ impl LastSeen {
                 Ok(map) if !map.areas.is_empty() || !self.seen.contains_key(&pid) => {
                     self.seen.insert(pid, (at, map));
                 }
-                Err(WatchError::Kernel(error)) if error.is_unanswered() => {
-                    self.locked.insert(pid);
+                Ok(_) | Err(WatchError::Kernel(KernelError::Gone { .. })) => {}
+                Err(error) => {
+                    if matches!(&error, WatchError::Kernel(error) if error.is_unanswered()) {
+                        self.locked.insert(pid);
+                    }
+                    self.failed.insert(pid, error.to_string());
                 }
-                _ => {}
             }
         }
         let now = self.began.elapsed();
@@ -135,6 +157,33 @@ mod tests {
         assert_eq!(shown[0].bytes_by_node(), [9 * 4096]);
         assert_eq!(seen.seen.keys().copied().collect::<Vec<_>>(), [Pid(41)]);
         assert_eq!(seen.reader.places.keys().copied().collect::<Vec<_>>(), [Pid(41)]);
+    }
+
+    /// `stat --pid` had no table of memory, and no word of it.
+    #[test]
+    fn a_process_whose_memory_cannot_be_read_is_told_and_one_that_has_ended_is_not() {
+        let tree = Tree::symmetric(1, 2, 1 << 20);
+        for pid in 40..43 {
+            tree.process(pid, "app", &[(pid, 0, 10)]);
+        }
+        tree.put("proc/40/numa_maps", "7f0000000000 default anon=9 N0=9 kernelpagesize_kB=4");
+        let (root, machine, mut seen) = (tree.root(), tree.machine(), LastSeen::default());
+        seen.now(&root, &machine, &[40, 43].map(Pid));
+        assert_eq!(seen.unread(), None);
+        seen.now(&root, &machine, &[41, 40].map(Pid));
+        let told = seen.unread().unwrap();
+        assert!(
+            told.starts_with("Memory is not shown: process 41 has no numa_maps") && !told.contains("other"),
+            "{told}"
+        );
+        seen.now(&root, &machine, &[40, 41, 42].map(Pid));
+        assert!(seen.unread().is_some_and(|told| told.ends_with("(and 1 other process).")));
+        tree.remove("proc/40/numa_maps");
+        // It was said to have ended.
+        let shown = seen.now(&root, &machine, &[Pid(40)]);
+        let told = shown[0].notes.last().unwrap();
+        assert!(told.starts_with("The process cannot be read now (process 40 has no numa_maps"), "{told}");
+        assert_eq!(seen.unread(), None, "it was read before");
     }
 
     /// Its memory was shown as that of the process which had the id before.
