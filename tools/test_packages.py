@@ -176,7 +176,7 @@ class Fields(unittest.TestCase):
 class ThirdParties(unittest.TestCase):
     """Notices of a program `p` that needs `one` (a choice that has MIT) and `two`, which needs `one`; `macro` and `tester` are in no program."""
 
-    def notices(self, expression="Apache-2.0 WITH LLVM-exception", exact=None, of_rust=""):
+    def metadata(self, expression):
         packages_of, nodes = [], []
         for name, needs, kind, said in [("p", ["one", "two", "macro", "tester"], "bin", "MIT"), ("one", [], "lib", "Apache-2.0/MIT"),
                                               ("two", ["one"], "lib", expression), ("macro", ["tester"], "proc-macro", "GPL-3.0"),
@@ -185,8 +185,10 @@ class ThirdParties(unittest.TestCase):
             packages_of.append({"id": name, "name": name, "version": "1.0.0", "source": None if name == "p" else "registry", "license": said,
                                 "license_file": None, "manifest_path": str(manifest), "targets": [{"kind": [kind]}], "links": None, "authors": ["A. Uthor"]})
             nodes.append({"id": name, "deps": [{"pkg": need, "dep_kinds": [{"kind": "dev" if need == "tester" else None}]} for need in needs]})
-        metadata = {"packages": packages_of, "resolve": {"nodes": nodes}}
-        return third_party.notices(third_party.linked(metadata, "p", exact), of_rust)
+        return {"packages": packages_of, "resolve": {"nodes": nodes}}
+
+    def notices(self, expression="Apache-2.0 WITH LLVM-exception", exact=None, of_rust=""):
+        return third_party.notices(third_party.linked(self.metadata(expression), "p", exact), of_rust)
 
     def setUp(self):
         scratch = tempfile.TemporaryDirectory()
@@ -249,16 +251,35 @@ class ThirdParties(unittest.TestCase):
         self.assertEqual(said, "(MIT OR Apache-2.0) AND ((MIT OR Zlib) AND ISC) AND (MIT OR Zlib) AND ISC AND MIT")
         self.assertTrue(third_party.is_allowed(said))
 
-    def test_the_container_image_has_them_too(self):
-        """It has no package of which they are a part."""
-        program = {"name": "p", "id": "p", "source": None, "targets": [{"kind": ["bin"]}]}
-        metadata = json.dumps({"packages": [program], "resolve": {"nodes": [{"id": "p", "deps": []}]}})
-        for words, said in [(["p"], "third_party: p: cargo metadata names no crate"), ([], "usage: cargo metadata")]:
-            made = subprocess.run([sys.executable, FOLDER / "third_party.py", *words], input=metadata, capture_output=True, text=True, check=False)
+    def test_the_container_image_names_what_its_program_has_and_no_other(self):
+        """It has no package of which they are a part. `p` needs `one`, and `two` only with features that another program of the workspace asks for."""
+        metadata = self.folder / "metadata.json"
+        metadata.write_text(json.dumps(self.metadata("MIT")), encoding="utf-8")
+        cargo = self.folder / "cargo"
+        tree = r"p v1.0.0 (/src/p)\none v1.0.0\none v1.0.0 (*)\n"
+        asks = 'case "$*" in *"--package p "*"--target x-host "*) printf'
+        cargo.write_text(f"#!/bin/sh\ncase $1 in metadata) cat '{metadata}' ;; tree) {asks} '{tree}' ;; esac ;; esac\n", encoding="utf-8")
+        rustc = self.folder / "rustc"
+        rustc.write_text(f"#!/bin/sh\ncase $1 in -vV) printf 'release: 1\\nhost: x-host\\n' ;; *) echo '{self.folder}' ;; esac\n", encoding="utf-8")
+        for program in [cargo, rustc]:
+            program.chmod(0o755)
+        environment = os.environ | {"CARGO": str(cargo), "RUSTC": str(rustc)}
+
+        def said(*words):
+            return subprocess.run([sys.executable, FOLDER / "third_party.py", *words], env=environment, capture_output=True, text=True, check=False)
+
+        made = said("p")
+        self.assertEqual((made.returncode, made.stderr), (0, ""))
+        self.assertIn("\none 1.0.0: ", made.stdout)
+        self.assertNotIn("\ntwo 1.0.0: ", made.stdout)
+        self.assertRegex(made.stdout, r"-\nRust's standard library: ")
+        for words, why in [(["q"], "third_party: q: cargo metadata names no crate"), ([], "usage: python3 tools/third_party.py PROGRAM\n")]:
+            made = said(*words)
             self.assertEqual((made.returncode, made.stdout), (1, ""), made)
-            self.assertIn(said, made.stderr)
+            self.assertIn(why, made.stderr)
         steps = (TREE / "packaging/container/Containerfile").read_text(encoding="utf-8")
-        self.assertIn("python3 tools/third_party.py numapilot <build-metadata.json >THIRD-PARTY.txt\n", steps)
+        self.assertIn("\nRUN cargo build --release --locked -p numapilot\n", steps)
+        self.assertIn("\nRUN python3 tools/third_party.py numapilot >THIRD-PARTY.txt\n", steps)
         self.assertRegex(steps, r"\nCOPY --from=build /src/THIRD-PARTY.txt /src/LICENSE-APACHE /src/LICENSE-MIT /usr/share/doc/numapilot/\n")
 
     def test_a_licence_that_is_not_known_is_an_error(self):
