@@ -300,6 +300,103 @@ class Tried(unittest.TestCase):
                 self.assertIn(said, made.stderr, words)
 
 
+class Scripts(unittest.TestCase):
+    """What the daemon's packages run when they are installed, upgraded and removed, in a folder in the place of /run and /var, with a `systemctl` that notes
+    what it is asked."""
+
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.root = pathlib.Path(scratch.name)
+        for folder in ["bin", "run/systemd/system", "var/lib/numapilot", "var/log/numapilot"]:
+            (self.root / folder).mkdir(parents=True)
+        (self.root / "var/lib/numapilot/history").touch()
+        self.record = self.root / "var/lib/numapilot/changed.json"
+        (self.root / "bin/rm").symlink_to(shutil.which("rm"))
+        # A start of the daemon restores what its record says.
+        self.systemctl = self.root / "bin/systemctl"
+        restores = f"case $1 in start) rm '{self.record}' ;; esac"
+        self.systemctl.write_text(f"#!/bin/sh\necho \"$*\" >>'{self.root}/asked'\n{restores}\nexit 1\n", encoding="utf-8")
+        self.systemctl.chmod(0o755)
+
+    def asked(self, script, *words, killed=False):
+        """What a script asks of systemctl, which always fails: no script may fail for that. `killed`: a killed daemon has left its record."""
+        text = (TREE / "packaging" / script).read_text(encoding="utf-8")
+        text = re.sub(r" /(?=(?:run|var)/)", f" {self.root}/", text)
+        said = []
+        for shell in ["sh", "bash"]:
+            noted = self.root / "asked"
+            noted.write_text("", encoding="utf-8")
+            if killed:
+                self.record.touch()
+            command = [shutil.which(shell), "-c", text, script, *words]
+            made = subprocess.run(command, env={"PATH": str(self.root / "bin")}, capture_output=True, text=True, check=False)
+            self.assertEqual((made.returncode, made.stdout + made.stderr), (0, ""), (shell, script, words))
+            said.append(noted.read_text(encoding="utf-8").splitlines())
+        self.assertEqual(said[0], said[1], (script, words))
+        return said[0]
+
+    def debian(self, script, *words):
+        """The same of a script of Debian's package."""
+        return self.asked(f"debian/numapilot-daemon.{script}", *words)
+
+    def rpm(self, script, *words):
+        """The same of one for rpm."""
+        return self.asked(f"rpm/numapilot-daemon.{script}", *words)
+
+    RELOAD = "--system daemon-reload"
+    RESTART = "try-restart numapilot.service"
+    GONE = ["stop numapilot.service", "--quiet disable numapilot.service"]
+
+    def test_installing_starts_nothing(self):
+        self.assertEqual(self.debian("postinst", "configure", ""), [self.RELOAD])
+        self.assertEqual(self.rpm("post", "1"), [self.RELOAD])
+
+    def test_an_upgrade_restarts_a_daemon_that_runs_and_stops_none_before(self):
+        before = [self.debian("prerm", "upgrade", "2"), self.debian("postrm", "upgrade", "2")]
+        self.assertEqual(before, [[], [self.RELOAD]])
+        self.assertEqual(self.debian("postinst", "configure", "1"), [self.RELOAD, self.RESTART])
+        # The new one's, then the old one's.
+        self.assertEqual([self.rpm("post", "2"), self.rpm("preun", "1")], [[self.RELOAD], []])
+        self.assertEqual(self.rpm("postun", "1"), [self.RELOAD, self.RESTART])
+        self.assertTrue((self.root / "var/lib/numapilot/history").exists())
+
+    def test_removing_stops_the_daemon_and_leaves_no_link(self):
+        self.assertEqual(self.debian("prerm", "remove"), self.GONE)
+        self.assertEqual(self.rpm("preun", "0"), self.GONE)
+        self.assertEqual(self.debian("postrm", "remove"), [self.RELOAD])
+        self.assertEqual(self.rpm("postun", "0"), [self.RELOAD])
+        self.assertTrue((self.root / "var/lib/numapilot/history").exists())
+
+    def test_what_a_killed_daemon_changed_is_restored_before_its_record_goes(self):
+        for script, word in [("debian/numapilot-daemon.prerm", "remove"), ("rpm/numapilot-daemon.preun", "0")]:
+            asked = self.asked(script, word, killed=True)
+            self.assertEqual(asked, [self.GONE[0], "reset-failed numapilot.service", "start numapilot.service", *self.GONE])
+            self.assertFalse(self.record.exists())
+
+    def test_a_purge_takes_state_and_journal_along(self):
+        self.assertEqual(self.debian("postrm", "purge"), [self.RELOAD])
+        self.assertEqual([path for path in (self.root / "var").rglob("*") if "numapilot" in path.name], [])
+
+    def test_without_a_running_systemd_nothing_is_started_or_stopped(self):
+        shutil.rmtree(self.root / "run")
+        for _ in range(2):
+            disabled = self.GONE[1:] if self.systemctl.exists() else []
+            self.assertEqual([self.debian("postinst", "configure", ""), self.debian("postinst", "configure", "1")], [[], []])
+            self.assertEqual([self.debian("prerm", "remove"), self.debian("postrm", "remove")], [disabled, []])
+            self.assertEqual([self.rpm("post", "1"), self.rpm("preun", "0"), self.rpm("postun", "0"), self.rpm("postun", "1")], [[], disabled, [], []])
+            # Nor where there is no systemd at all.
+            self.systemctl.unlink(missing_ok=True)
+        self.assertEqual(self.debian("postrm", "purge"), [])
+        self.assertFalse((self.root / "var/lib/numapilot").exists())
+
+    def test_every_script_is_tried_here(self):
+        tables = tomllib.loads((TREE / "packaging/packages.toml").read_text(encoding="utf-8"))
+        tried = {"scripts": ["postinst", "prerm", "postrm"], "rpm_scripts": ["post", "preun", "postun"]}
+        for kind, names in tried.items():
+            self.assertEqual({name: table[kind] for name, table in tables.items() if kind in table}, {"numapilot-daemon": names})
+
+
 class OfThisTree(unittest.TestCase):
     def test_every_file_states_one_version(self):
         self.assertEqual(packages.versions_of(TREE)[0], VERSION)
