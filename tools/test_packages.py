@@ -405,12 +405,13 @@ class OfThisTree(unittest.TestCase):
     def test_another_version_is_told_with_its_file(self):
         with tempfile.TemporaryDirectory() as folder:
             tree = pathlib.Path(folder)
-            for name in ["Cargo.toml", "crates/query/Cargo.toml", "crates/capi/include/numapilot.h"]:
+            for name in ["Cargo.toml", "crates/query/Cargo.toml", "crates/capi/include/numapilot.h", "packaging/kubernetes/daemonset.yaml"]:
                 (tree / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(TREE / name, tree / name)
             for name, before, after in [
                 ("crates/query/Cargo.toml", f'version = "{VERSION}"', 'version = "9.9.9"'),
                 ("crates/capi/include/numapilot.h", "NUMAPILOT_API_VERSION ", "NUMAPILOT_API_VERSION 9"),
+                ("packaging/kubernetes/daemonset.yaml", f"numapilot:{VERSION}", "numapilot:9.9.9"),
             ]:
                 text = (tree / name).read_text(encoding="utf-8")
                 (tree / name).write_text(text.replace(before, after, 1), encoding="utf-8")
