@@ -1,5 +1,5 @@
-//! The runner of the tests (`tools/test`): each test that a program lists runs once, and one that does not run is a failure. And workflows (`.github`) run what is
-//! there.
+//! The runner of the tests (`tools/test`): each test that a program lists runs once, and one that does not run is a failure. Workflows (`.github`)
+//! run commands that are there.
 
 use std::process::Command;
 
