@@ -3,6 +3,7 @@
 Needs gcc, binutils, dpkg-deb, rpm, GNU tar and xz.
 """
 
+import ast
 import gzip
 import hashlib
 import importlib.machinery
@@ -176,7 +177,7 @@ class Fields(unittest.TestCase):
 class ThirdParties(unittest.TestCase):
     """Notices of a program `p` that needs `one` (a choice that has MIT) and `two`, which needs `one`; `macro` and `tester` are in no program."""
 
-    def notices(self, expression="Apache-2.0 WITH LLVM-exception", exact=None, of_rust=""):
+    def metadata(self, expression):
         packages_of, nodes = [], []
         for name, needs, kind, said in [("p", ["one", "two", "macro", "tester"], "bin", "MIT"), ("one", [], "lib", "Apache-2.0/MIT"),
                                               ("two", ["one"], "lib", expression), ("macro", ["tester"], "proc-macro", "GPL-3.0"),
@@ -185,8 +186,10 @@ class ThirdParties(unittest.TestCase):
             packages_of.append({"id": name, "name": name, "version": "1.0.0", "source": None if name == "p" else "registry", "license": said,
                                 "license_file": None, "manifest_path": str(manifest), "targets": [{"kind": [kind]}], "links": None, "authors": ["A. Uthor"]})
             nodes.append({"id": name, "deps": [{"pkg": need, "dep_kinds": [{"kind": "dev" if need == "tester" else None}]} for need in needs]})
-        metadata = {"packages": packages_of, "resolve": {"nodes": nodes}}
-        return third_party.notices(third_party.linked(metadata, "p", exact), of_rust)
+        return {"packages": packages_of, "resolve": {"nodes": nodes}}
+
+    def notices(self, expression="Apache-2.0 WITH LLVM-exception", exact=None, of_rust=""):
+        return third_party.notices(third_party.linked(self.metadata(expression), "p", exact), of_rust)
 
     def setUp(self):
         scratch = tempfile.TemporaryDirectory()
@@ -249,16 +252,35 @@ class ThirdParties(unittest.TestCase):
         self.assertEqual(said, "(MIT OR Apache-2.0) AND ((MIT OR Zlib) AND ISC) AND (MIT OR Zlib) AND ISC AND MIT")
         self.assertTrue(third_party.is_allowed(said))
 
-    def test_the_container_image_has_them_too(self):
-        """It has no package of which they are a part."""
-        program = {"name": "p", "id": "p", "source": None, "targets": [{"kind": ["bin"]}]}
-        metadata = json.dumps({"packages": [program], "resolve": {"nodes": [{"id": "p", "deps": []}]}})
-        for words, said in [(["p"], "third_party: p: cargo metadata names no crate"), ([], "usage: cargo metadata")]:
-            made = subprocess.run([sys.executable, FOLDER / "third_party.py", *words], input=metadata, capture_output=True, text=True, check=False)
+    def test_the_container_image_names_what_its_program_has_and_no_other(self):
+        """It has no package of which they are a part. `p` needs `one`, and `two` only with features that another program of the workspace asks for."""
+        metadata = self.folder / "metadata.json"
+        metadata.write_text(json.dumps(self.metadata("MIT")), encoding="utf-8")
+        cargo = self.folder / "cargo"
+        tree = r"p v1.0.0 (/src/p)\none v1.0.0\none v1.0.0 (*)\n"
+        asks = 'case "$*" in *"--package p "*"--target x-host "*) printf'
+        cargo.write_text(f"#!/bin/sh\ncase $1 in metadata) cat '{metadata}' ;; tree) {asks} '{tree}' ;; esac ;; esac\n", encoding="utf-8")
+        rustc = self.folder / "rustc"
+        rustc.write_text(f"#!/bin/sh\ncase $1 in -vV) printf 'release: 1\\nhost: x-host\\n' ;; *) echo '{self.folder}' ;; esac\n", encoding="utf-8")
+        for program in [cargo, rustc]:
+            program.chmod(0o755)
+        environment = os.environ | {"CARGO": str(cargo), "RUSTC": str(rustc)}
+
+        def said(*words):
+            return subprocess.run([sys.executable, FOLDER / "third_party.py", *words], env=environment, capture_output=True, text=True, check=False)
+
+        made = said("p")
+        self.assertEqual((made.returncode, made.stderr), (0, ""))
+        self.assertIn("\none 1.0.0: ", made.stdout)
+        self.assertNotIn("\ntwo 1.0.0: ", made.stdout)
+        self.assertRegex(made.stdout, r"-\nRust's standard library: ")
+        for words, why in [(["q"], "third_party: q: cargo metadata names no crate"), ([], "usage: python3 tools/third_party.py PROGRAM\n")]:
+            made = said(*words)
             self.assertEqual((made.returncode, made.stdout), (1, ""), made)
-            self.assertIn(said, made.stderr)
+            self.assertIn(why, made.stderr)
         steps = (TREE / "packaging/container/Containerfile").read_text(encoding="utf-8")
-        self.assertIn("python3 tools/third_party.py numapilot <build-metadata.json >THIRD-PARTY.txt\n", steps)
+        self.assertIn("\nRUN cargo build --release --locked -p numapilot\n", steps)
+        self.assertIn("\nRUN python3 tools/third_party.py numapilot >THIRD-PARTY.txt\n", steps)
         self.assertRegex(steps, r"\nCOPY --from=build /src/THIRD-PARTY.txt /src/LICENSE-APACHE /src/LICENSE-MIT /usr/share/doc/numapilot/\n")
 
     def test_a_licence_that_is_not_known_is_an_error(self):
@@ -279,6 +301,103 @@ class Tried(unittest.TestCase):
                 self.assertIn(said, made.stderr, words)
 
 
+class Scripts(unittest.TestCase):
+    """What the daemon's packages run when they are installed, upgraded and removed, in a folder in the place of /run and /var, with a `systemctl` that notes
+    what it is asked."""
+
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.root = pathlib.Path(scratch.name)
+        for folder in ["bin", "run/systemd/system", "var/lib/numapilot", "var/log/numapilot"]:
+            (self.root / folder).mkdir(parents=True)
+        (self.root / "var/lib/numapilot/history").touch()
+        self.record = self.root / "var/lib/numapilot/changed.json"
+        (self.root / "bin/rm").symlink_to(shutil.which("rm"))
+        # A start of the daemon restores what its record says.
+        self.systemctl = self.root / "bin/systemctl"
+        restores = f"case $1 in start) rm '{self.record}' ;; esac"
+        self.systemctl.write_text(f"#!/bin/sh\necho \"$*\" >>'{self.root}/asked'\n{restores}\nexit 1\n", encoding="utf-8")
+        self.systemctl.chmod(0o755)
+
+    def asked(self, script, *words, killed=False):
+        """What a script asks of systemctl, which always fails: no script may fail for that. `killed`: a killed daemon has left its record."""
+        text = (TREE / "packaging" / script).read_text(encoding="utf-8")
+        text = re.sub(r" /(?=(?:run|var)/)", f" {self.root}/", text)
+        said = []
+        for shell in ["sh", "bash"]:
+            noted = self.root / "asked"
+            noted.write_text("", encoding="utf-8")
+            if killed:
+                self.record.touch()
+            command = [shutil.which(shell), "-c", text, script, *words]
+            made = subprocess.run(command, env={"PATH": str(self.root / "bin")}, capture_output=True, text=True, check=False)
+            self.assertEqual((made.returncode, made.stdout + made.stderr), (0, ""), (shell, script, words))
+            said.append(noted.read_text(encoding="utf-8").splitlines())
+        self.assertEqual(said[0], said[1], (script, words))
+        return said[0]
+
+    def debian(self, script, *words):
+        """The same of a script of Debian's package."""
+        return self.asked(f"debian/numapilot-daemon.{script}", *words)
+
+    def rpm(self, script, *words):
+        """The same of one for rpm."""
+        return self.asked(f"rpm/numapilot-daemon.{script}", *words)
+
+    RELOAD = "--system daemon-reload"
+    RESTART = "try-restart numapilot.service"
+    GONE = ["stop numapilot.service", "--quiet disable numapilot.service"]
+
+    def test_installing_starts_nothing(self):
+        self.assertEqual(self.debian("postinst", "configure", ""), [self.RELOAD])
+        self.assertEqual(self.rpm("post", "1"), [self.RELOAD])
+
+    def test_an_upgrade_restarts_a_daemon_that_runs_and_stops_none_before(self):
+        before = [self.debian("prerm", "upgrade", "2"), self.debian("postrm", "upgrade", "2")]
+        self.assertEqual(before, [[], [self.RELOAD]])
+        self.assertEqual(self.debian("postinst", "configure", "1"), [self.RELOAD, self.RESTART])
+        # The new one's, then the old one's.
+        self.assertEqual([self.rpm("post", "2"), self.rpm("preun", "1")], [[self.RELOAD], []])
+        self.assertEqual(self.rpm("postun", "1"), [self.RELOAD, self.RESTART])
+        self.assertTrue((self.root / "var/lib/numapilot/history").exists())
+
+    def test_removing_stops_the_daemon_and_leaves_no_link(self):
+        self.assertEqual(self.debian("prerm", "remove"), self.GONE)
+        self.assertEqual(self.rpm("preun", "0"), self.GONE)
+        self.assertEqual(self.debian("postrm", "remove"), [self.RELOAD])
+        self.assertEqual(self.rpm("postun", "0"), [self.RELOAD])
+        self.assertTrue((self.root / "var/lib/numapilot/history").exists())
+
+    def test_what_a_killed_daemon_changed_is_restored_before_its_record_goes(self):
+        for script, word in [("debian/numapilot-daemon.prerm", "remove"), ("rpm/numapilot-daemon.preun", "0")]:
+            asked = self.asked(script, word, killed=True)
+            self.assertEqual(asked, [self.GONE[0], "reset-failed numapilot.service", "start numapilot.service", *self.GONE])
+            self.assertFalse(self.record.exists())
+
+    def test_a_purge_takes_state_and_journal_along(self):
+        self.assertEqual(self.debian("postrm", "purge"), [self.RELOAD])
+        self.assertEqual([path for path in (self.root / "var").rglob("*") if "numapilot" in path.name], [])
+
+    def test_without_a_running_systemd_nothing_is_started_or_stopped(self):
+        shutil.rmtree(self.root / "run")
+        for _ in range(2):
+            disabled = self.GONE[1:] if self.systemctl.exists() else []
+            self.assertEqual([self.debian("postinst", "configure", ""), self.debian("postinst", "configure", "1")], [[], []])
+            self.assertEqual([self.debian("prerm", "remove"), self.debian("postrm", "remove")], [disabled, []])
+            self.assertEqual([self.rpm("post", "1"), self.rpm("preun", "0"), self.rpm("postun", "0"), self.rpm("postun", "1")], [[], disabled, [], []])
+            # Nor where there is no systemd at all.
+            self.systemctl.unlink(missing_ok=True)
+        self.assertEqual(self.debian("postrm", "purge"), [])
+        self.assertFalse((self.root / "var/lib/numapilot").exists())
+
+    def test_every_script_is_tried_here(self):
+        tables = tomllib.loads((TREE / "packaging/packages.toml").read_text(encoding="utf-8"))
+        tried = {"scripts": ["postinst", "prerm", "postrm"], "rpm_scripts": ["post", "preun", "postun"]}
+        for kind, names in tried.items():
+            self.assertEqual({name: table[kind] for name, table in tables.items() if kind in table}, {"numapilot-daemon": names})
+
+
 class OfThisTree(unittest.TestCase):
     def test_every_file_states_one_version(self):
         self.assertEqual(packages.versions_of(TREE)[0], VERSION)
@@ -286,12 +405,13 @@ class OfThisTree(unittest.TestCase):
     def test_another_version_is_told_with_its_file(self):
         with tempfile.TemporaryDirectory() as folder:
             tree = pathlib.Path(folder)
-            for name in ["Cargo.toml", "crates/query/Cargo.toml", "crates/capi/include/numapilot.h"]:
+            for name in ["Cargo.toml", "crates/query/Cargo.toml", "crates/capi/include/numapilot.h", "packaging/kubernetes/daemonset.yaml"]:
                 (tree / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(TREE / name, tree / name)
             for name, before, after in [
                 ("crates/query/Cargo.toml", f'version = "{VERSION}"', 'version = "9.9.9"'),
                 ("crates/capi/include/numapilot.h", "NUMAPILOT_API_VERSION ", "NUMAPILOT_API_VERSION 9"),
+                ("packaging/kubernetes/daemonset.yaml", f"numapilot:{VERSION}", "numapilot:9.9.9"),
             ]:
                 text = (tree / name).read_text(encoding="utf-8")
                 (tree / name).write_text(text.replace(before, after, 1), encoding="utf-8")
@@ -309,6 +429,19 @@ class OfThisTree(unittest.TestCase):
         made = subprocess.run(["make", "-n", "-C", TREE, "BUILD_PROFILE=dev", "packages"], capture_output=True, text=True, check=False)
         self.assertEqual(made.returncode, 2)
         self.assertIn("packages have the release build", made.stderr)
+
+    def test_wheels_state_our_licences_and_the_python_that_they_are_built_for(self):
+        folder = TREE / "crates/python"
+        project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        workspace = tomllib.loads((TREE / "Cargo.toml").read_text(encoding="utf-8"))["workspace"]
+        self.assertEqual(project["license"], workspace["package"]["license"])
+        self.assertEqual(project["urls"], {"Repository": workspace["package"]["repository"]})
+        texts = {path.name: path.read_bytes() for pattern in project["license-files"] for path in folder.glob(pattern)}
+        self.assertEqual(texts, {name: (TREE / name).read_bytes() for name in ["LICENSE-APACHE", "LICENSE-MIT"]})
+        major, minor = re.fullmatch(r">=(\d+)\.(\d+)", project["requires-python"]).groups()
+        self.assertIn(f"abi3-py{major}{minor}", workspace["dependencies"]["pyo3"]["features"])
+        for path in folder.glob("python/**/*.py"):
+            ast.parse(path.read_bytes(), path, feature_version=(int(major), int(minor)))
 
     def test_descriptions_fit_into_terminals(self):
         tables = tomllib.loads((TREE / "packaging/packages.toml").read_text(encoding="utf-8"))

@@ -1,10 +1,12 @@
 """Notices of what a program of Rust contains: names, versions and licences of the crates that are linked into it, with their texts. For tools/packages.
 
-What is linked comes from `cargo metadata` (and, where the caller gives it, from `cargo tree`, which knows the features of one program alone); tests, build
-scripts and procedural macros are in no program. Texts come from each crate's sources, which Cargo has unpacked to build it; a crate without one has the text
-of its licence from packaging/licenses, under the names of its authors. Those of Rust's standard library come with the compiler.
+What is linked comes from `cargo metadata`, and from `cargo tree`, which knows the features of one program alone; tests, build scripts and procedural macros
+are in no program. Texts come from each crate's sources, which Cargo has unpacked to build it; a crate without one has the text of its licence from
+packaging/licenses, under the names of its authors. Those of Rust's standard library come with the compiler.
 
-usage: cargo metadata --format-version 1 | python3 tools/third_party.py PROGRAM
+usage: python3 tools/third_party.py PROGRAM
+
+PROGRAM is the name of its package, of the workspace in the folder above; it is built for this machine.
 """
 
 import html
@@ -87,6 +89,17 @@ def together(expressions):
 
     others = sorted({part for expression in expressions for part in parts(spdx(expression))} - set(parts(OURS)))
     return " AND ".join([f"({OURS})", *others]) if others else OURS
+
+
+def of_cargo(program, target, manifest, said):
+    """What cargo says of a program (the name of its package) that is built for `target` alone, without the rest of its workspace: metadata, and the (name,
+    version) of all that is linked. `said`: what a command that must succeed prints, as bytes."""
+    cargo, where = os.environ.get("CARGO", "cargo"), ["--locked", "--manifest-path", str(manifest)]
+    metadata = json.loads(said([cargo, "metadata", "--format-version", "1", "--filter-platform", target, *where]))
+    # Of the whole workspace, crates have more features, and so need more crates, than in this program.
+    command = [cargo, "tree", "--package", program, "--edges", "normal,no-proc-macro", "--target", target, "--prefix", "none", "--format", "{p}", *where]
+    lines = said(command).decode().splitlines()
+    return metadata, {(crate, version.removeprefix("v")) for crate, version, *_ in (line.split() for line in lines if line)}
 
 
 def edges(metadata, exact=None):
@@ -207,11 +220,18 @@ def notices(packages, of_library=""):
 
 def main():
     if len(sys.argv) != 2:
-        sys.exit(__doc__.split("\n\n")[-1].strip())
+        sys.exit(__doc__.split("\n\n")[-2].strip())
+    program, rustc = sys.argv[1], os.environ.get("RUSTC", "rustc")
+
+    def said(command):
+        return subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=True).stdout
+
     try:
-        packages = linked(json.load(sys.stdin), sys.argv[1])
-        sysroot = subprocess.run([os.environ.get("RUSTC", "rustc"), "--print", "sysroot"], capture_output=True, text=True, check=True).stdout.strip()
-        print(notices([*packages, *(bundled(ROOT) if sys.argv[1] == "numapilot" else [])], of_rust(sysroot)), end="")
+        host = re.search(r"^host: (\S+)$", said([rustc, "-vV"]).decode(), re.MULTILINE)[1]
+        metadata, exact = of_cargo(program, host, ROOT / "Cargo.toml", said)
+        packages = linked(metadata, program, exact)
+        sysroot = said([rustc, "--print", "sysroot"]).decode().strip()
+        print(notices([*packages, *(bundled(ROOT) if program == "numapilot" else [])], of_rust(sysroot)), end="")
     except (NotAllowed, OSError, subprocess.CalledProcessError) as error:
         sys.exit(f"third_party: {error}")
 

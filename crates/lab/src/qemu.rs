@@ -1,6 +1,7 @@
 //! Selects QEMU: the installed one where it is recent enough, else Debian's, unpacked beside the system with all its libraries.
 //!
-//! 8.2 is the first that migrates to and from files; 7.2 also crashed the guest's kernel in one of forty boots.
+//! 9.2 is the first that takes the lab's plugin (`plugin/qemu_api.h`), 8.2 the first that migrates to and from files; 7.2 also crashed the guest's kernel in
+//! one of forty boots.
 //! `NUMAPILOT_LAB_QEMU` names another `qemu-system-x86_64`.
 
 use std::env;
@@ -13,9 +14,9 @@ use crate::error::LabError;
 use crate::packages;
 use crate::packages::Archive;
 
-const OLDEST: (u32, u32) = (8, 2);
+const OLDEST: (u32, u32) = (9, 2);
 const REINSTALL: &str =
-    "delete the lab's folder (see NUMAPILOT_LAB_CACHE) and run this again, or install qemu-system-x86 8.2 or later";
+    "delete the lab's folder (see NUMAPILOT_LAB_CACHE) and run this again, or install qemu-system-x86 9.2 or later";
 /// The recipe by which it was unpacked; a new one gets a new folder.
 const UNPACKED: &str = "qemu-1";
 
@@ -42,7 +43,7 @@ impl Qemu {
         let root = cache.once(UNPACKED, |path| {
             let _lock = cache.lock("apt")?;
             crate::say(&format!(
-                "downloading QEMU (36 MB, no installed one is 8.2 or later) into {}, once",
+                "downloading QEMU (36 MB, no installed one is 9.2 or later) into {}, once",
                 cache.root().display()
             ));
             Archive::open(cache)?.unpack_with_dependencies(&["qemu-system-x86"], path)
@@ -98,7 +99,15 @@ mod tests {
     fn versions_are_compared_as_numbers() {
         assert_eq!(parse_version("10.0.2 (Debian 1:10.0.2+ds-2)"), Some((10, 0)));
         assert!(parse_version("7.2.22").is_some_and(|v| v < OLDEST));
+        // It refuses the plugin.
+        assert!(parse_version("8.2.2 (Debian 1:8.2.2+ds-0ubuntu1)").is_some_and(|v| v < OLDEST));
         assert!(parse_version("10.0").is_some_and(|v| v >= OLDEST));
         assert_eq!(parse_version("unknown"), None);
+    }
+
+    #[test]
+    fn set_up_installs_the_distributions_own_only_where_the_lab_takes_it() {
+        let (major, minor) = OLDEST;
+        assert!(include_str!("../../../tools/setup").contains(&format!("\"$qemu\" ge 1:{major}.{minor}; ")));
     }
 }

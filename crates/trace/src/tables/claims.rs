@@ -99,7 +99,7 @@ fn check_chunk(file: &Held, chunk: &ColumnChunkMetaData, column: &Column, rows: 
     let (mut at, mut bytes_left) = (start, column.page_bytes_max(rows));
     while at < end {
         let head = file.get_bytes(at, HEADER_BYTES_MAX.min(end - at) as usize).map_err(|error| error.to_string())?;
-        let page = PageHeader::read(&head).ok_or("a page's header is not as numapilot's writer makes it")?;
+        let page = PageHeader::read(&head).ok_or_else(|| refusal(&head))?;
         at += page.header_bytes + page.stored_bytes;
         if at > end {
             return Err("a page is longer than its column chunk".to_owned());
@@ -112,6 +112,17 @@ fn check_chunk(file: &Held, chunk: &ColumnChunkMetaData, column: &Column, rows: 
         page.check_values(if is_compressed { page.bytes } else { page.stored_bytes }, rows as u64)?;
     }
     Ok(bytes)
+}
+
+/// Why the header with which these bytes begin is refused: most often, other software wrote the table anew.
+fn refusal(head: &[u8]) -> String {
+    // Page type 3 of Parquet's Thrift definition; the number's lowest bit is its sign.
+    const DATA_PAGE_V2: [u8; 2] = [0x15, 3 << 1];
+    let version = if head.starts_with(&DATA_PAGE_V2) { " (it is of version 2)" } else { "" };
+    format!(
+        "a page's header is not as numapilot's writer makes it{version}: query engines read tables whose pages are of Parquet's version 1, without \
+         statistics in their headers (docs/trace-format.md); let the software that wrote this table write such pages"
+    )
 }
 
 /// What a page's header claims.
@@ -212,6 +223,7 @@ mod tests {
     use parquet::column::page::{CompressedPage, Page, PageWriter};
     use parquet::file::metadata::KeyValue;
     use parquet::file::properties::WriterProperties;
+    use parquet::file::statistics::Statistics;
     use parquet::file::writer::{SerializedFileWriter, SerializedPageWriter, TrackedWrite};
     use parquet::schema::parser::parse_message_type;
     use parquet::schema::types::SchemaDescriptor;
@@ -353,6 +365,29 @@ mod tests {
         assert_eq!(said(vec![dictionary(2, 64)]), "a page claims 2 values where at most 1 can be");
         assert_eq!(said(vec![dictionary(1, 3)]), "a page claims 1 values where at most 0 can be");
         assert_eq!(said(vec![data_page(4, 1, Encoding::DELTA_BYTE_ARRAY)]), "numapilot does not read encoding 7");
+    }
+
+    #[test]
+    fn pages_of_other_software_are_refused_with_what_they_must_be() {
+        let said = |page| of_pages(vec![(page, 4)], |_, chunk| chunk);
+        let (buf, encoding) = (Bytes::from_static(b"1234"), Encoding::PLAIN);
+        let second = said(Page::DataPageV2 {
+            buf: buf.clone(),
+            num_values: 1,
+            encoding,
+            num_nulls: 0,
+            num_rows: 1,
+            def_levels_byte_len: 0,
+            rep_levels_byte_len: 0,
+            is_compressed: true,
+            statistics: None,
+        });
+        assert!(second.contains("(it is of version 2): query engines read"), "{second}");
+        let (def_level_encoding, rep_level_encoding) = (Encoding::RLE, Encoding::RLE);
+        let statistics = Some(Statistics::int32(Some(1), Some(2), None, Some(0), false));
+        let first =
+            said(Page::DataPage { buf, num_values: 1, encoding, def_level_encoding, rep_level_encoding, statistics });
+        assert!(first.contains("writer makes it: query engines read"), "{first}");
     }
 
     #[test]

@@ -1,0 +1,108 @@
+"""Tests of .github/workflows: they run commands that there are, with few rights, and actions that cannot change. Run by crates/cli/tests/runner.rs.
+
+Their YAML is read line by line: each key that is asked for here stands alone in its line.
+"""
+
+import os
+import pathlib
+import re
+import shlex
+import sys
+import unittest
+
+TREE = pathlib.Path(__file__).resolve().parent.parent
+sys.dont_write_bytecode = True
+
+FILES = {path.name: path.read_text(encoding="utf-8") for path in sorted((TREE / ".github/workflows").glob("*.yml"))}
+# GitHub ends a job after six hours.
+MINUTES_MAX = 360
+
+
+def values(text, key):
+    """Values of a key, wherever it stands, without the comment behind."""
+    return [value.partition(" #")[0].strip() for value in re.findall(rf"^ *(?:- )?{key}: *(.*)$", text, re.MULTILINE)]
+
+
+def jobs(text):
+    """The text of each job by its name."""
+    parts = re.split(r"^  ([\w-]+):$", text.partition("\njobs:\n")[2], flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def goals(command):
+    """What commands of `make` are to make: [(folder, goal)]."""
+    found = []
+    for part in re.findall(r"make [^&|;()]*", command):
+        words, folder = shlex.split(part)[1:], "."
+        if "-C" in words:
+            at = words.index("-C")
+            folder = words[at + 1]
+            del words[at : at + 2]
+        found += [(folder, word) for word in words if not word.startswith("-") and "=" not in word]
+    return found
+
+
+class Workflows(unittest.TestCase):
+    def test_all_jobs_are_read(self):
+        self.assertEqual({name: list(jobs(text)) for name, text in FILES.items()}, {
+            "check.yml": ["check", "docs"], "nightly.yml": ["zoo", "soak", "fuzz", "packages"], "release.yml": ["packages", "publish"],
+            "test.yml": ["test", "first-steps", "packages", "installed"]})
+        for name, text in FILES.items():
+            self.assertNotIn("\t", text, name)
+            for job, part in jobs(text).items():
+                self.assertEqual([value for value in values(part, "runs-on")], ["ubuntu-24.04"], (name, job))
+                (minutes,) = values(part, "timeout-minutes")
+                self.assertLess(int(minutes), MINUTES_MAX, (name, job))
+
+    def test_commands_are_there(self):
+        seen = set()
+        for name, text in FILES.items():
+            for command in values(text, "run"):
+                for folder, goal in goals(command):
+                    makefile = (TREE / folder / "Makefile").read_text(encoding="utf-8")
+                    self.assertRegex(makefile, rf"(?m)^{re.escape(goal)}:", (name, command))
+                    seen.add(goal)
+                for tool in re.findall(r"(?<![\w/])tools/[\w-]+", command):
+                    self.assertTrue(os.access(TREE / tool, os.X_OK), (name, command))
+                    seen.add(tool)
+        self.assertLessEqual({"check", "docs", "test", "packages", "query", "zoo", "fuzz", "version", "tools/try-packages", "tools/soak"}, seen)
+
+    def test_actions_are_pinned(self):
+        commits = {}
+        for name, text in FILES.items():
+            for used in re.findall(r"uses: *(.*)", text):
+                found = re.fullmatch(r"([\w-]+/[\w-]+)@([0-9a-f]{40}) # v\d+\.\d+\.\d+", used)
+                self.assertTrue(found, (name, used))
+                self.assertEqual(commits.setdefault(found[1], found[2]), found[2], (name, used))
+            # The token is not left behind for what the job builds and runs.
+            self.assertEqual(text.count("uses: actions/checkout@"), text.count("persist-credentials: false"), name)
+
+    def test_rights_are_few(self):
+        writes = []
+        for name, text in FILES.items():
+            self.assertIn("\npermissions:\n  contents: read\n", text, name)
+            writes += [(name, job) for job, part in jobs(text).items() if "permissions:" in part or "token" in part]
+            for forbidden in ["pull_request_target", "secrets.", "workflow_run", "write-all"]:
+                self.assertNotIn(forbidden, text, name)
+            # What others name (branches, titles) is in no command's text.
+            self.assertEqual([command for command in values(text, "run") if "${{" in command], [], name)
+        self.assertEqual(writes, [("release.yml", "publish")])
+        self.assertEqual(values(FILES["release.yml"], "tags"), ['["v*"]'])
+        self.assertNotIn("pull_request", FILES["release.yml"])
+
+    def test_tests_have_the_rights_that_they_must_have(self):
+        """With CI=true, tests that bind memory or make namespaces fail where they cannot."""
+        for name, text in FILES.items():
+            for job, part in jobs(text).items():
+                runs_tests = any(goal in ("test", "check") for command in values(part, "run") for _, goal in goals(command))
+                self.assertEqual("options: --privileged" in part, runs_tests, (name, job))
+
+    def test_packages_that_are_published_were_installed_before(self):
+        for name in ["nightly.yml", "release.yml"]:
+            commands = values(jobs(FILES[name])["packages"], "run")
+            self.assertIn("tools/try-packages --throwaway dist", commands[commands.index("make query packages") :], name)
+        self.assertEqual(values(jobs(FILES["release.yml"])["publish"], "needs"), ["packages"])
+
+
+if __name__ == "__main__":
+    unittest.main()
