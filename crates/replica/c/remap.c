@@ -342,6 +342,7 @@ static void find_all(void) {
     np_remap_find("mremap", &real.mremap);
     np_remap_find("sched_setaffinity", &real.sched_setaffinity);
     np_guard_find_all();
+    np_masks_find_all();
 }
 
 EXPORT void *mmap(void *start, size_t bytes, int protection, int flags, int file, off_t offset) {
@@ -451,14 +452,14 @@ __attribute__((constructor)) static void begin(void) {
     int saved = errno;
     find_all();
     np_settings.folder = own_folder(getenv("NUMAPILOT_REPLICATE_FOLDER"));
+    if (np_settings.folder) np_settings.shared = copy_of_text("NUMAPILOT_REPLICATE_SHARED");
+    np_masks_begin();
     if (np_settings.folder) {
         np_settings.pattern = copy_of_text("NUMAPILOT_REPLICATE_PATTERN");
-        np_settings.shared = copy_of_text("NUMAPILOT_REPLICATE_SHARED");
         np_settings.bytes_min = (size_t)number_in("NUMAPILOT_REPLICATE_MIN_BYTES", BYTES_MIN);
         np_settings.node = (int)number_in("NUMAPILOT_REPLICATE_NODE", -1);
         np_settings.by_order = number_in("NUMAPILOT_REPLICATE_BY_ORDER", 0) == 1;
         pthread_atfork(before_fork, after_fork, after_fork_in_child);
-        np_guard_open_signals();
         numapilot_remap_now();
         if (np_settings.by_order) np_orders_watch();
     }

@@ -15,6 +15,7 @@
 
 #include "remap_reasons.h"
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -108,12 +109,23 @@ HIDDEN enum remap_reason np_guard_put(const struct mapping *mapping, int file, i
 /* Before the program changes [start, start + bytes) itself: takes guarded mappings there back to what they were. `will_write`: collapses them for all. */
 HIDDEN void np_guard_release(uintptr_t start, size_t bytes, bool will_write);
 
-/* At the start: the signals of faults are open from then on. */
-HIDDEN void np_guard_open_signals(void);
-
 /* Held across a fork. */
 HIDDEN void np_guard_lock(void);
 HIDDEN void np_guard_unlock(void);
+
+/* ---- remap_masks.c: the signals of faults stay open ---- */
+
+/* At the start, once the settings are read: this thread's are open from then on. */
+HIDDEN void np_masks_begin(void);
+
+/* Whether something may be guarded: else masks are the program's own affair. */
+HIDDEN bool np_masks_are_ours(void);
+
+/* Takes the signals of faults out. */
+HIDDEN void np_masks_open(sigset_t *mask);
+
+/* Finds all that remap_masks.c stands before. */
+HIDDEN void np_masks_find_all(void);
 
 /* One line to the log: pid, node, "replaced", "left", "collapsed" or "given-back", bytes, the address, the reason's word (remap_reasons.h), the path. */
 HIDDEN void np_remap_log(const struct mapping *mapping, int node, const char *action, enum remap_reason reason);

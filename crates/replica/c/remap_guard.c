@@ -6,23 +6,22 @@
  * way, which is what makes it linearizable, and no process has to be notified, waited for or alive.
  *
  * Whoever maps such a file without a copy (not pinned, no memory) is held to the same protection. Handlers of the program for SIGSEGV and SIGBUS are kept, told
- * to it when it asks, and called for all faults that are not ours. They are only taken over once something is guarded. */
+ * to it when it asks, and called for all faults that are not ours. They are only taken over once something is guarded. The signals are never blocked, also not
+ * while these handlers run: a fault of the program's own inside its handler calls it again. */
 #define _GNU_SOURCE
 #include "remap.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>
-#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/mman.h>
-#include <sys/select.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
@@ -44,23 +43,17 @@ static struct sigaction programs_own[2]; /* SIGSEGV, SIGBUS */
 static struct {
     int (*sigaction)(int, const struct sigaction *, struct sigaction *);
     void (*(*signal)(int, void (*)(int)))(int);
-    int (*pthread_sigmask)(int, const sigset_t *, sigset_t *);
-    int (*sigprocmask)(int, const sigset_t *, sigset_t *);
-    int (*sigsuspend)(const sigset_t *);
-    int (*ppoll)(struct pollfd *, nfds_t, const struct timespec *, const sigset_t *);
-    int (*pselect)(int, fd_set *, fd_set *, fd_set *, const struct timespec *, const sigset_t *);
-    int (*epoll_pwait)(int, struct epoll_event *, int, int, const sigset_t *);
+    void (*(*sysv_signal)(int, void (*)(int)))(int);
+    void (*(*sigset)(int, void (*)(int)))(int);
+    int (*sigignore)(int);
 } real;
 
 void np_guard_find_all(void) {
     np_remap_find("sigaction", &real.sigaction);
     np_remap_find("signal", &real.signal);
-    np_remap_find("pthread_sigmask", &real.pthread_sigmask);
-    np_remap_find("sigprocmask", &real.sigprocmask);
-    np_remap_find("sigsuspend", &real.sigsuspend);
-    np_remap_find("ppoll", &real.ppoll);
-    np_remap_find("pselect", &real.pselect);
-    np_remap_find("epoll_pwait", &real.epoll_pwait);
+    np_remap_find("__sysv_signal", &real.sysv_signal);
+    np_remap_find("sigset", &real.sigset);
+    np_remap_find("sigignore", &real.sigignore);
 }
 
 typedef uint64_t kernel_mask;
@@ -210,6 +203,7 @@ static void pass_on(int signal, siginfo_t *info, void *context) {
     if (own.sa_handler == SIG_IGN) return;
     if (own.sa_flags & SA_SIGINFO) own.sa_sigaction(signal, info, context);
     else own.sa_handler(signal);
+    np_masks_open(&((ucontext_t *)context)->uc_sigmask); /* which the handler may have changed */
 }
 
 static void on_fault(int signal, siginfo_t *info, void *context) {
@@ -224,9 +218,8 @@ static void on_fault(int signal, siginfo_t *info, void *context) {
 static int install(int signal) {
     const struct sigaction *own = own_of(signal);
     struct sigaction ours = {.sa_sigaction = on_fault, .sa_mask = own->sa_mask};
-    ours.sa_flags = SA_SIGINFO | (own->sa_flags & (SA_NODEFER | SA_ONSTACK | SA_RESTART));
-    sigdelset(&ours.sa_mask, SIGSEGV);
-    sigdelset(&ours.sa_mask, SIGBUS);
+    ours.sa_flags = SA_SIGINFO | SA_NODEFER | (own->sa_flags & (SA_ONSTACK | SA_RESTART)); /* the program's handler may write to guarded memory */
+    np_masks_open(&ours.sa_mask);
     return real_sigaction()(signal, &ours, NULL);
 }
 
@@ -240,18 +233,11 @@ static void take_over(void) {
     }
 }
 
-/* A program starts with the signals blocked that its starter's thread had blocked. */
-void np_guard_open_signals(void) {
-    kernel_mask ours = 1ull << (SIGSEGV - 1) | 1ull << (SIGBUS - 1);
-    if (np_settings.shared) syscall(SYS_rt_sigprocmask, SIG_UNBLOCK, &ours, NULL, sizeof ours);
-}
-
 /* For another signal. While its handler runs, what `sa_mask` says is blocked. */
 static int act_on_other(int signal, const struct sigaction *wanted, struct sigaction *before) {
-    if (!wanted || !np_settings.shared) return real_sigaction()(signal, wanted, before);
+    if (!wanted || !np_masks_are_ours()) return real_sigaction()(signal, wanted, before);
     struct sigaction open = *wanted;
-    sigdelset(&open.sa_mask, SIGSEGV);
-    sigdelset(&open.sa_mask, SIGBUS);
+    np_masks_open(&open.sa_mask);
     return real_sigaction()(signal, &open, before);
 }
 
@@ -280,50 +266,33 @@ EXPORT void (*signal(int number, void (*handler)(int)))(int) {
     return sigaction(number, &wanted, &before) == 0 ? before.sa_handler : SIG_ERR;
 }
 
-/* A fault on a blocked signal ends the process: ours stay open, from the start. What blocks them before something is guarded may write to it afterwards. */
-static const sigset_t *without_ours(int how, const sigset_t *set, sigset_t *changed) {
-    if (!set || how == SIG_UNBLOCK || !np_settings.shared) return set;
-    *changed = *set;
-    sigdelset(changed, SIGSEGV);
-    sigdelset(changed, SIGBUS);
-    return changed;
+/* Older names, by which the C library would put the program's handler in the place of ours. __sysv_signal() is what strict C (-std=c11) makes of signal(). */
+EXPORT void (*bsd_signal(int number, void (*handler)(int)))(int) { return signal(number, handler); }
+EXPORT void (*ssignal(int number, void (*handler)(int)))(int) { return signal(number, handler); }
+
+static void (*handled_before(int number, void (*handler)(int), int flags))(int) {
+    struct sigaction wanted = {.sa_handler = handler, .sa_flags = flags}, before;
+    return sigaction(number, &wanted, &before) == 0 ? before.sa_handler : SIG_ERR;
 }
 
-EXPORT int pthread_sigmask(int how, const sigset_t *set, sigset_t *before) {
-    sigset_t changed;
-    if (!real.pthread_sigmask) np_guard_find_all();
-    return real.pthread_sigmask(how, without_ours(how, set, &changed), before);
+EXPORT void (*__sysv_signal(int number, void (*handler)(int)))(int) {
+    if (!real.sysv_signal) np_guard_find_all();
+    return is_ours(number) ? handled_before(number, handler, (int)(SA_RESETHAND | SA_NODEFER)) : real.sysv_signal(number, handler);
+}
+EXPORT void (*sysv_signal(int number, void (*handler)(int)))(int) { return __sysv_signal(number, handler); }
+
+EXPORT void (*sigset(int number, void (*handler)(int)))(int) {
+    struct sigaction now;
+    if (!real.sigset) np_guard_find_all();
+    if (!is_ours(number)) return real.sigset(number, handler);
+    if (handler == SIG_HOLD) return sigaction(number, NULL, &now) == 0 ? now.sa_handler : SIG_ERR; /* it stays open */
+    return handled_before(number, handler, 0);
 }
 
-EXPORT int sigprocmask(int how, const sigset_t *set, sigset_t *before) {
-    sigset_t changed;
-    if (!real.sigprocmask) np_guard_find_all();
-    return real.sigprocmask(how, without_ours(how, set, &changed), before);
-}
-
-/* While the handler runs that ends such a wait, what the wait blocked stays blocked. */
-EXPORT int sigsuspend(const sigset_t *set) {
-    sigset_t changed;
-    if (!real.sigsuspend) np_guard_find_all();
-    return real.sigsuspend(without_ours(SIG_SETMASK, set, &changed));
-}
-
-EXPORT int ppoll(struct pollfd *fds, nfds_t count, const struct timespec *timeout, const sigset_t *set) {
-    sigset_t changed;
-    if (!real.ppoll) np_guard_find_all();
-    return real.ppoll(fds, count, timeout, without_ours(SIG_SETMASK, set, &changed));
-}
-
-EXPORT int pselect(int count, fd_set *readable, fd_set *writable, fd_set *exceptional, const struct timespec *timeout, const sigset_t *set) {
-    sigset_t changed;
-    if (!real.pselect) np_guard_find_all();
-    return real.pselect(count, readable, writable, exceptional, timeout, without_ours(SIG_SETMASK, set, &changed));
-}
-
-EXPORT int epoll_pwait(int file, struct epoll_event *events, int count, int milliseconds, const sigset_t *set) {
-    sigset_t changed;
-    if (!real.epoll_pwait) np_guard_find_all();
-    return real.epoll_pwait(file, events, count, milliseconds, without_ours(SIG_SETMASK, set, &changed));
+EXPORT int sigignore(int number) {
+    if (!real.sigignore) np_guard_find_all();
+    if (!is_ours(number)) return real.sigignore(number);
+    return handled_before(number, SIG_IGN, 0) == SIG_ERR ? -1 : 0;
 }
 
 /* ---- guarding ---- */

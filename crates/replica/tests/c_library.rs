@@ -141,6 +141,18 @@ fn torture_finds_no_race_under_the_thread_sanitizer() {
     torture_passes(without_randomisation(&program).args(["700", "4", "2", TORTURE_SEED]), 500);
 }
 
+/// What it finds must make the test above fail: its report waited for ever for a lock of `four_nodes.c` where that file's own function had made the access.
+#[test]
+fn the_thread_sanitizer_ends_what_it_finds_racing() {
+    let flags = ["-O1", "-rdynamic", "-fsanitize=thread", "-Wno-tsan"];
+    let program = compile("racing", &["tests/c/racing.c", "tests/c/four_nodes.c"], &flags);
+    // Seconds after which it is taken to wait for ever: it needs less than one.
+    let output = run(Command::new("timeout").args(["600", "setarch", "-R"]).arg(&program));
+    assert_eq!(output.status.code(), Some(66), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("data race") && said.contains("write_second"), "{said}");
+}
+
 #[test]
 fn torture_finds_no_stray_access_under_valgrind() {
     let program = torture("torture-valgrind", &["-O1"]);

@@ -154,7 +154,10 @@ fn a_write_collapses_the_copies_of_all_processes() {
 
 #[test]
 fn handlers_of_the_program_are_kept() {
-    let program = compile("handlers", &["tests/c/handlers.c"], &["-O2"]);
+    let library = compile("libearly.so", &["tests/c/handlers.c"], &["-O2", "-DLIBRARY", "-shared", "-fPIC"]);
+    let library = library.to_str().expect("UTF-8");
+    // The library's path, since its name has no soname to be found by.
+    let program = compile("handlers", &["tests/c/handlers.c", library], &["-O2"]);
     let pattern = scratch().join("shared-handlers-*");
     let mappings = on_node_0(Rules { shared: pattern.to_str().map(str::to_owned), ..Rules::default() });
     // A file for each kind: what was collapsed stays so.
@@ -170,11 +173,25 @@ fn handlers_of_the_program_are_kept() {
         let output = run(&mut command);
         (String::from_utf8_lossy(&output.stdout).into_owned(), output.status)
     };
-    // The last two rows write while the signals of faults would be blocked, and were ended by the first write.
+    // The rows between the first and the last write while the signals of faults would be blocked, and were ended by the first write. In the last one the
+    // program's handler took the place of ours.
     let kinds = [
         ["own", "default", "ignored", "sent", "bus", "threads"].as_slice(),
         &["blocked", "inherited", "masked"],
-        &["sigsuspend", "ppoll", "pselect", "epoll_pwait"],
+        &["sigsuspend", "ppoll", "pselect", "epoll_pwait", "sigpause", "__ppoll_chk", "epoll_pwait2"],
+        &[
+            "nested",
+            "sigsetmask",
+            "sigblock",
+            "sighold",
+            "setcontext",
+            "swapcontext",
+            "attribute",
+            "early",
+            "timer",
+            "spawned",
+        ],
+        &["__sysv_signal", "sigset", "bsd_signal", "ssignal"],
     ];
     for kind in kinds.concat() {
         assert_eq!(outcome(kind, Some(&mappings)), outcome(kind, None), "{kind}");
@@ -183,6 +200,8 @@ fn handlers_of_the_program_are_kept() {
     assert_eq!(outcome("own", Some(&mappings)).0, "written 7\nown handler\n");
     assert_eq!(outcome("masked", Some(&mappings)).0, "written 7\n");
     assert_eq!(outcome("sigsuspend", Some(&mappings)).0, "written 7\n");
+    assert_eq!(outcome("nested", Some(&mappings)).0, "own handler\n");
+    assert_eq!(outcome("__sysv_signal", Some(&mappings)).0, "written 7\nown handler\n");
 }
 
 #[test]

@@ -9,6 +9,9 @@
 #define _GNU_SOURCE
 #include "vtime.h"
 
+#include <aio.h>
+#include <fcntl.h>
+#include <mqueue.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -16,7 +19,10 @@
 #include <sys/epoll.h>
 #include <sys/file.h>
 #include <sys/msg.h>
+#include <sys/random.h>
 #include <sys/select.h>
+#include <sys/sem.h>
+#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -151,6 +157,24 @@ static void outside_end(const struct outside *wait, uint64_t timeout_cycles) {
         result_;                                                                                  \
     })
 
+/* The same of a call whose time-out ends it with `error`: then the time that it took has passed. A call that does not wait may end with the same error. */
+#define OUTSIDE_UNTIL(type, call, error)                                                                          \
+    ({                                                                                                            \
+        struct outside wait_ = outside_begin();                                                                   \
+        type result_ = call;                                                                                      \
+        bool timed_out_ = wait_.slot != NULL && result_ < 0 && errno == (error);                                  \
+        uint64_t took_ = timed_out_ ? np_monotonic_ns() - wait_.began_ns : 0;                                     \
+        outside_end(&wait_, took_ >= REAL_WAIT_NS ? np_cycles_of_ns(took_) : 0);                                  \
+        result_;                                                                                                  \
+    })
+
+/* Of a function that not every C library has, or another one of its libraries: looked up when it is called. */
+#define REAL_WHERE_IT_IS(name)                 \
+    ({                                         \
+        static __typeof__(&name) real_;        \
+        NP_KEPT(real_, np_real(#name));        \
+    })
+
 static uint64_t cycles_of_ms(int milliseconds) {
     return milliseconds > 0 ? np_cycles_of_ns((uint64_t)milliseconds * 1000000ull) : 0;
 }
@@ -254,6 +278,30 @@ NP_EXPORT int epoll_wait(int fd, struct epoll_event *events, int count, int mill
 NP_EXPORT int epoll_pwait(int fd, struct epoll_event *events, int count, int milliseconds, const sigset_t *mask) {
     return READY(true, true, NP_REAL(epoll_pwait)(fd, events, count, milliseconds, mask), cycles_of_ms(milliseconds),
                  NP_REAL(epoll_pwait)(fd, events, count, part_ms(&timed), mask != NULL ? mask : mask_of(&kept)));
+}
+
+/* Newer than some C libraries. */
+extern int epoll_pwait2(int fd, struct epoll_event *events, int count, const struct timespec *timeout, const sigset_t *mask);
+
+NP_EXPORT int epoll_pwait2(int fd, struct epoll_event *events, int count, const struct timespec *timeout, const sigset_t *mask) {
+    __typeof__(&epoll_pwait2) real = REAL_WHERE_IT_IS(epoll_pwait2);
+    if (real == NULL) return errno = ENOSYS, -1;
+    return READY(true, true, real(fd, events, count, timeout, mask), cycles_of(timeout),
+                 NP_REAL(epoll_pwait)(fd, events, count, part_ms(&timed), mask != NULL ? mask : mask_of(&kept)));
+}
+
+/* What these become where they are checked (_FORTIFY_SOURCE), as all programs are that some distributions build. */
+extern int __poll_chk(struct pollfd *fds, nfds_t count, int milliseconds, size_t room);
+extern int __ppoll_chk(struct pollfd *fds, nfds_t count, const struct timespec *timeout, const sigset_t *mask, size_t room);
+
+NP_EXPORT int __poll_chk(struct pollfd *fds, nfds_t count, int milliseconds, size_t room) {
+    return READY(count > 0, true, NP_REAL(__poll_chk)(fds, count, milliseconds, room), cycles_of_ms(milliseconds),
+                 NP_REAL(ppoll)(fds, count, &timed.part, mask_of(&kept)));
+}
+
+NP_EXPORT int __ppoll_chk(struct pollfd *fds, nfds_t count, const struct timespec *timeout, const sigset_t *mask, size_t room) {
+    return READY(count > 0, true, NP_REAL(__ppoll_chk)(fds, count, timeout, mask, room), cycles_of(timeout),
+                 NP_REAL(ppoll)(fds, count, &timed.part, mask != NULL ? mask : mask_of(&kept)));
 }
 
 /* ---- signals: as the main threads of servers wait ---- */
@@ -461,6 +509,56 @@ NP_EXPORT ssize_t recvmsg(int fd, struct msghdr *message, int flags) {
     return came_in(np_vtime_self_live(), fd, message->msg_iov, (int)message->msg_iovlen, got, NP_CALLER_REGS());
 }
 
+/* `room`: what is known of the buffer, where the call is checked (_FORTIFY_SOURCE). */
+#define CHECKED(name, parameters, arguments)                                                    \
+    extern ssize_t name parameters;                                                             \
+    NP_EXPORT ssize_t name parameters {                                                         \
+        struct iovec part = {buffer, bytes};                                                    \
+        np_to_fill((uintptr_t)buffer, bytes);                                                   \
+        ssize_t got = OUTSIDE(ssize_t, NP_REAL(name) arguments, 0);                             \
+        return came_in(np_vtime_self_live(), fd, &part, 1, got, NP_CALLER_REGS());              \
+    }
+CHECKED(__read_chk, (int fd, void *buffer, size_t bytes, size_t room), (fd, buffer, bytes, room))
+CHECKED(__pread_chk, (int fd, void *buffer, size_t bytes, off_t offset, size_t room), (fd, buffer, bytes, offset, room))
+CHECKED(__pread64_chk, (int fd, void *buffer, size_t bytes, off64_t offset, size_t room), (fd, buffer, bytes, offset, room))
+CHECKED(__recv_chk, (int fd, void *buffer, size_t bytes, size_t room, int flags), (fd, buffer, bytes, room, flags))
+CHECKED(__recvfrom_chk,
+        (int fd, void *restrict buffer, size_t bytes, size_t room, int flags, struct sockaddr *restrict from, socklen_t *restrict length),
+        (fd, buffer, bytes, room, flags, from, length))
+
+#define READS_PARTS(name, offset_type)                                                                  \
+    NP_EXPORT ssize_t name(int fd, const struct iovec *parts, int count, offset_type offset, int flags) { \
+        if (count > 0) to_come_in(parts, (size_t)count);                                                \
+        ssize_t got = OUTSIDE(ssize_t, NP_REAL(name)(fd, parts, count, offset, flags), 0);              \
+        return came_in(np_vtime_self_live(), fd, parts, count, got, NP_CALLER_REGS());                  \
+    }
+READS_PARTS(preadv2, off_t)
+READS_PARTS(preadv64v2, off64_t)
+
+NP_EXPORT int recvmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags, struct timespec *timeout) {
+    for (unsigned i = 0; np_pages_are_contested() && i < count && i < PARTS_MAX; i++) message_to_come_in(&messages[i].msg_hdr);
+    int got = OUTSIDE(int, NP_REAL(recvmmsg)(fd, messages, count, flags, timeout), 0);
+    for (int i = 0; i < got; i++) {
+        const struct msghdr *message = &messages[i].msg_hdr;
+        came_in(np_vtime_self_live(), fd, message->msg_iov, (int)message->msg_iovlen, (ssize_t)messages[i].msg_len, NP_CALLER_REGS());
+    }
+    return got;
+}
+
+/* One buffer that was filled without a descriptor that could be a pipe. */
+static void filled(void *buffer, ssize_t bytes, struct np_regs caller) {
+    struct np_slot *slot = bytes > 0 ? np_vtime_self_live() : NULL;
+    struct iovec part = {buffer, (size_t)bytes};
+    if (slot != NULL) put_in_place(slot, &part, 1, bytes, caller);
+}
+
+NP_EXPORT ssize_t getrandom(void *buffer, size_t bytes, unsigned flags) {
+    np_to_fill((uintptr_t)buffer, bytes);
+    ssize_t got = NP_REAL(getrandom)(buffer, bytes, flags);
+    filled(buffer, got, NP_CALLER_REGS());
+    return got;
+}
+
 /* Memory of another process, as message libraries copy between processes of a host; or of this one. */
 NP_EXPORT ssize_t process_vm_readv(pid_t pid, const struct iovec *local, unsigned long locals, const struct iovec *remote, unsigned long remotes,
                                    unsigned long flags) {
@@ -521,6 +619,15 @@ NP_EXPORT ssize_t pwritev64(int fd, const struct iovec *parts, int count, off64_
     return went_out(np_vtime_self_live(), parts, count, sent, NP_CALLER_REGS());
 }
 
+#define WRITES_PARTS(name, offset_type)                                                                 \
+    NP_EXPORT ssize_t name(int fd, const struct iovec *parts, int count, offset_type offset, int flags) { \
+        goes_out(np_vtime_caller(), fd);                                                                \
+        ssize_t sent = OUTSIDE(ssize_t, NP_REAL(name)(fd, parts, count, offset, flags), 0);             \
+        return went_out(np_vtime_self_live(), parts, count, sent, NP_CALLER_REGS());                    \
+    }
+WRITES_PARTS(pwritev2, off_t)
+WRITES_PARTS(pwritev64v2, off64_t)
+
 NP_EXPORT ssize_t send(int fd, const void *buffer, size_t bytes, int flags) {
     struct iovec part = {(void *)(uintptr_t)buffer, bytes};
     goes_out(np_vtime_caller(), fd);
@@ -542,6 +649,48 @@ NP_EXPORT ssize_t sendmsg(int fd, const struct msghdr *message, int flags) {
     return went_out(np_vtime_self_live(), message->msg_iov, (int)message->msg_iovlen, sent, NP_CALLER_REGS());
 }
 
+NP_EXPORT int sendmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags) {
+    goes_out(np_vtime_caller(), fd);
+    int sent = OUTSIDE(int, NP_REAL(sendmmsg)(fd, messages, count, flags), 0);
+    for (int i = 0; i < sent; i++) {
+        const struct msghdr *message = &messages[i].msg_hdr;
+        went_out(np_vtime_self_live(), message->msg_iov, (int)message->msg_iovlen, (ssize_t)messages[i].msg_len, NP_CALLER_REGS());
+    }
+    return sent;
+}
+
+/* From a pipe into memory, which is filled; or the other way, where the kernel takes the pages as they are. */
+NP_EXPORT ssize_t vmsplice(int fd, const struct iovec *parts, size_t count, unsigned flags) {
+    bool is_in = !np_is_confined && (NP_SYS3(SYS_fcntl, fd, F_GETFL, 0) & O_ACCMODE) == O_RDONLY;
+    if (is_in) to_come_in(parts, count);
+    else goes_out(np_vtime_caller(), fd);
+    ssize_t moved = OUTSIDE(ssize_t, NP_REAL(vmsplice)(fd, parts, count, flags), 0);
+    if (is_in) return came_in(np_vtime_self_live(), fd, parts, (int)count, moved, NP_CALLER_REGS());
+    return moved;
+}
+
+/* Between two descriptors: no memory of the program is touched. What comes from one pipe goes into the other no earlier than it came. */
+#define MOVES(name, parameters, from, to, arguments)                                            \
+    NP_EXPORT ssize_t name parameters {                                                         \
+        goes_out(np_vtime_caller(), to);                                                        \
+        ssize_t moved = OUTSIDE(ssize_t, NP_REAL(name) arguments, 0);                           \
+        came_in(np_vtime_self_live(), from, NULL, 0, moved, NP_CALLER_REGS());                  \
+        if (moved > 0) goes_out(np_vtime_caller(), to);                                         \
+        return moved;                                                                           \
+    }
+MOVES(splice, (int from, off64_t *from_at, int to, off64_t *to_at, size_t bytes, unsigned flags), from, to, (from, from_at, to, to_at, bytes, flags))
+MOVES(tee, (int from, int to, size_t bytes, unsigned flags), from, to, (from, to, bytes, flags))
+MOVES(sendfile, (int to, int from, off_t *from_at, size_t bytes), from, to, (to, from, from_at, bytes))
+MOVES(sendfile64, (int to, int from, off64_t *from_at, size_t bytes), from, to, (to, from, from_at, bytes))
+
+NP_EXPORT int fsync(int fd) {
+    return OUTSIDE(int, NP_REAL(fsync)(fd), 0);
+}
+
+NP_EXPORT int fdatasync(int fd) {
+    return OUTSIDE(int, NP_REAL(fdatasync)(fd), 0);
+}
+
 NP_EXPORT int accept(int fd, struct sockaddr *restrict address, socklen_t *restrict length) {
     return OUTSIDE(int, NP_REAL(accept)(fd, address, length), 0);
 }
@@ -558,10 +707,61 @@ NP_EXPORT int flock(int fd, int operation) {
     return OUTSIDE(int, NP_REAL(flock)(fd, operation), 0);
 }
 
+NP_EXPORT int lockf(int fd, int operation, off_t bytes) {
+    return OUTSIDE(int, NP_REAL(lockf)(fd, operation, bytes), 0);
+}
+
+NP_EXPORT int lockf64(int fd, int operation, off64_t bytes) {
+    return OUTSIDE(int, NP_REAL(lockf64)(fd, operation, bytes), 0);
+}
+
+/* ---- queues and semaphores of the system, transfers under way: whose clocks meet there is not followed ---- */
+
 NP_EXPORT ssize_t msgrcv(int queue, void *message, size_t bytes, long type, int flags) {
-    return OUTSIDE(ssize_t, NP_REAL(msgrcv)(queue, message, bytes, type, flags), 0);
+    np_to_fill((uintptr_t)message, sizeof(long) + bytes);
+    ssize_t got = OUTSIDE(ssize_t, NP_REAL(msgrcv)(queue, message, bytes, type, flags), 0);
+    if (got >= 0) filled(message, (ssize_t)sizeof(long) + got, NP_CALLER_REGS());
+    return got;
 }
 
 NP_EXPORT int msgsnd(int queue, const void *message, size_t bytes, int flags) {
     return OUTSIDE(int, NP_REAL(msgsnd)(queue, message, bytes, flags), 0);
+}
+
+NP_EXPORT ssize_t mq_receive(mqd_t queue, char *message, size_t bytes, unsigned *priority) {
+    np_to_fill((uintptr_t)message, bytes);
+    ssize_t got = OUTSIDE(ssize_t, REAL_WHERE_IT_IS(mq_receive)(queue, message, bytes, priority), 0);
+    filled(message, got, NP_CALLER_REGS());
+    return got;
+}
+
+NP_EXPORT ssize_t mq_timedreceive(mqd_t queue, char *restrict message, size_t bytes, unsigned *restrict priority, const struct timespec *restrict until) {
+    np_to_fill((uintptr_t)message, bytes);
+    ssize_t got = OUTSIDE_UNTIL(ssize_t, REAL_WHERE_IT_IS(mq_timedreceive)(queue, message, bytes, priority, until), ETIMEDOUT);
+    filled(message, got, NP_CALLER_REGS());
+    return got;
+}
+
+NP_EXPORT int mq_send(mqd_t queue, const char *message, size_t bytes, unsigned priority) {
+    return OUTSIDE(int, REAL_WHERE_IT_IS(mq_send)(queue, message, bytes, priority), 0);
+}
+
+NP_EXPORT int mq_timedsend(mqd_t queue, const char *message, size_t bytes, unsigned priority, const struct timespec *until) {
+    return OUTSIDE_UNTIL(int, REAL_WHERE_IT_IS(mq_timedsend)(queue, message, bytes, priority, until), ETIMEDOUT);
+}
+
+NP_EXPORT int semop(int id, struct sembuf *operations, size_t count) {
+    return OUTSIDE(int, NP_REAL(semop)(id, operations, count), 0);
+}
+
+NP_EXPORT int semtimedop(int id, struct sembuf *operations, size_t count, const struct timespec *timeout) {
+    return OUTSIDE_UNTIL(int, NP_REAL(semtimedop)(id, operations, count, timeout), EAGAIN);
+}
+
+NP_EXPORT int aio_suspend(const struct aiocb *const list[], int count, const struct timespec *timeout) {
+    return OUTSIDE_UNTIL(int, REAL_WHERE_IT_IS(aio_suspend)(list, count, timeout), EAGAIN);
+}
+
+NP_EXPORT int aio_suspend64(const struct aiocb64 *const list[], int count, const struct timespec *timeout) {
+    return OUTSIDE_UNTIL(int, REAL_WHERE_IT_IS(aio_suspend64)(list, count, timeout), EAGAIN);
 }

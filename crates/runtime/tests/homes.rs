@@ -181,10 +181,12 @@ fn an_unseen_first_touch_is_the_only_threads_or_nobodys() {
 #[test]
 fn what_the_kernel_fills_is_the_callers_only_where_nobody_was_before() {
     let outcome = Homes::new().run(&["filled"]);
-    for key in ["homes", "populated", "parts", "offset", "fetched", "stored"] {
+    for key in ["homes", "populated", "parts", "offset", "fetched", "stored", "flagged", "checked", "random"] {
         assert_eq!(homes(&outcome, key), ([PAGES / 2, 0, 0, 0], PAGES / 2), "{key}: half is unknown, and not guessed");
     }
-    assert_eq!(homes(&outcome, "message"), ([1, 0, 0, 0], 1));
+    for key in ["message", "spliced", "received", "queued"] {
+        assert_eq!(homes(&outcome, key), ([1, 0, 0, 0], 1), "{key}");
+    }
     assert_eq!((outcome.number("bad", "parts"), outcome.number("bad", "message")), (1, 1), "refused, as without us");
 }
 

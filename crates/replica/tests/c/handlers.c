@@ -3,13 +3,18 @@
  *
  * Usage: handlers FILE KIND. KIND `own`: a bad pointer, with a handler on an alternative stack of 8 KiB; `default`, `ignored`: a bad pointer ends the
  * process; `sent`: a signal that was sent; `bus`: a file that was cut short; `threads`: many threads write at once; `blocked`, `inherited`: it writes with all
- * signals blocked, by itself or by who started it; `masked`: in a handler that blocks all; `sigsuspend`, `ppoll`, `pselect`, `epoll_pwait`: in a handler that
- * ends such a wait, which blocks all others. */
+ * signals blocked, by itself or by who started it; `masked`: in a handler that blocks all; `sigsuspend`, `ppoll`, `pselect`, `epoll_pwait`, `sigpause`,
+ * `__ppoll_chk`, `epoll_pwait2`: in a handler that ends such a wait, which blocks all others; `nested`: in its handler of a bad pointer; `sigsetmask`,
+ * `sigblock`, `sighold`, `setcontext`, `swapcontext`: after it blocked all by these; `attribute`: in a thread that begins with all blocked; `early`: in one
+ * that a library's constructor made so (-DLIBRARY); `timer`: in a timer's; `spawned`: the C library itself writes a child's number;
+ * `__sysv_signal`, `sigset`, `bsd_signal`, `ssignal`: as `own`, with a handler that came by this name. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,9 +22,45 @@
 #include <sys/mman.h>
 #include <sys/select.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <ucontext.h>
 #include <unistd.h>
 
+#ifdef LIBRARY
+static char *volatile given;
+static pthread_t writer;
+
+static void *write_when_given(void *nothing) {
+    while (!given) usleep(1000);
+    given[5] = 7;
+    return nothing;
+}
+
+/* A library's threads often begin so, to leave signals to the program's. */
+__attribute__((constructor)) static void start(void) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    pthread_create(&writer, NULL, write_when_given, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+void early_write(char *memory) {
+    given = memory;
+    pthread_join(writer, NULL);
+}
+#else
 enum { BYTES = 1 << 20, THREADS = 8, PAGE = 4096 };
+
+/* What the headers of some C libraries lack, or give another name. */
+extern int bsd_sigpause(int mask) __asm__("sigpause");
+extern int __ppoll_chk(struct pollfd *fds, nfds_t count, const struct timespec *timeout, const sigset_t *mask, size_t bytes);
+extern void (*by_sysv_signal(int number, void (*handler)(int)))(int) __asm__("__sysv_signal");
+extern void (*by_bsd_signal(int number, void (*handler)(int)))(int) __asm__("bsd_signal");
+extern int by_epoll_pwait2(int, struct epoll_event *, int, const struct timespec *, const sigset_t *) __asm__("epoll_pwait2") __attribute__((weak));
+extern int by_attribute(pthread_attr_t *, const sigset_t *) __asm__("pthread_attr_setsigmask_np") __attribute__((weak));
+extern void early_write(char *memory); /* of the library that the same file makes */
 
 static char *shared;
 static volatile int *volatile bad_pointer = (volatile int *)8;
@@ -45,6 +86,11 @@ static void write_with_threads(void) {
     exit(wrong != 0);
 }
 
+static void write_and_end(int number) {
+    shared[5] = 7;
+    on_signal(number);
+}
+
 static void write_in_handler(int number) { shared[5] = (char)(number - SIGUSR1 + 7); }
 
 static void block_all(char **argv) {
@@ -60,7 +106,7 @@ static void block_all(char **argv) {
 static int write_while_waiting(const char *kind) {
     struct epoll_event event;
     sigset_t one, others, before;
-    if (!strstr("sigsuspend ppoll pselect epoll_pwait", kind)) return 0;
+    if (!strstr("sigsuspend ppoll pselect epoll_pwait sigpause __ppoll_chk epoll_pwait2", kind)) return 0;
     sigemptyset(&one);
     sigaddset(&one, SIGUSR1);
     sigfillset(&others);
@@ -71,8 +117,98 @@ static int write_while_waiting(const char *kind) {
     if (!strcmp(kind, "ppoll")) ppoll(NULL, 0, NULL, &others);
     if (!strcmp(kind, "pselect")) pselect(0, NULL, NULL, NULL, NULL, &others);
     if (!strcmp(kind, "epoll_pwait")) epoll_pwait(epoll_create1(0), &event, 1, -1, &others);
+    if (!strcmp(kind, "sigpause")) bsd_sigpause(~(1 << (SIGUSR1 - 1)));
+    if (!strcmp(kind, "__ppoll_chk")) __ppoll_chk(NULL, 0, NULL, &others, 0);
+    if (!strcmp(kind, "epoll_pwait2") && by_epoll_pwait2) by_epoll_pwait2(epoll_create1(0), &event, 1, NULL, &others);
     sigprocmask(SIG_SETMASK, &before, NULL);
     return 1;
+}
+
+static void *write_here(void *nothing) {
+    shared[5] = 7;
+    return nothing;
+}
+
+static void write_in_thread(void) {
+    pthread_attr_t attributes;
+    pthread_t thread;
+    sigset_t all;
+    sigfillset(&all);
+    pthread_attr_init(&attributes);
+    if (by_attribute) by_attribute(&attributes, &all);
+    if (pthread_create(&thread, &attributes, write_here, NULL) == 0) pthread_join(thread, NULL);
+}
+
+/* The context that was left is entered twice: what a function before the C library's had on the stack would be gone at the second time. */
+static void write_in_context(int is_swapped) {
+    ucontext_t here, left;
+    volatile int entered = 0;
+    getcontext(&here);
+    if (entered++ == 0) {
+        sigfillset(&here.uc_sigmask);
+        if (is_swapped) swapcontext(&left, &here);
+        setcontext(&here);
+    }
+    shared[5] = 7;
+    if (is_swapped && entered++ < 6) {
+        sigfillset(&left.uc_sigmask);
+        setcontext(&left);
+    }
+}
+
+static sem_t timed;
+
+static void write_in_time(union sigval value) {
+    shared[5] = (char)value.sival_int;
+    sem_post(&timed);
+}
+
+static void write_by_timer(void) {
+    struct sigevent event = {.sigev_notify = SIGEV_THREAD, .sigev_notify_function = write_in_time, .sigev_value.sival_int = 7};
+    struct itimerspec soon = {.it_value.tv_nsec = 1000000};
+    timer_t timer;
+    sem_init(&timed, 0, 0);
+    if (timer_create(CLOCK_MONOTONIC, &event, &timer) != 0 || timer_settime(timer, 0, &soon, NULL) != 0) exit(3);
+    sem_wait(&timed);
+}
+
+static void spawn_into_memory(void) {
+    pid_t *number = (pid_t *)(shared + PAGE);
+    char *const arguments[] = {"true", NULL}, *const environment[] = {NULL};
+    if (posix_spawnp(number, "true", NULL, NULL, arguments, environment) != 0 || waitpid(*number, NULL, 0) != *number) exit(3);
+    shared[5] = 7;
+}
+
+/* Writes with all signals blocked. 0: it is no such kind. */
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+static int write_blocked(const char *kind) {
+    if (!strcmp(kind, "attribute")) return write_in_thread(), 1;
+    if (!strcmp(kind, "timer")) return write_by_timer(), 1;
+    if (!strcmp(kind, "early")) return early_write(shared), 1;
+    if (!strcmp(kind, "spawned")) return spawn_into_memory(), 1;
+    if (!strcmp(kind, "setcontext") || !strcmp(kind, "swapcontext")) return write_in_context(!strcmp(kind, "swapcontext")), 1;
+    if (!strcmp(kind, "sigsetmask")) sigsetmask(-1);
+    else if (!strcmp(kind, "sigblock")) sigblock(-1);
+    else if (!strcmp(kind, "sighold")) sighold(SIGSEGV);
+    else return 0;
+    shared[5] = 7;
+    return 1;
+}
+
+static void handle_faults(const char *kind) {
+    size_t room = strcmp(kind, "nested") ? 8192 : 65536; /* of two faults */
+    stack_t stack = {.ss_sp = malloc(room), .ss_size = room};
+    sigaltstack(&stack, NULL);
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_ONSTACK};
+    if (!strcmp(kind, "default")) action.sa_handler = SIG_DFL;
+    if (!strcmp(kind, "ignored")) action.sa_handler = SIG_IGN;
+    if (!strcmp(kind, "nested")) action.sa_handler = write_and_end;
+    if (!strcmp(kind, "__sysv_signal")) by_sysv_signal(SIGSEGV, on_signal);
+    else if (!strcmp(kind, "sigset")) sigset(SIGSEGV, on_signal);
+    else if (!strcmp(kind, "bsd_signal")) by_bsd_signal(SIGSEGV, on_signal);
+    else if (!strcmp(kind, "ssignal")) ssignal(SIGSEGV, on_signal);
+    else sigaction(SIGSEGV, &action, NULL);
+    signal(SIGBUS, on_signal);
 }
 
 int main(int argc, char **argv) {
@@ -83,24 +219,20 @@ int main(int argc, char **argv) {
     shared = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     if (shared == MAP_FAILED) return 2;
     if (!strcmp(kind, "threads")) write_with_threads();
-    stack_t stack = {.ss_sp = malloc(8192), .ss_size = 8192};
-    sigaltstack(&stack, NULL);
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_ONSTACK};
-    if (!strcmp(kind, "default")) action.sa_handler = SIG_DFL;
-    if (!strcmp(kind, "ignored")) action.sa_handler = SIG_IGN;
-    sigaction(SIGSEGV, &action, NULL);
-    signal(SIGBUS, on_signal);
+    handle_faults(kind);
     struct sigaction masked = {.sa_handler = write_in_handler};
     sigfillset(&masked.sa_mask);
     if (sigaction(SIGUSR1, &masked, NULL) != 0) return 2;
-    int has_waited = write_while_waiting(kind);
+    int has_written = write_while_waiting(kind) || write_blocked(kind);
+    if (!strcmp(kind, "nested")) *bad_pointer = 1;
     if (!strcmp(kind, "masked")) raise(SIGUSR1);
-    else if (!has_waited) shared[5] = 7;
+    else if (!has_written) shared[5] = 7;
     printf("written %d\n", shared[5]);
     fflush(stdout);
-    if (has_waited || !strcmp(kind, "blocked") || !strcmp(kind, "started") || !strcmp(kind, "masked")) return 0;
+    if (has_written || !strcmp(kind, "blocked") || !strcmp(kind, "started") || !strcmp(kind, "masked")) return 0;
     if (!strcmp(kind, "sent")) raise(SIGSEGV);
     if (!strcmp(kind, "bus") && ftruncate(file, 0) == 0) return shared[PAGE];
     *bad_pointer = 1;
     return 1;
 }
+#endif

@@ -364,6 +364,8 @@ static char *half_touched(void) {
     return (char *)half.from;
 }
 
+#include "fills.h"
+
 static void filled(void) {
     FILE *file = tmpfile();
     char *block = half_touched(), *populated = half_touched(), *parts = half_touched(), *sent = half_touched();
@@ -385,6 +387,7 @@ static void filled(void) {
     to.iov_base = stored;
     if (process_vm_writev(getpid(), &whole, 1, &to, 1, 0) != (ssize_t)BIG) exit(7);
     print_homes("stored", stored, BIG);
+    filled_by_rarer_calls(fileno(file));
     int ends[2];
     struct iovec middle = {sent + BIG / 2 - PAGE, 2 * PAGE};
     struct msghdr message = {.msg_iov = &middle, .msg_iovlen = 1};

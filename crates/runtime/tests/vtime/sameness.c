@@ -3,8 +3,11 @@
 #define _GNU_SOURCE
 #include "work.h"
 
+#include <aio.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/futex.h>
+#include <mqueue.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -17,8 +20,11 @@
 #include <sys/ipc.h>
 #include <sys/mman.h>
 #include <sys/msg.h>
+#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/select.h>
+#include <sys/sem.h>
+#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
@@ -27,6 +33,16 @@
 #include <threads.h>
 #include <time.h>
 #include <unistd.h>
+
+/* What calls become where they are checked (_FORTIFY_SOURCE), and one that older C libraries lack. */
+extern int __poll_chk(struct pollfd *fds, nfds_t count, int milliseconds, size_t room);
+extern int __ppoll_chk(struct pollfd *fds, nfds_t count, const struct timespec *timeout, const sigset_t *mask, size_t room);
+extern ssize_t __read_chk(int fd, void *buffer, size_t bytes, size_t room);
+extern ssize_t __pread_chk(int fd, void *buffer, size_t bytes, off_t offset, size_t room);
+extern ssize_t __pread64_chk(int fd, void *buffer, size_t bytes, off64_t offset, size_t room);
+extern ssize_t __recv_chk(int fd, void *buffer, size_t bytes, size_t room, int flags);
+extern ssize_t __recvfrom_chk(int fd, void *buffer, size_t bytes, size_t room, int flags, struct sockaddr *from, socklen_t *length);
+extern int by_epoll_pwait2(int, struct epoll_event *, int, const struct timespec *, const sigset_t *) __asm__("epoll_pwait2") __attribute__((weak));
 
 #define SHOW(call)                                                              \
     do {                                                                        \
@@ -409,11 +425,16 @@ static void readiness(void) {
         TIMED(least, pselect(pipes[0] + 1, &set, NULL, NULL, &ms, NULL));
         TIMED(least, epoll_wait(poller, &event, 1, 3));
         TIMED(least, epoll_pwait(poller, &event, 1, 3, NULL));
+        TIMED(least, __poll_chk(&one, 1, 3, sizeof one));
+        TIMED(least, __ppoll_chk(&one, 1, &ms, NULL, sizeof one));
+        if (by_epoll_pwait2) TIMED(least, by_epoll_pwait2(poller, &event, 1, &ms, NULL));
         SHOW(write(pipes[1], "x", 1));
     }
     SHOW(poll(NULL, 0, 0));
     SHOW(poll((struct pollfd *)8, 1, 0));
+    SHOW(__poll_chk((struct pollfd *)8, 1, 0, 8));
     SHOW(epoll_wait(pipes[0], &event, 1, 0));
+    if (by_epoll_pwait2) SHOW(by_epoll_pwait2(poller, &event, 1, &bad_time, NULL));
     SHOW(select(-1, NULL, NULL, NULL, NULL));
 }
 
@@ -470,6 +491,103 @@ static void transfers(void) {
     }
 }
 
+static void rarer_transfers(void) {
+    char buffer[64] = "";
+    int pipes[2], others[2], sockets[2], file = memfd_create("file", 0);
+    struct iovec parts[2] = {{buffer, 4}, {buffer + 32, 4}};
+    struct mmsghdr messages[2] = {{.msg_hdr = {.msg_iov = parts, .msg_iovlen = 1}}, {.msg_hdr = {.msg_iov = parts + 1, .msg_iovlen = 1}}};
+    off_t at = 3;
+    if (pipe(pipes) != 0 || pipe(others) != 0 || socketpair(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK, 0, sockets) != 0) return;
+    SHOW(pwrite(file, "0123456789abcdef", 16, 0));
+    SHOW(lseek(file, 0, SEEK_SET));
+    SHOW(__read_chk(file, buffer, 4, sizeof buffer));
+    SHOW(buffer[3]);
+    SHOW(__pread_chk(file, buffer, 8, 2, sizeof buffer));
+    SHOW(__pread64_chk(file, buffer, 8, 12, sizeof buffer));
+    SHOW(buffer[0]);
+    SHOW(__pread_chk(file, (char *)8, 8, 2, sizeof buffer));
+    SHOW(preadv2(file, parts, 2, 1, 0));
+    SHOW(buffer[32]);
+    SHOW(preadv64v2(file, parts, 2, 10, 0));
+    SHOW(preadv2(file, (struct iovec *)8, 2, 0, 0));
+    SHOW(preadv2(file, parts, 2, 0, 0x40000000));
+    SHOW(pwritev2(file, parts, 2, 20, 0));
+    SHOW(pwritev64v2(file, parts, 2, 2, 0));
+    SHOW(pwritev2(file, (struct iovec *)8, 2, 0, 0));
+    SHOW(sendmmsg(sockets[0], messages, 2, 0));
+    SHOW(messages[1].msg_len);
+    SHOW(recvmmsg(sockets[1], messages, 1, 0, NULL));
+    SHOW(recvmmsg(sockets[1], messages, 2, 0, NULL));
+    SHOW(recvmmsg(sockets[1], messages, 2, 0, NULL));
+    SHOW(recvmmsg(sockets[1], (struct mmsghdr *)8, 2, 0, NULL));
+    SHOW(sendmmsg(sockets[0], (struct mmsghdr *)8, 2, 0));
+    SHOW(send(sockets[0], "abc", 3, 0) + send(sockets[0], "de", 2, 0));
+    SHOW(__recv_chk(sockets[1], buffer, 8, sizeof buffer, 0));
+    SHOW(__recvfrom_chk(sockets[1], buffer, 8, sizeof buffer, 0, NULL, NULL));
+    SHOW(__recv_chk(sockets[1], buffer, 8, sizeof buffer, 0));
+    SHOW(vmsplice(pipes[1], parts, 2, 0));
+    SHOW(tee(pipes[0], others[1], 8, 0));
+    SHOW(splice(pipes[0], NULL, others[1], NULL, 4, 0));
+    SHOW(vmsplice(pipes[0], parts, 1, 0));
+    SHOW(vmsplice(-1, parts, 1, 0));
+    SHOW(vmsplice(pipes[0], (struct iovec *)8, 1, 0));
+    SHOW(splice(pipes[0], NULL, -1, NULL, 4, 0));
+    SHOW(sendfile(others[1], file, &at, 4));
+    SHOW(at);
+    SHOW(sendfile64(others[1], file, NULL, 2));
+    SHOW(read(others[0], buffer, sizeof buffer));
+    SHOW(getrandom(buffer, 16, 0));
+    SHOW(getrandom((char *)8, 16, 0));
+    SHOW(fsync(file));
+    SHOW(fsync(-1));
+    SHOW(fdatasync(file));
+    SHOW(lockf(file, F_LOCK, 0));
+    SHOW(lockf64(-1, F_LOCK, 0));
+}
+
+static void queues(void) {
+    int id = semget(IPC_PRIVATE, 1, 0600), pipes[2];
+    struct sembuf up = {0, 1, 0}, down = {0, -1, 0}, look = {0, -1, IPC_NOWAIT};
+    struct timespec ms = {0, 3000000}, soon;
+    char name[32], text[8] = "", byte;
+    if (id >= 0) {
+        SHOW(semop(id, &up, 1));
+        SHOW(semop(id, &down, 1));
+        SHOW(semop(id, &look, 1));
+        TIMED(3, semtimedop(id, &down, 1, &ms));
+        SHOW(semtimedop(id, &look, 1, &ms));
+        SHOW(semtimedop(id, &down, 1, &bad_time));
+        INTERRUPTED(semop(id, &down, 1));
+        semctl(id, 0, IPC_RMID);
+    }
+    snprintf(name, sizeof name, "/sameness-%d", (int)getpid());
+    struct mq_attr room = {.mq_maxmsg = 1, .mq_msgsize = sizeof text};
+    mqd_t queue = mq_open(name, O_RDWR | O_CREAT, 0600, &room);
+    if (queue >= 0) {
+        mq_unlink(name);
+        SHOW(mq_send(queue, "abc", 3, 1));
+        soon = in_ms(CLOCK_REALTIME, 3);
+        UNTIL(CLOCK_REALTIME, soon, mq_timedsend(queue, "de", 2, 1, &soon));
+        SHOW(mq_receive(queue, text, sizeof text, NULL));
+        SHOW(text[2]);
+        soon = in_ms(CLOCK_REALTIME, 3);
+        UNTIL(CLOCK_REALTIME, soon, mq_timedreceive(queue, text, sizeof text, NULL, &soon));
+        SHOW(mq_receive(queue, text, 1, NULL));
+        SHOW(mq_receive(-1, text, sizeof text, NULL));
+        INTERRUPTED(mq_receive(queue, text, sizeof text, NULL));
+        mq_close(queue);
+    }
+    if (pipe(pipes) != 0) return;
+    struct aiocb incoming = {.aio_fildes = pipes[0], .aio_buf = &byte, .aio_nbytes = 1};
+    const struct aiocb *list[] = {&incoming};
+    SHOW(aio_read(&incoming));
+    TIMED(3, aio_suspend(list, 1, &ms));
+    SHOW(write(pipes[1], "x", 1));
+    SHOW(aio_suspend(list, 1, NULL));
+    SHOW(aio_return(&incoming));
+    SHOW(aio_suspend64((const struct aiocb64 *const *)list, 1, &ms));
+}
+
 /* ---- children ---- */
 
 static pid_t child(int code) {
@@ -518,7 +636,7 @@ int main(int argc, char **argv) {
         void (*run)(void);
     } groups[] = {{"mutexes", mutex_kinds}, {"robust", robust}, {"rwlocks", rwlocks}, {"conditions", conditions}, {"semaphores", semaphores},
                   {"lives", lives}, {"c11", c11}, {"sleeping", sleeping}, {"interrupted", interrupted_waits}, {"readiness", readiness},
-                  {"transfers", transfers}, {"children", children}};
+                  {"transfers", transfers}, {"rarer", rarer_transfers}, {"queues", queues}, {"children", children}};
     setvbuf(stdout, NULL, _IOLBF, 0);
     for (unsigned i = 0; i < sizeof groups / sizeof *groups; i++) {
         if (argc > 1 && strcmp(argv[1], groups[i].name) != 0) continue;

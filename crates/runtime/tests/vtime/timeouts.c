@@ -5,9 +5,11 @@
 #include "wire.h"
 #include "work.h"
 
+#include <aio.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <mqueue.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -17,6 +19,8 @@
 #include <stddef.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ipc.h>
+#include <sys/sem.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -147,6 +151,45 @@ static uint64_t nobody(void *(*other)(void *), long timeout_ns) {
     return elapsed;
 }
 
+extern int __poll_chk(struct pollfd *fds, nfds_t count, int milliseconds, size_t room); /* poll, where it is checked (_FORTIFY_SOURCE) */
+extern int by_epoll_pwait2(int, struct epoll_event *, int, const struct timespec *, const sigset_t *) __asm__("epoll_pwait2") __attribute__((weak));
+
+/* Rarer waits that nobody ends: what each took. The system may lack queues, and the C library epoll_pwait2. */
+static void rarer(void) {
+    struct timespec part = {0, TIMEOUT_NS}, until;
+    struct pollfd fd = {pipes[0], POLLIN, 0};
+    struct epoll_event event = {.events = EPOLLIN};
+    struct sembuf down = {0, -1, 0};
+    struct mq_attr room = {.mq_maxmsg = 1, .mq_msgsize = 8};
+    struct aiocb incoming = {.aio_fildes = pipes[0], .aio_nbytes = 1};
+    const struct aiocb *list[] = {&incoming};
+    char name[32], text[8];
+    int epoll = epoll_create1(0), id = semget(IPC_PRIVATE, 1, 0600);
+    snprintf(name, sizeof name, "/timeouts-%d", (int)getpid());
+    mqd_t queue = mq_open(name, O_RDWR | O_CREAT, 0600, &room);
+    mq_unlink(name);
+    uint64_t begin = clock_now();
+    if (__poll_chk(&fd, 1, TIMEOUT_NS / 1000000, sizeof fd) != 0) abort();
+    printf("checked %lu ", clock_now() - begin);
+    begin = clock_now();
+    if (by_epoll_pwait2 ? by_epoll_pwait2(epoll, &event, 1, &part, NULL) : epoll_wait(epoll, &event, 1, TIMEOUT_NS / 1000000)) abort();
+    printf("fine %lu ", clock_now() - begin);
+    begin = clock_now();
+    if (id >= 0 ? semtimedop(id, &down, 1, &part) != -1 || errno != EAGAIN : nanosleep(&part, NULL) != 0) abort();
+    if (id >= 0) semctl(id, 0, IPC_RMID);
+    printf("semaphores %lu ", clock_now() - begin);
+    begin = clock_now();
+    until = in_ns(CLOCK_REALTIME, TIMEOUT_NS);
+    if (queue >= 0 ? mq_timedreceive(queue, text, sizeof text, NULL, &until) != -1 || errno != ETIMEDOUT : nanosleep(&part, NULL) != 0) abort();
+    printf("queue %lu ", clock_now() - begin);
+    incoming.aio_buf = text;
+    if (aio_read(&incoming) != 0) abort();
+    begin = clock_now();
+    if (aio_suspend(list, 1, &part) != -1 || errno != EAGAIN) abort();
+    printf("suspended %lu ", clock_now() - begin);
+    if (write(pipes[1], "", 1) != 1 || aio_suspend(list, 1, NULL) != 0) abort();
+}
+
 /* A wait that a slow thread ends. */
 static uint64_t somebody(void) {
     pthread_t thread;
@@ -257,6 +300,7 @@ int main(void) {
     printf("idle %lu passing %lu ", nobody(idle, TIMEOUT_NS), nobody(passing, TIMEOUT_NS));
     uint64_t before = counted(), early = nobody(endless, TIMEOUT_NS / 20);
     printf("early %lu counted %lu ", early, counted() - before);
+    rarer();
     printf("interrupted %d cleaned %d\n", interrupted(0) + interrupted(1) + interrupted(2) + interrupted(3), cleaned());
     return 0;
 }
