@@ -109,6 +109,9 @@ impl Balancer {
         self.take_back_more(control_port);
         // While pages go back, it is neither as it was nor as it was made.
         let is_between = !self.taking_back.1.is_empty();
+        if is_between {
+            self.regression_guard.being_undone(ran_ns);
+        }
         let measure = if is_idle || self.is_paused || is_between { None } else { self.probe() };
         if let Some(judgement) = self.regression_guard.window(measure, ran_ns) {
             self.judged(&judgement, control_port);
@@ -191,7 +194,9 @@ impl Balancer {
         let is_wanted = since >= Duration::from_nanos(self.policy.requirements().next_ns);
         // A policy without memory must see each interval.
         let is_due = !self.policy.remembers() || self.gate.is_due(self.table.len(), self.table.flow());
-        if self.is_paused || !is_wanted || !is_due {
+        // What would be ordered could not be carried out yet. The evidence is kept until then.
+        let is_measuring = !self.options.dry_run && self.regression_guard.is_measuring();
+        if self.is_paused || is_measuring || !is_wanted || !is_due {
             return 0;
         }
         self.decided = Instant::now();
@@ -479,7 +484,7 @@ impl Balancer {
             self.trouble(trouble, control_port);
         }
         if is_undo {
-            self.regression_guard.undone(done.took_ns as f64);
+            self.regression_guard.spent(done.took_ns as f64);
         } else {
             let room = UNDO_MAX.saturating_sub(self.undo_threads.len());
             self.undo_threads.extend(done.threads.iter().take(room).cloned());
