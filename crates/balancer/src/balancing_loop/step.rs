@@ -524,10 +524,8 @@ impl Balancer {
         let mut progress = StepProgress::of_undoing(control_port, &mut self.waiting);
         let mut done = self.migration_executor.carry_out(orders, &mut self.targets, &mut progress);
         done.threads_taken_back = threads_taken_back;
-        // Without a rate nothing is left but what did not answer, or at the end of the run.
-        if self.options.tunables.bytes_per_s.is_some() && done.troubles.is_empty() {
-            let left = done.not_tried();
-            done.pages.not_tried = done.pages.not_tried.saturating_sub(left.len() as u64);
+        let left = left_by_rate(&mut done, self.options.tunables.bytes_per_s);
+        if !left.is_empty() {
             self.taking_back.0 = decision;
             self.taking_back.1.extend(left);
         }
@@ -612,6 +610,17 @@ impl Balancer {
     }
 }
 
+/// Takes what the rate has left of an undo out of its account. Without a rate, nothing is left but at the end of the run. Trouble with one process is no reason
+/// to leave the pages of the others where they do harm.
+fn left_by_rate(done: &mut Done, bytes_per_s: Option<u64>) -> Vec<Order> {
+    if bytes_per_s.is_none() {
+        return Vec::new();
+    }
+    let left = done.not_tried();
+    done.pages.not_tried = done.pages.not_tried.saturating_sub(left.len() as u64);
+    left
+}
+
 /// Where the pages of a batch (process, page, home before the move, in the order of the moves) were before it: a page that moved several times goes back once.
 fn first_homes(mut moves: Vec<(u32, PageNumber, NodeIndex)>) -> Vec<(u32, PageNumber, NodeIndex)> {
     // Stable, so that the first move of a page stays its first.
@@ -632,5 +641,26 @@ mod tests {
         let moves = [(7, twenty, 3), (7, ten, 0), (8, ten, 2), (7, ten, 1), (7, twenty, 1), (7, ten, 2)].map(moved);
         assert_eq!(first_homes(moves.into()), [(7, ten, 0), (7, twenty, 3), (8, ten, 2)].map(moved));
         assert!(first_homes(Vec::new()).is_empty());
+    }
+
+    /// Trouble with one process, which may have no cpuset for a node any more, say, ended the undo of all others.
+    #[test]
+    fn what_the_rate_leaves_is_undone_later_whatever_befalls_other_processes() {
+        let order = |process| Order::Migrate {
+            page: PageKey { process, page: PageNumber(16), size: PageSize::Small },
+            to: NodeIndex(0),
+        };
+        let results = [Err(Refusal::Unsupported), Err(Refusal::Busy), Err(Refusal::Busy)];
+        let outcomes = (7..).zip(results).map(|(process, result)| Outcome { action: order(process), result }).collect();
+        let mut done = Done {
+            outcomes,
+            troubles: vec!["pages of process 7 may not be moved".to_owned(), "process 8 does not answer".to_owned()],
+            unanswered: [8].into(),
+            ..Done::default()
+        };
+        done.pages.not_tried = 1;
+        assert!(left_by_rate(&mut done, None).is_empty() && done.pages.not_tried == 1);
+        assert_eq!(left_by_rate(&mut done, Some(1 << 20)), [order(9)], "nor is one asked again that did not answer");
+        assert_eq!(done.pages.not_tried, 0);
     }
 }
