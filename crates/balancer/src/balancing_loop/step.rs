@@ -339,6 +339,9 @@ impl Balancer {
         let held_back = match self.regression_guard.may_change() {
             _ if self.options.dry_run => "dry run",
             _ if !self.taking_back.1.is_empty() => "the last changes are being undone",
+            _ if self.undo.len() >= UNDO_MAX && self.regression_guard.will_judge() => {
+                "as much as can be undone is being measured before more moves"
+            }
             Err(why) => why,
             Ok(()) => "",
         };
@@ -354,7 +357,9 @@ impl Balancer {
         if count == 0 {
             return files;
         }
-        let mut progress = StepProgress::new(control_port, &mut self.waiting);
+        // One decision may order more than the budget has: after a long time without any, say.
+        let left = Duration::from_nanos(self.regression_guard.account_ns().max(0.0) as u64);
+        let mut progress = StepProgress::new(control_port, &mut self.waiting).within(left);
         let done = self.migration_executor.carry_out(orders, &mut self.targets, &mut progress);
         self.settle(decision, done, false, control_port);
         count + files
@@ -486,10 +491,15 @@ impl Balancer {
         if is_undo {
             self.regression_guard.spent(done.took_ns as f64);
         } else {
-            let room = UNDO_MAX.saturating_sub(self.undo_threads.len());
-            self.undo_threads.extend(done.threads.iter().take(room).cloned());
-            self.is_judged_with(decision);
-            self.regression_guard.changed(done.took_ns as f64);
+            if done.moved.is_empty() && done.threads.is_empty() {
+                // Nothing could be done, so that there is nothing to compare. What was tried took time all the same.
+                self.regression_guard.spent(done.took_ns as f64);
+            } else {
+                let room = UNDO_MAX.saturating_sub(self.undo_threads.len());
+                self.undo_threads.extend(done.threads.iter().take(room).cloned());
+                self.is_judged_with(decision);
+                self.regression_guard.changed(done.took_ns as f64);
+            }
             self.outcomes.append(&mut done.outcomes);
         }
         self.run_stats.done(&done, is_undo);
