@@ -212,7 +212,7 @@ impl Balancer {
             pending: Vec::new(),
             query: PageQuery::new(),
             migration_executor: MigrationExecutor::new(&machine, options.tunables.moving()),
-            regression_guard: RegressionGuard::new(options.tunables.max_harm),
+            regression_guard: RegressionGuard::new(options.tunables.max_harm).with_measure(probes.is_some()),
             scanning: Scanning::default(),
             run_stats: RunStats::new(&options),
             settings: Settings::default(),

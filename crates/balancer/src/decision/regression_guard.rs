@@ -15,6 +15,8 @@ const BEFORE: usize = 6;
 const AFTER: usize = 6;
 /// Number of windows without changes that are measured after changes were undone: what comes next is compared with these.
 const YARDSTICK: usize = 3;
+/// Number of windows that the first changes need to be compared with anything at all: before them no more are waited for.
+const LEAST: usize = 2;
 /// Number of consecutive windows with changes, after which no further changes are made until the batch is evaluated.
 const LONGEST: usize = 20;
 /// Number of consecutive windows without a measure, after which there is taken to be none: in single ones no access may have been seen.
@@ -65,7 +67,7 @@ pub struct RegressionGuard {
     batch_ran_ns: f64,
     /// Windows since the last one with a measure.
     silent: usize,
-    /// Windows without changes since some were undone.
+    /// Windows without changes since some were undone; at the start as many fewer as the first changes wait for.
     fresh: usize,
     /// The changes that were undone last, until `fresh` is [`YARDSTICK`].
     undone: Option<Undone>,
@@ -84,10 +86,16 @@ impl RegressionGuard {
             batch_ns: 0.0,
             since_first: 0,
             batch_ran_ns: 0.0,
-            silent: SILENCE,
-            fresh: YARDSTICK,
+            silent: 0,
+            fresh: YARDSTICK - LEAST,
             undone: None,
         }
+    }
+
+    /// Whether there may ever be a measure, for which the first changes then wait, [`SILENCE`] windows at most.
+    #[must_use]
+    pub fn with_measure(self, may_come: bool) -> RegressionGuard {
+        RegressionGuard { silent: if may_come { 0 } else { SILENCE }, ..self }
     }
 
     /// Sets another share of the targets' running time that may be lost. What was spent, and the batch that is being evaluated, stay.
@@ -233,7 +241,7 @@ fn moments(windows: &[f64]) -> (f64, f64) {
 
 fn judge(before: &[f64], after: &[f64], max_harm: f64) -> Judgement {
     let ((mean_before, error_before), (mean_after, error_after)) = (moments(before), moments(after));
-    let enough = before.len() >= 2 && after.len() >= 2;
+    let enough = before.len() >= LEAST && after.len() >= LEAST;
     let change = if mean_before > 0.0 { mean_after / mean_before - 1.0 } else { 0.0 };
     let error = if mean_before > 0.0 { T95 * (error_before + error_after).sqrt() / mean_before } else { f64::INFINITY };
     Judgement {
@@ -411,6 +419,27 @@ mod tests {
         assert!((charged - 5e8).abs() < 5e6, "{charged}");
     }
 
+    /// The first changes, of all the largest, were often made before there were two windows to compare them with, and were never undone then.
+    #[test]
+    fn the_first_changes_wait_for_what_they_are_compared_with() {
+        let mut regression_guard = RegressionGuard::new(0.01);
+        for _ in 0..LEAST {
+            assert!(regression_guard.may_change().is_err());
+            regression_guard.window(None, 1e8);
+            regression_guard.window(Some(1.0), 1e8);
+        }
+        assert!(regression_guard.may_change().is_ok());
+        regression_guard.changed(1e6);
+        assert!(watch(&mut regression_guard, 0.5, 0.001, AFTER, 5).expect("judged").undo);
+        let mut unmeasured = RegressionGuard::new(0.01);
+        for _ in 0..SILENCE {
+            assert!(unmeasured.may_change().is_err());
+            unmeasured.window(None, 1e8);
+        }
+        assert!(unmeasured.may_change().is_ok(), "there is nothing to wait for");
+        assert!(RegressionGuard::new(0.01).with_measure(false).may_change().is_ok());
+    }
+
     /// A program whose speed is 1 without changes, and what the changes to it have done.
     struct Program {
         random: Random,
@@ -493,7 +522,6 @@ mod tests {
             let mut program =
                 Program { random, threads, speed: 1.0, before: 1.0, batch_ms: 0.0, lost_ms: 0.0, ran_ms: 0.0 };
             let mut regression_guard = RegressionGuard::new(max_harm);
-            watch(&mut regression_guard, 1.0, 0.005, BEFORE, seed);
             for _ in 0..windows {
                 program.window(kind, &mut regression_guard);
                 if program.random.one_in(eagerness) && regression_guard.may_change().is_ok() {
