@@ -266,7 +266,9 @@ impl Balancer {
     pub fn with_copies(mut self, mappings: Mappings) -> Balancer {
         let detail = "mapped files that processes use, read from the kernel every second".to_owned();
         self.evidence.push(EvidenceSource { name: "files".to_owned(), used: true, detail });
-        self.copies = Some(Copies::new(mappings, &self.machine, self.options.tunables.keep_bytes));
+        let mut copies = Copies::new(mappings, &self.machine, self.options.tunables.keep_bytes);
+        copies.set_rate(self.options.tunables.bytes_per_s);
+        self.copies = Some(copies);
         self
     }
 
@@ -488,6 +490,7 @@ impl Balancer {
         self.migration_executor.set_options(tunables.moving());
         if let Some(copies) = &mut self.copies {
             copies.set_keep_bytes(tunables.keep_bytes);
+            copies.set_rate(tunables.bytes_per_s);
         }
         self.interval = tunables.interval;
         self.options.tunables = tunables;
