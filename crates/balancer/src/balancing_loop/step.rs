@@ -194,9 +194,9 @@ impl Balancer {
         let is_wanted = since >= Duration::from_nanos(self.policy.requirements().next_ns);
         // A policy without memory must see each interval.
         let is_due = !self.policy.remembers() || self.gate.is_due(self.table.len(), self.table.flow());
-        // What would be ordered could not be carried out yet. The evidence is kept until then.
-        let is_measuring = !self.options.dry_run && self.regression_guard.is_measuring();
-        if self.is_paused || is_measuring || !is_wanted || !is_due {
+        // What would be ordered could not be carried out yet, and would count as nothing ordered. The evidence is kept until then.
+        let must_wait = !self.options.dry_run && self.regression_guard.must_wait();
+        if self.is_paused || must_wait || !is_wanted || !is_due {
             return 0;
         }
         self.decided = Instant::now();

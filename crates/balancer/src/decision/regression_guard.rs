@@ -110,7 +110,7 @@ impl RegressionGuard {
     pub fn may_change(&self) -> Result<(), &'static str> {
         if self.account_ns <= 0.0 {
             Err("the time that moving pages may cost is used up (max-harm)")
-        } else if self.will_judge() && self.since_first >= LONGEST {
+        } else if self.is_full() {
             Err("the last changes are being measured before more are made")
         } else if self.is_measuring() {
             Err("how fast the programs are without changes is being measured")
@@ -135,6 +135,17 @@ impl RegressionGuard {
     #[must_use]
     pub fn will_judge(&self) -> bool {
         self.has_measure() && self.is_judging()
+    }
+
+    /// Whether changes wait for windows, which pass whatever is ordered: those by which the batch is evaluated, or with which the next one is compared.
+    #[must_use]
+    pub fn must_wait(&self) -> bool {
+        self.is_full() || self.is_measuring()
+    }
+
+    /// Whether the batch has lasted so long that it is evaluated before it goes on.
+    fn is_full(&self) -> bool {
+        self.will_judge() && self.since_first >= LONGEST
     }
 
     fn has_measure(&self) -> bool {
@@ -438,6 +449,24 @@ mod tests {
         }
         assert!(unmeasured.may_change().is_ok(), "there is nothing to wait for");
         assert!(RegressionGuard::new(0.01).with_measure(false).may_change().is_ok());
+    }
+
+    /// What was ordered meanwhile was put off, and counted as if there were nothing to order: each time, the next decision needed twice the evidence.
+    #[test]
+    fn nothing_is_to_be_decided_while_changes_wait_for_windows() {
+        let mut regression_guard = RegressionGuard::new(0.01);
+        watch(&mut regression_guard, 1.0, 0.001, 10, 3);
+        for window in 0..LONGEST {
+            assert!(!regression_guard.must_wait(), "{window}");
+            regression_guard.changed(1e6);
+            watch(&mut regression_guard, 1.0, 0.001, 1, 5);
+        }
+        assert!(regression_guard.must_wait() && regression_guard.may_change().is_err());
+        watch(&mut regression_guard, 1.0, 0.001, AFTER - 1, 7).expect("judged");
+        assert!(!regression_guard.must_wait() && regression_guard.may_change().is_ok());
+        // A budget that is used up does not fill by itself in a few windows, and users are told of it.
+        regression_guard.spent(1e10);
+        assert!(!regression_guard.must_wait() && regression_guard.may_change().is_err());
     }
 
     /// A program whose speed is 1 without changes, and what the changes to it have done.
