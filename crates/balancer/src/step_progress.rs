@@ -19,6 +19,8 @@ pub struct StepProgress<'p> {
     /// Commands that came during the step: the loop handles them after it.
     waiting: &'p mut VecDeque<Steering>,
     ends_at_pause: bool,
+    /// When its time is used up; `None`: it may take any time.
+    ends_at: Option<Instant>,
     is_over: bool,
     looked_at: Option<Instant>,
 }
@@ -26,12 +28,18 @@ pub struct StepProgress<'p> {
 impl<'p> StepProgress<'p> {
     /// Work that a pause ends too. Commands that come meanwhile are put into `waiting`.
     pub fn new(control_port: &'p mut dyn ControlPort, waiting: &'p mut VecDeque<Steering>) -> StepProgress<'p> {
-        StepProgress { control_port, waiting, ends_at_pause: true, is_over: false, looked_at: None }
+        StepProgress { control_port, waiting, ends_at_pause: true, ends_at: None, is_over: false, looked_at: None }
     }
 
     /// Work that only a stop ends: to undo what does harm is no change that a pause is to prevent.
     pub fn of_undoing(control_port: &'p mut dyn ControlPort, waiting: &'p mut VecDeque<Steering>) -> StepProgress<'p> {
         StepProgress { ends_at_pause: false, ..StepProgress::new(control_port, waiting) }
+    }
+
+    /// Work that ends after this time, too, counted from now: whoever is asked to go on then has made its last system call.
+    #[must_use]
+    pub fn within(self, time: Duration) -> StepProgress<'p> {
+        StepProgress { ends_at: Instant::now().checked_add(time), ..self }
     }
 
     /// Whether the work was ended.
@@ -50,6 +58,7 @@ impl<'p> StepProgress<'p> {
 
 impl Progress for StepProgress<'_> {
     fn goes_on(&mut self) -> bool {
+        self.is_over |= self.ends_at.is_some_and(|end| Instant::now() >= end);
         if self.is_over || self.looked_at.is_some_and(|then| then.elapsed() < LOOK_EVERY) {
             return !self.is_over;
         }
@@ -91,6 +100,18 @@ mod tests {
         assert!(!StepProgress::of_undoing(&mut desk, &mut waiting).goes_on());
         let commands: Vec<&str> = waiting.iter().map(|steering| steering.command.name()).collect();
         assert_eq!(commands, ["reload", "pause", "stop"], "in their order");
+    }
+
+    /// Whatever one decision ordered was carried out, however little was left of the time that it might take.
+    #[test]
+    fn work_ends_when_its_time_is_used_up() {
+        let mut desk = Desk::default();
+        let mut waiting = VecDeque::new();
+        let hour = Duration::from_secs(3600);
+        let mut progress = StepProgress::new(&mut desk, &mut waiting).within(hour);
+        assert!(progress.goes_on() && !progress.is_over());
+        let mut progress = StepProgress::new(&mut desk, &mut waiting).within(Duration::ZERO);
+        assert!(!progress.goes_on() && !progress.goes_on() && progress.is_over());
     }
 
     #[test]

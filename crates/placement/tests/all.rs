@@ -4,5 +4,6 @@
 
 mod closed_loop;
 mod copies;
+mod harm;
 mod optimum;
 mod properties;

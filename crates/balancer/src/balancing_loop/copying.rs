@@ -82,7 +82,7 @@ impl Balancer {
         let before = std::mem::take(&mut self.undo_copies);
         let Some(copies) = self.copies.as_mut().filter(|_| !before.is_empty()) else { return };
         let done = copies.take_back(decision, &before, &self.targets);
-        self.regression_guard.undone(done.took_ns as f64);
+        self.regression_guard.spent(done.took_ns as f64);
         self.record_copied(decision, true, event::PageOutcomes::default(), done, control_port);
     }
 

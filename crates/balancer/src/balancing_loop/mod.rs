@@ -217,7 +217,7 @@ impl Balancer {
             pending: Vec::new(),
             query: PageQuery::new(),
             migration_executor: MigrationExecutor::new(&machine, options.tunables.moving()),
-            regression_guard: RegressionGuard::new(options.tunables.max_harm),
+            regression_guard: RegressionGuard::new(options.tunables.max_harm).with_measure(probes.is_some()),
             scanning: Scanning::default(),
             run_stats: RunStats::new(&options),
             settings: Settings::default(),
@@ -272,7 +272,9 @@ impl Balancer {
     pub fn with_copies(mut self, mappings: Mappings) -> Balancer {
         let detail = "mapped files that processes use, read from the kernel every second".to_owned();
         self.evidence.push(EvidenceSource { name: "files".to_owned(), used: true, detail });
-        self.copies = Some(Copies::new(mappings, &self.machine, self.options.tunables.keep_bytes));
+        let mut copies = Copies::new(mappings, &self.machine, self.options.tunables.keep_bytes);
+        copies.set_rate(self.options.tunables.bytes_per_s);
+        self.copies = Some(copies);
         self
     }
 
@@ -497,6 +499,7 @@ impl Balancer {
         self.pressure.set_most(tunables.max_pressure);
         if let Some(copies) = &mut self.copies {
             copies.set_keep_bytes(tunables.keep_bytes);
+            copies.set_rate(tunables.bytes_per_s);
         }
         self.interval = tunables.interval;
         self.options.tunables = tunables;

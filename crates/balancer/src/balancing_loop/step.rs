@@ -111,6 +111,9 @@ impl Balancer {
         self.take_back_more(control_port);
         // While pages go back, it is neither as it was nor as it was made.
         let is_between = !self.taking_back.1.is_empty();
+        if is_between {
+            self.regression_guard.being_undone(ran_ns);
+        }
         let measure = if is_idle || self.is_paused || is_between { None } else { self.probe() };
         if let Some(judgement) = self.regression_guard.window(measure, ran_ns) {
             self.judged(&judgement, control_port);
@@ -193,7 +196,9 @@ impl Balancer {
         let is_wanted = since >= Duration::from_nanos(self.policy.requirements().next_ns);
         // A policy without memory must see each interval.
         let is_due = !self.policy.remembers() || self.gate.is_due(self.table.len(), self.table.flow());
-        if self.is_paused || !is_wanted || !is_due {
+        // What would be ordered could not be carried out yet, and would count as nothing ordered. The evidence is kept until then.
+        let must_wait = !self.options.dry_run && self.regression_guard.must_wait();
+        if self.is_paused || must_wait || !is_wanted || !is_due {
             return 0;
         }
         self.decided = Instant::now();
@@ -344,7 +349,11 @@ impl Balancer {
         }
         held.append(&mut put_off);
         let is_undoing = !self.taking_back.1.is_empty();
-        let may_change = self.regression_guard.may_change();
+        let may_change = if self.undo.len() >= UNDO_MAX && self.regression_guard.will_judge() {
+            Err("as much as can be undone is being measured before more moves")
+        } else {
+            self.regression_guard.may_change()
+        };
         let held_back = pressed::held_back(self.options.dry_run, is_undoing, pressure, may_change);
         self.record_orders(decision, &orders, held_back, control_port);
         self.outcomes.extend(held.into_iter().map(|action| Outcome { action, result: Err(Refusal::Busy) }));
@@ -358,7 +367,9 @@ impl Balancer {
         if count == 0 {
             return files;
         }
-        let mut progress = StepProgress::new(control_port, &mut self.waiting);
+        // One decision may order more than the budget has: after a long time without any, say.
+        let left = Duration::from_nanos(self.regression_guard.account_ns().max(0.0) as u64);
+        let mut progress = StepProgress::new(control_port, &mut self.waiting).within(left);
         let done = self.migration_executor.carry_out(orders, &mut self.targets, &mut progress);
         self.settle(decision, done, false, control_port);
         count + files
@@ -488,12 +499,17 @@ impl Balancer {
             self.trouble(trouble, control_port);
         }
         if is_undo {
-            self.regression_guard.undone(done.took_ns as f64);
+            self.regression_guard.spent(done.took_ns as f64);
         } else {
-            let room = UNDO_MAX.saturating_sub(self.undo_threads.len());
-            self.undo_threads.extend(done.threads.iter().take(room).cloned());
-            self.is_judged_with(decision);
-            self.regression_guard.changed(done.took_ns as f64);
+            if done.moved.is_empty() && done.threads.is_empty() {
+                // Nothing could be done, so that there is nothing to compare. What was tried took time all the same.
+                self.regression_guard.spent(done.took_ns as f64);
+            } else {
+                let room = UNDO_MAX.saturating_sub(self.undo_threads.len());
+                self.undo_threads.extend(done.threads.iter().take(room).cloned());
+                self.is_judged_with(decision);
+                self.regression_guard.changed(done.took_ns as f64);
+            }
             self.outcomes.append(&mut done.outcomes);
         }
         self.run_stats.done(&done, is_undo);
@@ -528,10 +544,8 @@ impl Balancer {
         let mut progress = StepProgress::of_undoing(control_port, &mut self.waiting);
         let mut done = self.migration_executor.carry_out(orders, &mut self.targets, &mut progress);
         done.threads_taken_back = threads_taken_back;
-        // Without a rate nothing is left but what did not answer, or at the end of the run.
-        if self.options.tunables.bytes_per_s.is_some() && done.troubles.is_empty() {
-            let left = done.not_tried();
-            done.pages.not_tried = done.pages.not_tried.saturating_sub(left.len() as u64);
+        let left = left_by_rate(&mut done, self.options.tunables.bytes_per_s);
+        if !left.is_empty() {
             self.taking_back.0 = decision;
             self.taking_back.1.extend(left);
         }
@@ -620,6 +634,17 @@ impl Balancer {
     }
 }
 
+/// Takes what the rate has left of an undo out of its account. Without a rate, nothing is left but at the end of the run. Trouble with one process is no reason
+/// to leave the pages of the others where they do harm.
+fn left_by_rate(done: &mut Done, bytes_per_s: Option<u64>) -> Vec<Order> {
+    if bytes_per_s.is_none() {
+        return Vec::new();
+    }
+    let left = done.not_tried();
+    done.pages.not_tried = done.pages.not_tried.saturating_sub(left.len() as u64);
+    left
+}
+
 /// Where the pages of a batch (process, page, home before the move, in the order of the moves) were before it: a page that moved several times goes back once.
 fn first_homes(mut moves: Vec<(u32, PageNumber, NodeIndex)>) -> Vec<(u32, PageNumber, NodeIndex)> {
     // Stable, so that the first move of a page stays its first.
@@ -640,5 +665,26 @@ mod tests {
         let moves = [(7, twenty, 3), (7, ten, 0), (8, ten, 2), (7, ten, 1), (7, twenty, 1), (7, ten, 2)].map(moved);
         assert_eq!(first_homes(moves.into()), [(7, ten, 0), (7, twenty, 3), (8, ten, 2)].map(moved));
         assert!(first_homes(Vec::new()).is_empty());
+    }
+
+    /// Trouble with one process, which may have no cpuset for a node any more, say, ended the undo of all others.
+    #[test]
+    fn what_the_rate_leaves_is_undone_later_whatever_befalls_other_processes() {
+        let order = |process| Order::Migrate {
+            page: PageKey { process, page: PageNumber(16), size: PageSize::Small },
+            to: NodeIndex(0),
+        };
+        let results = [Err(Refusal::Unsupported), Err(Refusal::Busy), Err(Refusal::Busy)];
+        let outcomes = (7..).zip(results).map(|(process, result)| Outcome { action: order(process), result }).collect();
+        let mut done = Done {
+            outcomes,
+            troubles: vec!["pages of process 7 may not be moved".to_owned(), "process 8 does not answer".to_owned()],
+            unanswered: [8].into(),
+            ..Done::default()
+        };
+        done.pages.not_tried = 1;
+        assert!(left_by_rate(&mut done, None).is_empty() && done.pages.not_tried == 1);
+        assert_eq!(left_by_rate(&mut done, Some(1 << 20)), [order(9)], "nor is one asked again that did not answer");
+        assert_eq!(done.pages.not_tried, 0);
     }
 }

@@ -4,8 +4,8 @@
 //! A *measure* is a figure per window for which greater is better, such as instructions per nanosecond of running. A batch of changes is evaluated once enough
 //! windows have passed: it is undone if the measure fell by more than the limit and by more than chance explains, and kept otherwise. Moving is charged to an
 //! account, which holds an advance and a share `max_harm` of the targets' running time. The cost of changes that made the program faster for certain is
-//! refunded. So in the long run
-//! changes without benefit cost no more than that share.
+//! refunded. What undone changes have cost is charged, too, if the program certainly became faster again without them: else it had slowed down by itself. So
+//! in the long run changes without benefit, and those that did harm, cost no more than that share.
 
 use std::collections::VecDeque;
 
@@ -13,8 +13,14 @@ use std::collections::VecDeque;
 const BEFORE: usize = 6;
 /// Number of windows after a change, before it is evaluated.
 const AFTER: usize = 6;
+/// Number of windows without changes that are measured after changes were undone: what comes next is compared with these.
+const YARDSTICK: usize = 3;
+/// Number of windows that the first changes need to be compared with anything at all: before them no more are waited for.
+const LEAST: usize = 2;
 /// Number of consecutive windows with changes, after which no further changes are made until the batch is evaluated.
 const LONGEST: usize = 20;
+/// Number of consecutive windows without a measure, after which there is taken to be none: in single ones no access may have been seen.
+const SILENCE: usize = 20;
 /// Initial balance of the account in nanoseconds.
 const ADVANCE_NS: f64 = 1e9;
 /// Student's t for 95 % and about ten degrees of freedom.
@@ -35,6 +41,15 @@ pub struct Judgement {
     pub undo: bool,
 }
 
+/// Changes that were undone, until it is known what they have cost.
+#[derive(Clone, Debug)]
+struct Undone {
+    /// The windows by which they were judged.
+    with: Vec<f64>,
+    /// Running time of the targets' threads from the first of the changes until they were undone, in nanoseconds.
+    ran_ns: f64,
+}
+
 /// Evaluates changes and limits their cost.
 #[derive(Clone, Debug)]
 pub struct RegressionGuard {
@@ -48,8 +63,14 @@ pub struct RegressionGuard {
     batch_ns: f64,
     /// Windows since the first change of the batch.
     since_first: usize,
-    /// Whether the last window had a measure.
-    can_judge: bool,
+    /// Running time of the targets' threads since then, in nanoseconds.
+    batch_ran_ns: f64,
+    /// Windows since the last one with a measure.
+    silent: usize,
+    /// Windows without changes since some were undone; at the start as many fewer as the first changes wait for.
+    fresh: usize,
+    /// The changes that were undone last, until `fresh` is [`YARDSTICK`].
+    undone: Option<Undone>,
 }
 
 impl RegressionGuard {
@@ -64,8 +85,17 @@ impl RegressionGuard {
             account_ns: ADVANCE_NS,
             batch_ns: 0.0,
             since_first: 0,
-            can_judge: false,
+            batch_ran_ns: 0.0,
+            silent: 0,
+            fresh: YARDSTICK - LEAST,
+            undone: None,
         }
+    }
+
+    /// Whether there may ever be a measure, for which the first changes then wait, [`SILENCE`] windows at most.
+    #[must_use]
+    pub fn with_measure(self, may_come: bool) -> RegressionGuard {
+        RegressionGuard { silent: if may_come { 0 } else { SILENCE }, ..self }
     }
 
     /// Sets another share of the targets' running time that may be lost. What was spent, and the batch that is being evaluated, stay.
@@ -76,12 +106,14 @@ impl RegressionGuard {
     /// Whether changes may be made now.
     ///
     /// # Errors
-    /// The account is empty, or changes wait for their evaluation.
+    /// The account is empty, changes wait for their evaluation, or what the next ones are compared with is not known yet.
     pub fn may_change(&self) -> Result<(), &'static str> {
         if self.account_ns <= 0.0 {
             Err("the time that moving pages may cost is used up (max-harm)")
-        } else if self.can_judge && self.after.is_some() && self.since_first >= LONGEST {
+        } else if self.is_full() {
             Err("the last changes are being measured before more are made")
+        } else if self.is_measuring() {
+            Err("how fast the programs are without changes is being measured")
         } else {
             Ok(())
         }
@@ -99,11 +131,42 @@ impl RegressionGuard {
         self.after.is_some()
     }
 
+    /// Whether a batch is being evaluated, and there is something to evaluate it by.
+    #[must_use]
+    pub fn will_judge(&self) -> bool {
+        self.has_measure() && self.is_judging()
+    }
+
+    /// Whether changes wait for windows, which pass whatever is ordered: those by which the batch is evaluated, or with which the next one is compared.
+    #[must_use]
+    pub fn must_wait(&self) -> bool {
+        self.is_full() || self.is_measuring()
+    }
+
+    /// Whether the batch has lasted so long that it is evaluated before it goes on.
+    fn is_full(&self) -> bool {
+        self.will_judge() && self.since_first >= LONGEST
+    }
+
+    fn has_measure(&self) -> bool {
+        self.silent < SILENCE
+    }
+
+    /// Whether the windows are being measured that the next changes will be compared with: no changes may be made meanwhile. Those from before changes that
+    /// were undone may be of another phase of the program, in which everything would be undone.
+    #[must_use]
+    pub fn is_measuring(&self) -> bool {
+        self.has_measure() && self.after.is_none() && self.fresh < YARDSTICK
+    }
+
     /// Registers changes that took `took_ns` nanoseconds.
     pub fn changed(&mut self, took_ns: f64) {
         if self.after.is_none() {
             self.since_first = 0;
+            self.batch_ran_ns = 0.0;
             self.before = self.windows.iter().copied().collect();
+            // What follows says nothing of the changes before these.
+            self.undone = None;
         }
         // Windows in which pages are copied show the cost of copying, not its benefit.
         self.after = Some(Vec::new());
@@ -111,9 +174,16 @@ impl RegressionGuard {
         self.batch_ns += took_ns;
     }
 
-    /// Registers that changes were undone, which took `took_ns` nanoseconds: moving back is moving, and brings nothing.
-    pub fn undone(&mut self, took_ns: f64) {
+    /// Registers time that brings nothing, in nanoseconds: changes were undone (moving back is moving), or none of those that were tried could be made.
+    pub fn spent(&mut self, took_ns: f64) {
         self.account_ns -= took_ns;
+    }
+
+    /// Registers that changes are still being undone in a window in which the targets' threads ran for `ran_ns` nanoseconds.
+    pub fn being_undone(&mut self, ran_ns: f64) {
+        if let Some(undone) = &mut self.undone {
+            undone.ran_ns += ran_ns;
+        }
     }
 
     /// Ends a window. `measure` is its measure, if there is one; `ran_ns` is the running time of the targets' threads. Returns an evaluation once enough
@@ -121,14 +191,24 @@ impl RegressionGuard {
     pub fn window(&mut self, measure: Option<f64>, ran_ns: f64) -> Option<Judgement> {
         self.account_ns = (self.account_ns + self.max_harm * ran_ns).min(ADVANCE_NS * 4.0);
         let measure = measure.filter(|measure| measure.is_finite() && *measure > 0.0);
-        self.can_judge = measure.is_some();
+        self.silent = if measure.is_some() { 0 } else { self.silent.saturating_add(1) };
         self.since_first += 1;
+        self.batch_ran_ns += ran_ns;
         let measure = measure?;
+        if self.after.is_none() && self.fresh == 0 {
+            self.windows.clear();
+        }
         self.windows.push_back(measure);
         if self.windows.len() > BEFORE {
             self.windows.pop_front();
         }
-        let after = self.after.as_mut()?;
+        let Some(after) = self.after.as_mut() else {
+            self.fresh = self.fresh.saturating_add(1);
+            if self.fresh >= YARDSTICK {
+                self.charge_harm();
+            }
+            return None;
+        };
         after.push(measure);
         if after.len() < AFTER {
             return None;
@@ -141,11 +221,25 @@ impl RegressionGuard {
             self.account_ns = (self.account_ns + self.batch_ns).min(ADVANCE_NS * 4.0);
         }
         self.batch_ns = 0.0;
+        self.fresh = YARDSTICK;
         if judgement.undo {
-            // What follows is compared with how it was before, and will be again, not with the harm that was done.
+            // Until it is known how it is without them, what follows is compared with how it was before, not with the harm that was done.
             self.windows = before.into();
+            self.fresh = 0;
+            self.undone = Some(Undone { with: after, ran_ns: self.batch_ran_ns });
         }
         Some(judgement)
+    }
+
+    /// Charges what undone changes have cost, now that it was measured how fast the targets are without them.
+    fn charge_harm(&mut self) {
+        let Some(Undone { with, ran_ns }) = self.undone.take() else { return };
+        let without: Vec<f64> = self.windows.iter().copied().collect();
+        let back = judge(&with, &without, self.max_harm);
+        // Not if it is as slow without them.
+        if back.change_percent > back.plus_minus_percent {
+            self.account_ns -= ran_ns * (1.0 - back.before.0 / back.after.0);
+        }
     }
 }
 
@@ -158,7 +252,7 @@ fn moments(windows: &[f64]) -> (f64, f64) {
 
 fn judge(before: &[f64], after: &[f64], max_harm: f64) -> Judgement {
     let ((mean_before, error_before), (mean_after, error_after)) = (moments(before), moments(after));
-    let enough = before.len() >= 2 && after.len() >= 2;
+    let enough = before.len() >= LEAST && after.len() >= LEAST;
     let change = if mean_before > 0.0 { mean_after / mean_before - 1.0 } else { 0.0 };
     let error = if mean_before > 0.0 { T95 * (error_before + error_after).sqrt() / mean_before } else { f64::INFINITY };
     Judgement {
@@ -174,6 +268,7 @@ fn judge(before: &[f64], after: &[f64], max_harm: f64) -> Judgement {
 mod tests {
     //! Programs that get faster, slower and neither.
 
+    use numapilot_random::Random;
     use proptest::prelude::*;
 
     use super::*;
@@ -264,7 +359,7 @@ mod tests {
         let mut regression_guard = RegressionGuard::new(0.01);
         regression_guard.changed(6e8);
         assert!(regression_guard.may_change().is_ok());
-        regression_guard.undone(6e8);
+        regression_guard.spent(6e8);
         assert!(regression_guard.may_change().is_err() && (regression_guard.account_ns() + 2e8).abs() < 1.0);
     }
 
@@ -293,6 +388,182 @@ mod tests {
         let before = regression_guard.account_ns();
         regression_guard.window(None, 1e9);
         assert!((regression_guard.account_ns() - before - 0.02 * 1e9).abs() < 1.0, "the new share");
+    }
+
+    /// What came next was compared with how it was before the undone changes, and undone as well, for as long as some change came in each window.
+    #[test]
+    fn a_program_that_slows_down_by_itself_does_not_have_everything_undone() {
+        let mut regression_guard = RegressionGuard::new(0.01);
+        watch(&mut regression_guard, 1.0, 0.001, 10, 3);
+        regression_guard.changed(1e6);
+        assert!(watch(&mut regression_guard, 0.5, 0.001, AFTER, 5).expect("judged").undo);
+        let before = regression_guard.account_ns();
+        for window in 0..YARDSTICK {
+            assert!(regression_guard.may_change().is_err() && regression_guard.is_measuring(), "{window}");
+            watch(&mut regression_guard, 0.5, 0.001, 1, 7 + window as u64);
+        }
+        assert!(
+            regression_guard.account_ns() > before,
+            "it was not the changes that slowed it down: nothing is charged"
+        );
+        assert!(regression_guard.may_change().is_ok());
+        regression_guard.changed(1e6);
+        let judgement = watch(&mut regression_guard, 0.5, 0.001, AFTER, 11).expect("judged");
+        assert!(!judgement.undo && judgement.before.0 < 0.51, "{judgement:?}");
+        assert!(regression_guard.may_change().is_ok(), "what was kept is what the next changes are compared with");
+    }
+
+    /// Only moving was charged: changes that halved the speed until they were undone could be made again and again.
+    #[test]
+    fn what_undone_changes_have_cost_is_charged() {
+        let mut regression_guard = RegressionGuard::new(0.01);
+        watch(&mut regression_guard, 1.0, 0.001, 10, 3);
+        regression_guard.changed(1e6);
+        assert!(watch(&mut regression_guard, 0.5, 0.001, AFTER, 5).expect("judged").undo);
+        // The rate allows no more at once.
+        regression_guard.being_undone(4e8);
+        regression_guard.window(None, 4e8);
+        let before = regression_guard.account_ns();
+        watch(&mut regression_guard, 1.0, 0.001, YARDSTICK, 7);
+        let charged = before + YARDSTICK as f64 * 1e6 - regression_guard.account_ns();
+        // Half of the time of six windows and of that until they were undone.
+        assert!((charged - 5e8).abs() < 5e6, "{charged}");
+    }
+
+    /// The first changes, of all the largest, were often made before there were two windows to compare them with, and were never undone then.
+    #[test]
+    fn the_first_changes_wait_for_what_they_are_compared_with() {
+        let mut regression_guard = RegressionGuard::new(0.01);
+        for _ in 0..LEAST {
+            assert!(regression_guard.may_change().is_err());
+            regression_guard.window(None, 1e8);
+            regression_guard.window(Some(1.0), 1e8);
+        }
+        assert!(regression_guard.may_change().is_ok());
+        regression_guard.changed(1e6);
+        assert!(watch(&mut regression_guard, 0.5, 0.001, AFTER, 5).expect("judged").undo);
+        let mut unmeasured = RegressionGuard::new(0.01);
+        for _ in 0..SILENCE {
+            assert!(unmeasured.may_change().is_err());
+            unmeasured.window(None, 1e8);
+        }
+        assert!(unmeasured.may_change().is_ok(), "there is nothing to wait for");
+        assert!(RegressionGuard::new(0.01).with_measure(false).may_change().is_ok());
+    }
+
+    /// What was ordered meanwhile was put off, and counted as if there were nothing to order: each time, the next decision needed twice the evidence.
+    #[test]
+    fn nothing_is_to_be_decided_while_changes_wait_for_windows() {
+        let mut regression_guard = RegressionGuard::new(0.01);
+        watch(&mut regression_guard, 1.0, 0.001, 10, 3);
+        for window in 0..LONGEST {
+            assert!(!regression_guard.must_wait(), "{window}");
+            regression_guard.changed(1e6);
+            watch(&mut regression_guard, 1.0, 0.001, 1, 5);
+        }
+        assert!(regression_guard.must_wait() && regression_guard.may_change().is_err());
+        watch(&mut regression_guard, 1.0, 0.001, AFTER - 1, 7).expect("judged");
+        assert!(!regression_guard.must_wait() && regression_guard.may_change().is_ok());
+        // A budget that is used up does not fill by itself in a few windows, and users are told of it.
+        regression_guard.spent(1e10);
+        assert!(!regression_guard.must_wait() && regression_guard.may_change().is_err());
+    }
+
+    /// A program whose speed is 1 without changes, and what the changes to it have done.
+    struct Program {
+        random: Random,
+        /// Threads that run.
+        threads: f64,
+        /// Speed in relation to that without changes, and before the batch.
+        speed: f64,
+        before: f64,
+        /// Milliseconds that the moves of the batch took.
+        batch_ms: f64,
+        /// Thread time that moves without benefit, and slowness by changes, took, and all of it, in milliseconds.
+        lost_ms: f64,
+        ran_ms: f64,
+    }
+
+    /// How the changes of a program turn out, and how it makes judging them difficult.
+    #[derive(Clone, Copy, Debug)]
+    enum Kind {
+        /// Nothing helps, and nothing harms.
+        Futile,
+        /// Each change takes 5 to 50 % of the speed.
+        Harmful,
+        /// Some changes help, some harm.
+        Mixed,
+        /// Harmful, and accesses are seen in half of the windows only.
+        InBursts,
+        /// Harmful, and slower by itself, as if by the changes, whenever these are judged.
+        SlowWhenJudged,
+    }
+
+    impl Program {
+        fn between(&mut self, least: f64, most: f64) -> f64 {
+            least + (most - least) * self.random.unit()
+        }
+
+        fn change(&mut self, kind: Kind, regression_guard: &mut RegressionGuard) {
+            let took_ms = self.between(0.1, 50.0);
+            if !regression_guard.is_judging() {
+                (self.before, self.batch_ms) = (self.speed, 0.0);
+            }
+            self.batch_ms += took_ms;
+            self.speed *= match kind {
+                Kind::Futile => 1.0,
+                Kind::Mixed if self.random.one_in(2) => self.between(1.05, 1.5),
+                _ => self.between(0.5, 0.95),
+            };
+            regression_guard.changed(took_ms * 1e6);
+        }
+
+        /// One window of 100 ms.
+        fn window(&mut self, kind: Kind, regression_guard: &mut RegressionGuard) {
+            let is_seen = !matches!(kind, Kind::InBursts) || self.random.one_in(2);
+            let is_slow = matches!(kind, Kind::SlowWhenJudged) && regression_guard.is_judging();
+            let level = if is_slow { 0.7 } else { 1.0 };
+            let measure = level * self.speed * self.between(0.995, 1.005);
+            let ran_ms = 100.0 * self.threads;
+            self.ran_ms += ran_ms;
+            self.lost_ms += ran_ms * (1.0 - self.speed).max(0.0);
+            let Some(judgement) = regression_guard.window(is_seen.then_some(measure), ran_ms * 1e6) else { return };
+            if judgement.undo {
+                regression_guard.spent(self.batch_ms * 1e6);
+                self.lost_ms += 2.0 * self.batch_ms;
+                self.speed = self.before;
+            } else if self.speed <= self.before {
+                self.lost_ms += self.batch_ms;
+            }
+        }
+    }
+
+    /// Whatever a policy orders, and whatever the program does: all that is lost is the advance, the share, and what one batch can do until it is judged.
+    #[test]
+    fn ten_thousand_programs_lose_no_more_than_their_share() {
+        let kinds = [Kind::Futile, Kind::Harmful, Kind::Mixed, Kind::InBursts, Kind::SlowWhenJudged];
+        let max_harm = 0.01;
+        for seed in 0..10_000 {
+            let kind = kinds[seed as usize % kinds.len()];
+            let mut random = Random::new(seed);
+            let threads = 1.0 + random.below(64) as f64;
+            let (eagerness, windows) = (1 + random.below(8), 200 + random.below(1000));
+            let mut program =
+                Program { random, threads, speed: 1.0, before: 1.0, batch_ms: 0.0, lost_ms: 0.0, ran_ms: 0.0 };
+            let mut regression_guard = RegressionGuard::new(max_harm);
+            for _ in 0..windows {
+                program.window(kind, &mut regression_guard);
+                if program.random.one_in(eagerness) && regression_guard.may_change().is_ok() {
+                    program.change(kind, &mut regression_guard);
+                }
+            }
+            // Half of the windows of bursts are not seen.
+            let batch_windows = (LONGEST + AFTER + 1) as f64 * if matches!(kind, Kind::InBursts) { 4.0 } else { 1.0 };
+            let batch_ms = batch_windows * 100.0 * threads + 2.0 * 50.0 * LONGEST as f64;
+            let most_ms = ADVANCE_NS / 1e6 + max_harm * program.ran_ms + batch_ms;
+            let (lost, ran) = (program.lost_ms, program.ran_ms);
+            assert!(lost <= most_ms, "seed {seed}, {kind:?}: {lost} ms of {ran} ms, at most {most_ms} ms");
+        }
     }
 
     #[test]

@@ -57,6 +57,8 @@ pub struct Done {
     pub threads_taken_back: u64,
     /// Number of threads that could not be moved.
     pub threads_refused: u64,
+    /// Processes that did not answer, by their numbers: their pages were tried.
+    pub unanswered: BTreeSet<u32>,
     /// What failed, a sentence each.
     pub troubles: Vec<String>,
 }
@@ -156,6 +158,9 @@ impl MigrationExecutor {
                 };
                 parts.iter().for_each(|part| results[part.order] = Err(refusal_of(outcome)));
                 *done.pages.count_mut(outcome) += parts.len() as u64;
+                if outcome == MoveOutcome::Busy {
+                    done.unanswered.insert(number);
+                }
                 managed.look_at_nodes();
                 done.troubles.push(error.to_string());
                 return;
@@ -256,7 +261,8 @@ impl Done {
         let stayed: BTreeSet<(u32, PageNumber)> = self.stayed.iter().copied().collect();
         let is_left = |outcome: &&Outcome| match outcome.action {
             Action::Migrate { page, .. } => {
-                outcome.result == Err(Refusal::Busy) && !stayed.contains(&(page.process, page.page))
+                let was_tried = stayed.contains(&(page.process, page.page)) || self.unanswered.contains(&page.process);
+                outcome.result == Err(Refusal::Busy) && !was_tried
             }
             _ => false,
         };

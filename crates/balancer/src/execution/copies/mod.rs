@@ -16,6 +16,7 @@ use std::time::Instant;
 use numapilot_host::PageNumber;
 use numapilot_host::Pid;
 use numapilot_kernel::actuator::free_memory::NodeMemory;
+use numapilot_kernel::actuator::pace::Pace;
 use numapilot_kernel::maps;
 use numapilot_kernel::memory::PageQuery;
 use numapilot_machine::Machine;
@@ -105,6 +106,9 @@ pub struct Copies {
     mappings: Mappings,
     ids: Vec<NodeId>,
     keep_bytes: u64,
+    /// The rate of new copies.
+    pace: Pace,
+    started: Instant,
     registry: CopyRegistry,
     /// The nodes on which processes run, by process id.
     nodes: BTreeMap<Pid, Residence>,
@@ -129,6 +133,8 @@ impl Copies {
             mappings,
             ids: machine.nodes().iter().map(|node| node.id).collect(),
             keep_bytes,
+            pace: Pace::new(None),
+            started: Instant::now(),
             registry: CopyRegistry::default(),
             nodes: BTreeMap::new(),
             asked: BTreeSet::new(),
@@ -145,6 +151,15 @@ impl Copies {
     /// Sets another number of bytes that stay available on every node.
     pub fn set_keep_bytes(&mut self, keep_bytes: u64) {
         self.keep_bytes = keep_bytes;
+    }
+
+    /// Limits the bytes per second of new copies; `None`: any number. A file is copied whole, and the next one once that is made up for.
+    pub fn set_rate(&mut self, bytes_per_s: Option<u64>) {
+        self.pace.set_rate(self.now_ns(), bytes_per_s);
+    }
+
+    fn now_ns(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
     /// Maps a page to the file page that policies know: process id and page; `None`: it is not a page of such a file.
@@ -366,8 +381,13 @@ impl Copies {
         let pid = targets.by_number(page.process).map(|managed| managed.target.pid).ok_or(Refusal::Gone)?;
         match self.registry.want(pid, page.page) {
             CopyDecision::Enough => {
-                for node in nodes.iter().filter(|node| !had.contains(*node)) {
-                    left[*node] -= bytes;
+                let new: Vec<NodeIndex> = nodes.iter().copied().filter(|node| !had.contains(node)).collect();
+                if !new.is_empty() && self.pace.wait_ns(self.now_ns()) > 0 {
+                    return Err(Refusal::Busy);
+                }
+                self.pace.spend(self.now_ns(), bytes.saturating_mul(new.len() as u64));
+                for node in new {
+                    left[node] -= bytes;
                 }
                 self.registry.set_copies(file, had.iter().copied().chain(nodes).collect());
                 Ok((self.registry.copies(file) != had).then_some(file))
@@ -586,6 +606,35 @@ mod tests {
         assert_eq!(done.outcomes[0].result, Err(Refusal::NoRoom));
         copies.set_keep_bytes(0);
         let done = copies.carry_out(4, vec![order(2, 15)], &targets, &mut memory);
+        assert!(done.outcomes[0].result.is_ok(), "{done:?}");
+    }
+
+    /// The rate limited moves alone: a batch of files was copied at once, whatever they took of the memory's bandwidth.
+    #[test]
+    fn copies_keep_to_the_rate() {
+        let mappings = Mappings::prepare(Rules { by_order: true, ..Rules::default() }).unwrap();
+        let mut copies = Copies::new(mappings, &Machine::live().unwrap(), 0);
+        let (pid, mut targets) = (Pid::own(), Targets::default());
+        targets.add(pid).unwrap();
+        let process = targets.all[&pid].number();
+        copies.registry.saw(pid, vec![found(1), found(2)]);
+        let order = |inode: u64, page: u64| {
+            let page = PageKey { process, page: PageNumber((inode << 12) + page), size: PageSize::Small };
+            Order::Replicate { page, nodes: [0, 1].map(NodeIndex).to_vec() }
+        };
+        for page in 0..16 {
+            let _ = copies.need_not(&order(1, page), &targets);
+            let _ = copies.need_not(&order(2, page), &targets);
+        }
+        let mut memory = [NodeMemory { free_bytes: 1 << 30, ..NodeMemory::default() }; 2];
+        // A byte per second: the first file is paid for in days.
+        copies.set_rate(Some(1));
+        let done = copies.carry_out(1, vec![order(1, 15), order(2, 15)], &targets, &mut memory);
+        assert!(done.outcomes[0].result.is_ok(), "{done:?}");
+        assert_eq!(done.outcomes[1].result, Err(Refusal::Busy), "it may be ordered again");
+        assert_eq!(memory[0].free_bytes, (1 << 30) - (256 << 10), "nothing was taken for the second");
+        copies.set_rate(None);
+        let done = copies.carry_out(2, vec![order(2, 15)], &targets, &mut memory);
         assert!(done.outcomes[0].result.is_ok(), "{done:?}");
     }
 
