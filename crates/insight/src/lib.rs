@@ -26,7 +26,6 @@ mod processor_time;
 mod rows;
 mod scene;
 mod statistics;
-mod tiers;
 mod totals;
 mod touch;
 mod traffic;

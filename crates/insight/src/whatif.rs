@@ -19,7 +19,6 @@ use crate::measured::{self, MeasuredLatency};
 use crate::patterns::{limits_of, paced, why_unpriced};
 use crate::price::{Priced, Pricer};
 use crate::scene::{Interest, Scene, Surveyed};
-use crate::tiers::wide_memory;
 use crate::uncertainty::Uncertainty;
 use crate::unseen::unseen_sites;
 use crate::usage::{Usage, index_of};
@@ -480,7 +479,7 @@ fn too_large(machine: &Machine, change: &PlacementOverride, candidate: &FixCandi
 
 fn check(machine: &Machine, change: &PlacementOverride) -> Result<(), WhatIfError> {
     if change.is_by_tier()
-        && let Some(node) = wide_memory(machine)
+        && let Some(node) = machine.wide_memory()
     {
         return Err(WhatIfError::Tier { machine: machine.name().to_owned(), node: node.id });
     }

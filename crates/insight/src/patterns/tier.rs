@@ -7,10 +7,9 @@ use super::{Criterion, Draft, MATERIAL, PatternKind, Scene, Subject, Unit, numbe
 use crate::estimate::{Estimate, Tally};
 use crate::facts::SiteFacts;
 use crate::fixes::{FixCandidate, FixKind};
-use crate::tiers::is_slow;
 
 pub(super) fn detect(scene: &Scene<'_>, facts: &SiteFacts, at_stake: Estimate) -> Option<Draft> {
-    let far = |node: NodeIndex| is_slow(scene.machine, &scene.machine.nodes()[node]);
+    let far = |node: NodeIndex| scene.machine.is_slow_memory(&scene.machine.nodes()[node]);
     let (mut all, mut on_far) = (Tally::default(), Tally::default());
     for (node, on) in NodeIndex::all(facts.on.len()).zip(&facts.on) {
         all.merge(on);
