@@ -67,6 +67,7 @@ pub fn add_price(plan: &mut Plan, analysis: &Analysis<'_>, machine: &Machine, su
     }
     let comment = match price(plan, analysis, machine, surveyed) {
         Ok(all) => {
+            plan.about.extend(all.too_large.iter().map(|why| format!("Too large: {why} Leave out a rule.")));
             let effect = effect_words(&all.gain, all.work_gain.as_ref(), &all.uncertainty);
             format!("All rules together: {effect}.")
         }
