@@ -138,14 +138,16 @@ impl FixCandidate {
             return Vec::new();
         }
         let mut kinds = vec![FixKind::Interleave];
-        if let Some(shares) = bandwidth::shares(scene.machine) {
-            let weights = bandwidth::named(scene.machine, &bandwidth::whole(&shares));
-            kinds.push(FixKind::WeightedInterleave(weights));
-        }
+        kinds.extend(by_bandwidth(scene.machine));
         if scene.machine.is_slow_memory(&scene.machine.nodes()[node]) {
             kinds.push(FixKind::NearTier);
         }
         kinds.into_iter().map(|kind| FixCandidate::of_groups(kind, &groups)).collect()
+    }
+
+    /// Spreads a site's objects by the bandwidths of the nodes' memory; `None` where these are not known, or about the same.
+    pub fn by_bandwidth(scene: &Scene<'_>, facts: &SiteFacts) -> Option<FixCandidate> {
+        by_bandwidth(scene.machine).map(|kind| FixCandidate::of(kind, facts))
     }
 
     /// Fixes that reduce the interconnect traffic of the site with most time at stake.
@@ -261,6 +263,12 @@ impl FixCandidate {
     pub fn more_bytes(&self, machine: &Machine) -> u64 {
         if self.kind == FixKind::Replicate { copies_of(self.live_bytes, machine) } else { 0 }
     }
+}
+
+/// Interleaving with weights by bandwidth; `None` where all nodes' memory has about the same, or that of one is not known.
+fn by_bandwidth(machine: &Machine) -> Option<FixKind> {
+    let shares = bandwidth::shares(machine)?;
+    Some(FixKind::WeightedInterleave(bandwidth::named(machine, &bandwidth::whole(&shares))))
 }
 
 /// What several fixes of different memory together put on one node, or on those with CPUs, does not fit there: these nodes, the most bytes that the fixes put

@@ -33,9 +33,11 @@ pub(super) fn detect(scene: &Scene<'_>, facts: &SiteFacts, at_stake: Estimate) -
         would_change: vec![
             "the nodes with CPUs have too little free memory, because then colder objects would have to move away first".to_owned(),
         ],
-        candidates: vec![
-            FixCandidate::of(FixKind::NearTier, facts),
-            FixCandidate::of(FixKind::FirstTouchByUsers, facts),
-        ],
+        // Where nodes with CPUs are full of accesses, or have too little memory, a part can stay.
+        candidates: [FixKind::NearTier, FixKind::FirstTouchByUsers]
+            .map(|kind| FixCandidate::of(kind, facts))
+            .into_iter()
+            .chain(FixCandidate::by_bandwidth(scene, facts))
+            .collect(),
     })
 }
