@@ -1,7 +1,7 @@
 //! What an analysis looks at: a trace, the machine's nodes, and a filter.
 
 use numapilot_flows::{AccessRef, Filter, Trace};
-use numapilot_machine::{Machine, NodeId};
+use numapilot_machine::{Machine, Node, NodeId};
 use numapilot_trace::ids::ObjectId;
 
 use crate::blind::Blindness;
@@ -14,6 +14,8 @@ pub struct Analysis<'t> {
     pub(crate) filter: Filter,
     pub(crate) nodes: Vec<NodeId>,
     pub(crate) memory_nodes: Vec<NodeId>,
+    /// Nodes with memory on which no thread can run (CXL, HBM).
+    pub(crate) without_cpus: Vec<NodeId>,
     /// Whether the program's threads take the next piece of work when they are free ([`Analysis::of_taken_work`]).
     pub(crate) takes_work: bool,
     /// Whether latencies that the processor measured narrow intervals of predictions ([`Analysis::calibrated`]).
@@ -33,7 +35,17 @@ impl<'t> Analysis<'t> {
             position[usize::from(node.0)] = index as u16;
         }
         let memory_nodes = if memory_nodes.is_empty() { all.clone() } else { memory_nodes.to_vec() };
-        Analysis { trace, filter, nodes: all, memory_nodes, takes_work: false, calibrates: false, position }
+        let without_cpus = Vec::new();
+        Analysis {
+            trace,
+            filter,
+            nodes: all,
+            memory_nodes,
+            without_cpus,
+            takes_work: false,
+            calibrates: false,
+            position,
+        }
     }
 
     /// Looks at `trace` on `machine`, with all nodes of the machine in its order. Without a machine: with the nodes that the trace names, all of which count
@@ -44,7 +56,9 @@ impl<'t> Analysis<'t> {
         let nodes: Vec<NodeId> = machine.nodes().iter().map(|node| node.id).collect();
         let with_memory: Vec<NodeId> =
             machine.nodes().iter().filter(|node| node.has_memory()).map(|node| node.id).collect();
-        Analysis::new(trace, &nodes, &with_memory, filter)
+        let is_apart = |node: &&Node| node.has_memory() && !machine.has_online_cpus(node);
+        let without_cpus = machine.nodes().iter().filter(is_apart).map(|node| node.id).collect();
+        Analysis { without_cpus, ..Analysis::new(trace, &nodes, &with_memory, filter) }
     }
 
     /// The trace that is analysed.
@@ -83,6 +97,12 @@ impl<'t> Analysis<'t> {
     #[must_use]
     pub fn memory_nodes(&self) -> &[NodeId] {
         &self.memory_nodes
+    }
+
+    /// Nodes with memory on which no thread can run: every access to their memory is remote. Empty without a machine.
+    #[must_use]
+    pub fn nodes_without_cpus(&self) -> &[NodeId] {
+        &self.without_cpus
     }
 
     /// The filter through which the trace is analysed.

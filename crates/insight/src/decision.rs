@@ -77,8 +77,8 @@ pub struct DecisionRow {
     pub known_homes: f64,
     /// Of its accesses, the share that is local.
     pub local: Estimate,
-    /// Of its remote accesses, the share made by the allocating thread itself: pinning that thread where the memory is would
-    /// have avoided them. `None` where no allocating thread is known for more than half of its accesses.
+    /// Of its remote accesses, the share made by the allocating thread itself to memory of nodes with CPUs: pinning that thread where the memory is would have
+    /// avoided them. `None` where no allocating thread is known for more than half of its accesses.
     pub avoidable_by_pinning: Option<Estimate>,
     /// Of its remote accesses, the net share that placing the whole object on `best_node` would have avoided.
     pub avoidable_by_allocating_elsewhere: Estimate,
@@ -208,6 +208,11 @@ impl Accumulator {
         }
         if let Some(allocator) = object.and_then(|object| allocator_of(analysis.trace, object)) {
             self.add_allocator_view(allocator == access.thread, alone, is_remote == Some(true), weight);
+            // No thread can be pinned to a node without CPUs.
+            let can_run_there = access.home.is_none_or(|home| !analysis.without_cpus.contains(&home));
+            if allocator == access.thread && is_remote == Some(true) && can_run_there {
+                self.remote_by_allocator.add(weight);
+            }
         }
     }
 
@@ -222,9 +227,6 @@ impl Accumulator {
         self.by_allocator.add(weight);
         if alone {
             self.before_others.add(weight);
-        }
-        if is_remote {
-            self.remote_by_allocator.add(weight);
         }
     }
 

@@ -1,12 +1,13 @@
 //! The three figures and the verdict at the top of every report.
 
 use numapilot_flows::Evidence;
+use numapilot_machine::NodeId;
 use serde::Serialize;
 
 use crate::blind::Blindness;
 use crate::context::Analysis;
 use crate::decision::{DecisionRow, RowKey};
-use crate::totals::Totals;
+use crate::totals::{Totals, imbalance_of};
 
 /// The figures and the verdict at the top of a report. The report words them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -19,6 +20,18 @@ pub struct Headline {
     pub verdict: Verdict,
     /// Why there is no verdict, where too little was seen.
     pub blindness: Option<Blindness>,
+    /// What nodes without CPUs serve; `None` where the machine has none, or too few homes are known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub without_cpus: Option<WithoutCpus>,
+}
+
+/// Accesses to memory of nodes on which no thread can run (CXL, HBM): remote ones wherever threads run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct WithoutCpus {
+    /// These nodes, in the machine's order.
+    pub nodes: Vec<NodeId>,
+    /// Of the accesses with known home, the share that they serve, 0 to 1.
+    pub share: f64,
 }
 
 /// Whether there is anything to fix.
@@ -49,7 +62,7 @@ pub enum Verdict {
 
 /// Remote share, 0 to 1, from which the verdict says that many accesses are remote.
 const MUCH_REMOTE: f64 = 0.1;
-/// Imbalance (sample definition) from which controllers count as unevenly loaded: one of four nodes at about twice the mean.
+/// Imbalance (sample definition) of nodes with CPUs from which controllers count as unevenly loaded: one of four nodes at about twice the mean.
 const MUCH_IMBALANCE: f64 = 0.5;
 
 impl Analysis<'_> {
@@ -65,7 +78,7 @@ impl Analysis<'_> {
         let totals = self.totals();
         let top = sites.iter().find(|row| row.key != RowKey::Unknown).cloned();
         let is_remote = totals.remote_share.value >= MUCH_REMOTE;
-        let is_imbalanced = totals.imbalance.sample.value >= MUCH_IMBALANCE;
+        let is_imbalanced = self.imbalance_of_threads_nodes(&totals) >= MUCH_IMBALANCE;
         let evidence = self.trace.evidence();
         let blindness = self.blindness();
         let verdict = match (totals.accesses.value > 0.0, is_remote, is_imbalanced) {
@@ -80,6 +93,24 @@ impl Analysis<'_> {
             (true, false, true) => Verdict::Imbalanced,
             (true, true, true) => Verdict::RemoteAndImbalanced,
         };
-        Headline { totals, top, verdict, blindness }
+        let without_cpus = self.served_without_cpus(&totals);
+        Headline { totals, top, verdict, blindness, without_cpus }
+    }
+
+    /// Imbalance (sample definition) over the nodes with memory and CPUs: that of nodes without CPUs serves nothing where threads touch pages first, and is
+    /// none the worse placed for it.
+    fn imbalance_of_threads_nodes(&self, totals: &Totals) -> f64 {
+        let is_whole = |node: &NodeId| self.memory_nodes.contains(node) && !self.without_cpus.contains(node);
+        let served = self.nodes.iter().zip(&totals.served).filter(|(node, _)| is_whole(node));
+        imbalance_of(&served.map(|(_, served)| *served).collect::<Vec<_>>()).sample.value
+    }
+
+    fn served_without_cpus(&self, totals: &Totals) -> Option<WithoutCpus> {
+        if self.without_cpus.is_empty() || !totals.knows_homes() {
+            return None;
+        }
+        let served = self.nodes.iter().zip(&totals.served).filter(|(node, _)| self.without_cpus.contains(node));
+        let share = served.map(|(_, served)| served.value).sum::<f64>() / totals.known_accesses();
+        Some(WithoutCpus { nodes: self.without_cpus.clone(), share })
     }
 }

@@ -26,7 +26,6 @@ mod processor_time;
 mod rows;
 mod scene;
 mod statistics;
-mod tiers;
 mod totals;
 mod touch;
 mod traffic;
@@ -43,7 +42,7 @@ pub use decision::{DecisionRow, Pattern, RowKey};
 pub use detail::{CodeRow, ObjectDetail, ObjectThread, PAGE_BYTES, PageRow, ThreadDetail};
 pub use estimate::{Estimate, Tally, Weight};
 pub use fixes::{Fix, FixKind, is_placeable};
-pub use headline::{Headline, Verdict};
+pub use headline::{Headline, Verdict, WithoutCpus};
 pub use heap::{HeapProfile, HeapRow, HeapThread, HeapUse, SampledHeap, SampledRow, SampledUse};
 pub use measured::MeasuredLatency;
 pub use patterns::{

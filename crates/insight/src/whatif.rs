@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use foldhash::{HashMap, HashMapExt};
 use numapilot_flows::{NameError, Named, ObjectKind, SiteId, Trace};
-use numapilot_machine::{Machine, NodeId, NodeIndex};
+use numapilot_machine::{Machine, NodeId, NodeIndex, format_cpu_list};
 use numapilot_text::units;
 use numapilot_trace::ids::{ObjectId, ProcessIndex, ThreadIndex};
 use numapilot_traffic::{Imbalance, Metrics, TrafficError};
@@ -14,12 +14,11 @@ use serde::Serialize;
 use crate::context::{AllSums, Analysis};
 use crate::estimate::Estimate;
 use crate::facts::{ProcessPage, SiteFacts};
-use crate::fixes::{Effect, FixCandidate, FixKind, FixPricer};
+use crate::fixes::{Effect, FixCandidate, FixKind, FixPricer, too_large_together};
 use crate::measured::{self, MeasuredLatency};
 use crate::patterns::{limits_of, paced, why_unpriced};
 use crate::price::{Priced, Pricer};
 use crate::scene::{Interest, Scene, Surveyed};
-use crate::tiers::wide_memory;
 use crate::uncertainty::Uncertainty;
 use crate::unseen::unseen_sites;
 use crate::usage::{Usage, index_of};
@@ -284,7 +283,9 @@ pub struct Answer {
     pub more_bytes: u64,
     /// Each change as text, and the bytes of memory that it moves; `None` for changes of threads and processes.
     pub set: Vec<(String, Option<u64>)>,
-    /// What the prediction leaves out, in whole sentences.
+    /// What the changes place where there is not enough memory for it, in whole sentences.
+    pub too_large: Vec<String>,
+    /// What the prediction leaves out, in whole sentences, [`Answer::too_large`] among them.
     pub cannot_say: Vec<String>,
 }
 
@@ -323,6 +324,7 @@ impl Analysis<'_> {
         let bytes = |(change, candidate): (&PlacementOverride, &FixCandidate)| {
             change.is_of_memory().then(|| candidate.live_bytes())
         };
+        let too_large = too_large(machine, overrides, &candidates);
         let Effect { gain, work_gain, uncertainty } = pricer_of_fixes.effect(&then);
         Ok(Answer {
             now: outlook(machine, pricer_of_fixes.now()),
@@ -336,8 +338,9 @@ impl Analysis<'_> {
             cannot_say: limits_of(self, &sums, &unseen_sites(self), "the prediction does")
                 .into_iter()
                 .chain(scene.usage.paced().map(paced))
-                .chain(overrides.iter().zip(&candidates).filter_map(|(change, of)| too_large(machine, change, of)))
+                .chain(too_large.iter().cloned())
                 .collect(),
+            too_large,
         })
     }
 
@@ -467,20 +470,34 @@ fn candidate<'f>(
     }
 }
 
-/// That more memory would be placed on nodes than they have, in a whole sentence.
-fn too_large(machine: &Machine, change: &PlacementOverride, candidate: &FixCandidate) -> Option<String> {
-    let (needed, room) = candidate.too_large_for(machine)?;
-    Some(format!(
-        "{} takes {}, and the memory there has {}: the rest would go to other nodes, which the prediction leaves out.",
-        change.words,
-        units::bytes(needed),
-        units::bytes(room)
-    ))
+/// That more memory would be placed on nodes than they have, in whole sentences: by single changes, else by all together.
+fn too_large(machine: &Machine, overrides: &[PlacementOverride], candidates: &[FixCandidate]) -> Vec<String> {
+    let alone = |(change, candidate): (&PlacementOverride, &FixCandidate)| {
+        let (needed, room) = candidate.too_large_for(machine)?;
+        Some(format!(
+            "{} takes {}, of which {} fit there: the rest would go to other nodes, which the prediction leaves out.",
+            change.words,
+            units::bytes(needed),
+            units::bytes(room)
+        ))
+    };
+    let alone: Vec<String> = overrides.iter().zip(candidates).filter_map(alone).collect();
+    let together = too_large_together(candidates, machine).filter(|_| alone.is_empty());
+    let together = together.map(|(nodes, needed, room)| {
+        format!(
+            "The changes together put up to {} on node{} {}, with {} of memory: the rest would go to other nodes, which the prediction leaves out.",
+            units::bytes(needed),
+            if nodes.len() > 1 { "s" } else { "" },
+            format_cpu_list(nodes.iter().map(|node| u32::from(node.0))),
+            units::bytes(room)
+        )
+    });
+    alone.into_iter().chain(together).collect()
 }
 
 fn check(machine: &Machine, change: &PlacementOverride) -> Result<(), WhatIfError> {
     if change.is_by_tier()
-        && let Some(node) = wide_memory(machine)
+        && let Some(node) = machine.wide_memory()
     {
         return Err(WhatIfError::Tier { machine: machine.name().to_owned(), node: node.id });
     }

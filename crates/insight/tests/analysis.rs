@@ -69,6 +69,34 @@ fn analysis(trace: &Trace) -> Analysis<'_> {
     Analysis::new(trace, &NODES, &NODES, Filter::default())
 }
 
+/// Pinning a thread to a CXL expander was said to avoid its remote accesses.
+#[test]
+fn no_thread_can_be_pinned_to_memory_without_cpus() {
+    // The allocator (thread 0) alone: two accesses to node 2, which has no CPUs, one to node 1, and a local one.
+    let accesses: [Sketch; 4] =
+        [(1, 0, 0, 0, 2, false), (2, 0, 0, 8, 2, false), (3, 0, 0, 0x1000, 1, false), (4, 0, 0, 0x2000, 0, false)];
+    let trace = trace(&accesses, 1);
+    let machine = Machine::load("xeon-2s-cxl").unwrap();
+    let analysis = Analysis::on(&trace, Some(&machine), Filter::default());
+    assert_eq!(analysis.nodes_without_cpus(), [NodeId(2)]);
+    let row = analysis.object(ObjectId(0)).unwrap();
+    let pinned = row.avoidable_by_pinning.unwrap().value;
+    assert!(row.remote.value == 0.75 && (pinned - 1.0 / 3.0).abs() < 1e-12, "{} remote, {pinned}", row.remote.value);
+    let slow = analysis.headline().without_cpus.expect("a node without CPUs");
+    assert_eq!((slow.nodes, slow.share), (vec![NodeId(2)], 0.5));
+    assert_eq!(self::analysis(&trace).headline().without_cpus, None, "nothing is known of its CPUs");
+}
+
+/// An idle CXL expander made the verdict that controllers are unevenly loaded.
+#[test]
+fn memory_without_cpus_that_serves_nothing_is_no_imbalance() {
+    let trace = trace(&[(1, 0, 0, 0, 0, false), (2, 1, 0, 0x1000, 1, false)], 1);
+    let machine = Machine::load("xeon-2s-cxl").unwrap();
+    let headline = Analysis::on(&trace, Some(&machine), Filter::default()).headline();
+    assert!(headline.totals.imbalance.sample.value > 0.5, "{:?}", headline.totals.imbalance);
+    assert_eq!(headline.verdict, Verdict::NothingToFix);
+}
+
 #[test]
 fn the_decision_row_by_hand() {
     // The allocator (thread 0) alone first, twice; then 1, 1, 2 and itself again; all at home on node 0, one page on node 1.

@@ -140,6 +140,22 @@ fn evidence_on_slow_memory_is_no_surer_than_the_clusters_that_it_is_from() {
     assert!((5.0..20.0).contains(&ratio), "{alone:?} and {together:?}");
 }
 
+/// Objects in slow memory could only go away from it as a whole, even where nodes with CPUs are full of accesses or of memory.
+#[test]
+fn of_memory_that_is_used_often_a_part_may_stay_slow() {
+    let found = findings(&tier_in_clusters(Size { samples: 12_000, noise: 0.0, rate: 5.0, seed: 3 }, 1));
+    let is_of_it = |finding: &&Finding| finding.pattern == PatternKind::TierMisplacement;
+    let finding = found.findings.iter().find(is_of_it).expect("what it is made for");
+    assert!(finding.fixes.iter().any(|fix| fix.kind == FixKind::NearTier), "{:?}", finding.fixes);
+    let weights = finding.fixes.iter().find_map(|fix| match &fix.kind {
+        FixKind::WeightedInterleave(weights) => Some(weights.clone()),
+        _ => None,
+    });
+    let weights = weights.expect("bandwidths that differ");
+    assert_eq!(weights.iter().map(|(node, _)| node.0).collect::<Vec<_>>(), [0, 1, 2]);
+    assert!(weights[0].1 == weights[1].1 && weights[1].1 > 2 * weights[2].1, "{weights:?}");
+}
+
 fn share(part: u32, whole: u32) -> f64 {
     if whole == 0 { 0.0 } else { f64::from(part) / f64::from(whole) }
 }

@@ -20,6 +20,7 @@ models!(
     "xeon-2s-snc2",
     "xeon-2s-snc4",
     "xeon-2s-cxl",
+    "xeon-max-flat",
 );
 
 /// Names of the built-in models.

@@ -20,6 +20,7 @@ mod parts;
 mod route;
 mod sysfs;
 mod threads;
+mod tiers;
 mod unknown;
 mod unknowns;
 
@@ -58,6 +59,7 @@ pub use node_set::NodeSet;
 pub use packed::Packed;
 pub use sysfs::KernelFile;
 pub use threads::Bind;
+pub use tiers::MemoryTier;
 pub use unknown::Subject;
 pub use unknown::Unknown;
 

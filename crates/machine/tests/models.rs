@@ -1,6 +1,8 @@
 //! The built-in models say what was published, and every slip in a model file gets an error with its line and remedy.
 
-use numapilot_machine::{Bind, CpuId, Endpoint, LinkId, Machine, NodeId, NodeKind, builtin_names, builtin_text};
+use numapilot_machine::{
+    Bind, CpuId, Endpoint, LinkId, Machine, MemoryTier, NodeId, NodeKind, builtin_names, builtin_text,
+};
 use proptest::prelude::*;
 
 const OPTERON: &str = include_str!("../../../models/opteron-8385.toml");
@@ -79,6 +81,7 @@ fn the_others_have_the_published_shape() {
         ("xeon-2s-snc2", 4, 224, 2000.0, 512),
         ("xeon-2s-snc4", 8, 224, 2000.0, 512),
         ("xeon-2s-cxl", 3, 224, 2000.0, 640),
+        ("xeon-max-flat", 4, 224, 1900.0, 384),
     ];
     assert_eq!(shapes.len() + 1, builtin_names().count());
     for (name, nodes, cpus, mhz, gib) in shapes {
@@ -110,6 +113,9 @@ fn the_others_have_the_published_shape() {
     let cxl = Machine::load("xeon-2s-cxl").unwrap();
     assert_eq!(cxl.node(NodeId(2)).unwrap().kind(), NodeKind::MemoryOnly);
     assert!((170.0..=250.0).contains(&ns(&cxl, 0, 2)));
+    let hbm = Machine::load("xeon-max-flat").unwrap();
+    assert_eq!([2, 3].map(|id| hbm.node(NodeId(id)).unwrap().kind()), [NodeKind::MemoryOnly; 2]);
+    assert_eq!(hbm.nodes_of_tier(MemoryTier::Wide), [NodeId(2), NodeId(3)]);
     let epyc = Machine::load("epyc-2s-nps1").unwrap();
     assert_eq!(epyc.l3_caches().len(), 16);
     let first: Vec<_> = epyc.thread_layout(Bind::Spread, None)[..16].iter().map(|&c| epyc.l3_index(c)).collect();
@@ -248,7 +254,7 @@ proptest! {
     /// Cuts, repeats and overwrites pieces of real models: an answer or an error that names the file, never a panic.
     #[test]
     fn mutated_models_never_panic(
-        which in 0usize..11,
+        which in 0usize..12,
         edits in prop::collection::vec((any::<prop::sample::Index>(), 0usize..40, "[0-9a-z\\[\\]{}=\", .-]{0,12}|-1|1e999|nan|99999999999|\u{0}"), 1..6),
     ) {
         let mut text = builtin_text(builtin_names().nth(which).unwrap()).unwrap().as_bytes().to_vec();
@@ -265,7 +271,7 @@ proptest! {
 
     /// Single figures replaced by other numbers: the likeliest slip of all.
     #[test]
-    fn changed_numbers_never_panic(which in 0usize..11, nth in any::<prop::sample::Index>(), number in prop_oneof![
+    fn changed_numbers_never_panic(which in 0usize..12, nth in any::<prop::sample::Index>(), number in prop_oneof![
         any::<f64>().prop_map(|f| f.to_string()), any::<i64>().prop_map(|i| i.to_string()), (0u32..400).prop_map(|i| i.to_string()),
     ]) {
         let text = builtin_text(builtin_names().nth(which).unwrap()).unwrap();

@@ -25,6 +25,7 @@ mod pilot;
 mod policy;
 mod registry;
 mod replication;
+mod tiering;
 
 pub use action::{Action, Allocation, Outcome, Refusal};
 pub use error::PlacementError;

@@ -11,6 +11,7 @@ use crate::options::{OptionInfo, Options};
 use crate::pilot::Pilot;
 use crate::policy::Policy;
 use crate::replication::Replication;
+use crate::tiering::Tiering;
 
 type Make = fn(&Options, &Machine, NodeFacts, u64) -> Result<Box<dyn Policy>, PlacementError>;
 
@@ -98,6 +99,13 @@ static POLICIES: &[PolicyInfo] = &[
         options: Replication::OPTIONS,
         defaults: &[],
         make: |options, _, facts, _| Ok(Box::new(Replication::new(options, facts)?)),
+    },
+    PolicyInfo {
+        name: "tiering",
+        summary: "moves pages between memory with and without CPUs until both answer equally fast under load, as Colloid does (SOSP 2024)",
+        options: Tiering::OPTIONS,
+        defaults: &[],
+        make: |options, machine, facts, _| Ok(Box::new(Tiering::new(options, machine, facts)?)),
     },
     PolicyInfo {
         name: "pilot",

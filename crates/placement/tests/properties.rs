@@ -162,6 +162,7 @@ const SPECS: &[&str] = &[
     "carrefour-as-coded:min-replications=3,gate=1",
     "carrefour-lp:gate=1",
     "replication:min-reads=2",
+    "tiering:table-pages=30",
     "pilot:min-gain=0,patience=0.01",
 ];
 

@@ -1,6 +1,6 @@
 //! Fits a plan to a machine: resolves the nodes that its rules name, and handles nodes that the machine does not have.
 
-use numapilot_machine::{CpuId, Machine, NodeId, format_cpu_list};
+use numapilot_machine::{CpuId, Machine, MemoryTier, NodeId, format_cpu_list};
 
 use crate::error::PlanError;
 use crate::plan::{Placing, Plan};
@@ -12,7 +12,7 @@ pub enum Fit {
     /// Such a node is an error.
     #[default]
     Exact,
-    /// Node N becomes the machine's k-th node, where k is N modulo the machine's number of nodes.
+    /// Node N becomes the machine's k-th node, where k is N modulo the machine's number of nodes. A tier that the machine lacks becomes all nodes.
     Fold,
 }
 
@@ -39,18 +39,22 @@ impl Plan {
     /// Resolves the plan's nodes for a machine.
     ///
     /// # Errors
-    /// [`PlanError::Misfit`] if the plan names a CPU that the machine does not have, or, with [`Fit::Exact`], such a node.
+    /// [`PlanError::Misfit`] if the plan names a CPU that the machine does not have, or, with [`Fit::Exact`], such a node or tier of memory.
     pub fn fit(&self, machine: &Machine, fit: Fit) -> Result<Fitted, PlanError> {
         let nodes = machine.nodes();
         let memory_nodes: Vec<NodeId> = nodes.iter().filter(|n| n.has_memory()).map(|n| n.id).collect();
         let cpu_nodes: Vec<NodeId> = machine.cpu_nodes().map(|n| n.id).collect();
         let memory = Have { nodes: &memory_nodes, with: "memory" };
+        let of_threads: Vec<NodeId> = machine.cpu_and_memory_nodes().map(|n| n.id).collect();
+        // Where threads touch pages first.
+        let touched = if of_threads.is_empty() { memory } else { Have { nodes: &of_threads, ..memory } };
         let cpus = Have { nodes: &cpu_nodes, with: "CPUs that are online" };
         let mut plan = self.clone();
         let fitter = Fitter { file: &self.file, machine, fit };
         for rule in &mut plan.objects {
             match &mut rule.policy {
                 Policy::Node { node, .. } => *node = fitter.node(*node, memory, rule.line)?,
+                Policy::Split(set @ NodeSet::All) => fitter.set(set, touched, rule.line)?,
                 Policy::Interleave(set) | Policy::Split(set) => fitter.set(set, memory, rule.line)?,
                 Policy::WeightedInterleave(weights) => fitter.weights(weights, memory, rule.line)?,
                 Policy::Local | Policy::FirstUse | Policy::Replicate | Policy::HandOver(_) => {}
@@ -108,11 +112,36 @@ impl Fitter<'_> {
             NodeSet::Listed(listed) => {
                 listed.iter().map(|node| self.node(*node, have, line)).collect::<Result<Vec<_>, _>>()?
             }
+            NodeSet::Tier(tier) => self.tier(*tier, have, line)?,
         };
         nodes.sort_unstable();
         nodes.dedup();
         *set = NodeSet::Listed(nodes);
         Ok(())
+    }
+
+    fn tier(&self, tier: MemoryTier, have: Have<'_>, line: usize) -> Result<Vec<NodeId>, PlanError> {
+        let mut nodes = self.machine.nodes_of_tier(tier);
+        nodes.retain(|node| have.nodes.contains(node));
+        if !nodes.is_empty() {
+            return Ok(nodes);
+        }
+        if self.fit == Fit::Fold {
+            return Ok(have.nodes.to_vec());
+        }
+        let why = match (tier, self.machine.wide_memory()) {
+            (MemoryTier::Fast, Some(wide)) => {
+                format!(": memory of node {} has more bandwidth than that of nodes with CPUs", wide.id)
+            }
+            _ if self.machine.nodes().iter().all(|node| self.machine.has_online_cpus(node)) => {
+                ": all its nodes have CPUs".to_owned()
+            }
+            _ => String::new(),
+        };
+        let what =
+            format!("it names tier {} of memory, but machine {} has none{why}", tier.name(), self.machine.name());
+        let remedy = "name nodes (or \"all\"), or let `--fold` take all nodes for it".to_owned();
+        Err(self.misfit(line, what, remedy))
     }
 
     fn weights(&self, weights: &mut Vec<(NodeId, u32)>, have: Have<'_>, line: usize) -> Result<(), PlanError> {

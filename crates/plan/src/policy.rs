@@ -1,5 +1,6 @@
 //! Placement policies for the memory of an object.
 
+use numapilot_machine::MemoryTier;
 use numapilot_machine::NodeId;
 use numapilot_machine::format_cpu_list;
 
@@ -11,15 +12,18 @@ pub enum NodeSet {
     All,
     /// These, ascending, at least one.
     Listed(Vec<NodeId>),
+    /// The nodes whose memory is of this tier, on the machine on which the plan is applied.
+    Tier(MemoryTier),
 }
 
 impl NodeSet {
-    /// The text in the file: `all` or a list such as `0-2,5`.
+    /// The text in the file: `all`, a list such as `0-2,5`, or `tier:fast`.
     #[must_use]
     pub fn text(&self) -> String {
         match self {
             NodeSet::All => "all".to_owned(),
             NodeSet::Listed(nodes) => format_cpu_list(nodes.iter().map(|node| u32::from(node.0))),
+            NodeSet::Tier(tier) => format!("tier:{}", tier.name()),
         }
     }
 }
@@ -49,7 +53,8 @@ pub enum Policy {
     Local,
     /// Fresh pages, each on the node of the thread that uses it first.
     FirstUse,
-    /// In as many equal contiguous parts as there are nodes, one on each: what a parallel first touch of partitioned data would do.
+    /// In as many equal contiguous parts as there are nodes, one on each: what a parallel first touch of partitioned data would do. All
+    /// nodes are those that have CPUs, too, because no thread touches anything first on another.
     Split(NodeSet),
     /// A copy on each node. A plan cannot do this for threads of one process: `run` reports it, and leaves the object as it is.
     Replicate,

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use numapilot_machine::{CpuId, NodeId, parse_cpu_list};
+use numapilot_machine::{CpuId, MemoryTier, NodeId, parse_cpu_list};
 use toml::de::DeTable;
 
 use crate::error::PlanError;
@@ -241,6 +241,13 @@ fn nodes(table: &Table<'_>) -> Result<NodeSet, PlanError> {
     if text == "all" {
         return Ok(NodeSet::All);
     }
+    if let Some(name) = text.strip_prefix("tier:") {
+        let tier = MemoryTier::ALL.into_iter().find(|tier| tier.name() == name);
+        let remedy = "write \"tier:fast\", \"tier:slow\" or \"tier:wide\"";
+        return tier
+            .map(NodeSet::Tier)
+            .ok_or_else(|| table.error_at("nodes", format!("{name:?} is no tier of memory"), remedy));
+    }
     let remedy = "write \"all\" or a list such as \"0-3\"";
     let ids = parse_cpu_list(&text).map_err(|error| table.error_at("nodes", error.to_string(), remedy))?;
     if ids.is_empty() || ids.iter().any(|id| u64::from(*id) > NODE_MAX) {
@@ -282,6 +289,10 @@ fn placing(table: &Table<'_>) -> Result<(Placing, Layout), PlanError> {
     };
     let has_nodes = table.has("nodes");
     let nodes = nodes(table)?;
+    if let NodeSet::Tier(_) = nodes {
+        let remedy = "name nodes, or write \"all\" for all that have CPUs";
+        return Err(table.error_at("nodes", "a tier is memory, on which no thread runs", remedy));
+    }
     let Some(text) = table.string("cpus")? else {
         let missing = || table.error("it has neither `nodes` nor `cpus`", "add `nodes` or `cpus`");
         return if has_nodes { Ok((Placing::Nodes(nodes), layout)) } else { Err(missing()) };

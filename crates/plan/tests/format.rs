@@ -1,6 +1,6 @@
 //! The plan format: what people write is read as they mean it, what is wrong is named with its line, and what is written is read back.
 
-use numapilot_machine::{CpuId, Machine, NodeId};
+use numapilot_machine::{CpuId, Machine, MemoryTier, NodeId};
 use numapilot_plan::*;
 use proptest::prelude::*;
 
@@ -109,6 +109,8 @@ fn what_is_wrong_is_named_with_file_line_and_remedy() {
         (&format!("{object}policy = \"local\"\nnodes = \"0\"\n"), 4, "takes no such key", "interleave"),
         (&format!("{object}policy = \"interleave\"\nnodes = \"0-x\"\n"), 4, "not a number", "0-3"),
         (&format!("{object}policy = \"interleave\"\nnodes = \"\"\n"), 4, "empty", "leave the key out"),
+        (&format!("{object}policy = \"interleave\"\nnodes = \"tier:hot\"\n"), 4, "no tier of memory", "tier:fast"),
+        (&format!("{head}[[thread]]\nnodes = \"tier:slow\"\n"), 3, "on which no thread runs", "all"),
         (
             &format!("{object}policy = \"weighted-interleave\"\nweights = \"0:0\"\n"),
             4,
@@ -194,6 +196,41 @@ fn a_node_whose_cpus_are_all_offline_takes_no_threads() {
     assert_eq!(folded.plan.threads[0].placing, Placing::Nodes(listed(&[0])));
 }
 
+#[test]
+fn a_tier_of_memory_is_that_of_the_machine_on_which_the_plan_is_applied() {
+    let plan = |nodes: &str| {
+        let text = format!("version = 1\n[[object]]\nsymbol = \"a\"\npolicy = \"interleave\"\nnodes = \"{nodes}\"\n");
+        Plan::parse(&text, "p.toml").unwrap()
+    };
+    let placed = |nodes: &str, machine: &Machine, fit: Fit| {
+        plan(nodes).fit(machine, fit).map(|fitted| fitted.plan.objects[0].policy.clone()).map_err(|why| why.to_string())
+    };
+    let expanded = Machine::load("xeon-2s-cxl").unwrap();
+    assert_eq!(placed("tier:fast", &expanded, Fit::Exact), Ok(Policy::Interleave(listed(&[0, 1]))));
+    assert_eq!(placed("tier:slow", &expanded, Fit::Exact), Ok(Policy::Interleave(listed(&[2]))));
+    let why = placed("tier:wide", &expanded, Fit::Exact).unwrap_err();
+    assert!(why.starts_with("p.toml:2: it names tier wide of memory, but machine xeon-2s-cxl has none;"), "{why}");
+    let even = Machine::load("opteron-8385").unwrap();
+    for tier in ["tier:fast", "tier:slow", "tier:wide"] {
+        let why = placed(tier, &even, Fit::Exact).unwrap_err();
+        assert!(why.contains("opteron-8385 has none: all its nodes have CPUs") && why.contains("--fold"), "{why}");
+        assert_eq!(placed(tier, &even, Fit::Fold), Ok(Policy::Interleave(listed(&[0, 1, 2, 3]))));
+    }
+}
+
+/// A third of the memory that threads touch in parallel was put on a node from which none does.
+#[test]
+fn memory_is_split_over_the_nodes_whose_threads_touch_it() {
+    let expanded = Machine::load("xeon-2s-cxl").unwrap();
+    let placed = |policy: &str| {
+        let text = format!("version = 1\n[[object]]\nsymbol = \"a\"\npolicy = {policy}\n");
+        Plan::parse(&text, "p.toml").unwrap().fit(&expanded, Fit::Exact).unwrap().plan.objects[0].policy.clone()
+    };
+    assert_eq!(placed("\"split\""), Policy::Split(listed(&[0, 1])));
+    assert_eq!(placed("\"split\"\nnodes = \"0-2\""), Policy::Split(listed(&[0, 1, 2])));
+    assert_eq!(placed("\"interleave\""), Policy::Interleave(listed(&[0, 1, 2])));
+}
+
 fn text() -> impl Strategy<Value = String> {
     "[a-zA-Z_:*?./<>\"'\\\\#= é-]{1,20}"
 }
@@ -235,11 +272,16 @@ fn node_set() -> impl Strategy<Value = NodeSet> {
     ]
 }
 
+fn memory_set() -> impl Strategy<Value = NodeSet> {
+    let tier = (0..MemoryTier::ALL.len()).prop_map(|tier| NodeSet::Tier(MemoryTier::ALL[tier]));
+    prop_oneof![node_set(), tier]
+}
+
 fn policy() -> impl Strategy<Value = Policy> {
     prop_oneof![
         (0u16..64, any::<bool>()).prop_map(|(node, strict)| Policy::Node { node: NodeId(node), strict }),
-        node_set().prop_map(Policy::Interleave),
-        node_set().prop_map(Policy::Split),
+        memory_set().prop_map(Policy::Interleave),
+        memory_set().prop_map(Policy::Split),
         prop::collection::btree_map((0u16..64).prop_map(NodeId), 1u32..=255, 0..5)
             .prop_map(|map| Policy::WeightedInterleave(map.into_iter().collect())),
         Just(Policy::Local),

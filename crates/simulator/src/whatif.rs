@@ -20,7 +20,8 @@ use crate::simulation::Simulation;
 
 /// Parts of the jackknife: each leaves out one of this many equal parts of the samples.
 const PARTS: u32 = 5;
-const KNOWN: &str = "interleave, bind:N, replicate, users, local, first-touch; or write processes=pin";
+const KNOWN: &str =
+    "interleave, bind:N, near or tier:fast, replicate, users, local, first-touch; or write processes=pin";
 
 /// An override of the placement of some pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +61,8 @@ impl PageOverride {
         }
         let how = match place {
             "interleave" => Arrangement::Interleave,
+            "near" => Arrangement::Near,
+            "tier:fast" => Arrangement::FastTier,
             "replicate" => Arrangement::Replicate,
             "users" | "local" => Arrangement::Users,
             "first-touch" => Arrangement::FirstTouch,

@@ -144,6 +144,29 @@ fn first_touch_frees_the_named_pages_alone_of_the_programs_request() {
 }
 
 #[test]
+fn near_memory_is_that_of_nodes_with_cpus() {
+    let text = numapilot_machine::builtin_text("xeon-2s-cxl").expect("its text");
+    let homes = |text: &str, how: &Arrangement| {
+        let machine = Machine::from_model_text(text, "m.toml").expect("a sound model");
+        let mut program = program();
+        arrange(&mut program, &machine, Layout::Recorded, &ALL, how).map(|_| {
+            let mut homes: Vec<NodeId> = program.ordered_homes.iter().flat_map(|order| order.homes.clone()).collect();
+            homes.sort_unstable();
+            homes.dedup();
+            homes
+        })
+    };
+    for how in [Arrangement::Near, Arrangement::FastTier] {
+        assert_eq!(homes(text, &how).expect("arranged"), [NodeId(0), NodeId(1)], "{how:?}");
+    }
+    assert_eq!(homes(text, &Arrangement::Interleave).expect("arranged"), [NodeId(0), NodeId(1), NodeId(2)]);
+    let wide = text.replace("{ value = 76.8, source", "{ value = 800, source").replace("[38.4, 76.8]", "[400, 900]");
+    assert_eq!(homes(&wide, &Arrangement::Near).expect("arranged"), [NodeId(0), NodeId(1)]);
+    let why = homes(&wide, &Arrangement::FastTier).unwrap_err().to_string();
+    assert!(why.contains("memory of node 2 has more bandwidth"), "{why}");
+}
+
+#[test]
 fn a_node_without_memory_is_refused_by_name() {
     let error = arrange(&mut program(), &machine(), Layout::Recorded, &ALL, &Arrangement::On(NodeId(9)))
         .unwrap_err()

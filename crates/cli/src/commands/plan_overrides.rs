@@ -10,7 +10,7 @@ use anyhow::{Result, bail};
 use numapilot_flows::{Object, ObjectKind, Site, SiteId, Trace};
 use numapilot_insight::whatif::PlacementOverride;
 use numapilot_insight::{FixKind, is_placeable};
-use numapilot_machine::{Machine, NodeId};
+use numapilot_machine::{Machine, MemoryTier, NodeId};
 use numapilot_plan::{Layout, ObjectMatch, ObjectRule, Placing, Plan, Policy, ProcessRule, ThreadRule};
 use numapilot_plan::{NodeSet, glob_matches};
 use numapilot_symbols::spellings;
@@ -172,6 +172,10 @@ fn kind_of(rule: &ObjectRule, machine: &Machine) -> Result<(FixKind, bool)> {
     };
     Ok(match &rule.policy {
         Policy::Node { node, .. } => (FixKind::AllocateOnNode(*node), false),
+        // As of the finding that proposes it.
+        Policy::Interleave(NodeSet::Listed(nodes)) if *nodes == machine.nodes_of_tier(MemoryTier::Fast) => {
+            (FixKind::NearTier, false)
+        }
         Policy::Interleave(NodeSet::Listed(nodes)) if *nodes != with_memory => (even(nodes), false),
         Policy::Interleave(_) => (FixKind::Interleave, false),
         Policy::WeightedInterleave(weights) if weights.is_empty() => {
@@ -202,9 +206,8 @@ fn kind_of(rule: &ObjectRule, machine: &Machine) -> Result<(FixKind, bool)> {
 fn nodes_of(placing: &Placing, machine: &Machine) -> Vec<NodeId> {
     match placing {
         Placing::Nodes(NodeSet::Listed(nodes)) => nodes.clone(),
-        Placing::Nodes(NodeSet::All) => {
-            machine.nodes().iter().filter(|node| node.has_cpus()).map(|node| node.id).collect()
-        }
+        // Fitted plans list their nodes.
+        Placing::Nodes(NodeSet::All | NodeSet::Tier(_)) => machine.cpu_nodes().map(|node| node.id).collect(),
         Placing::Cpus(cpus) => cpus.iter().filter_map(|&cpu| machine.node_of_cpu(cpu)).collect(),
     }
 }
@@ -378,6 +381,19 @@ mod tests {
         let fitted = plan.fit(&machine(), numapilot_plan::Fit::Exact).expect("it fits");
         let found = overrides(&fitted.plan, &trace, &machine()).expect("it can be asked");
         assert_eq!((found.overrides.len(), found.without_effect), (4, vec!["object none".to_owned()]));
+    }
+
+    #[test]
+    fn memory_of_the_fast_tier_is_priced_as_the_finding_does_that_proposes_it() {
+        let plan = plan(
+            "[[object]]\nfile = \"a.c\"\npolicy = \"interleave\"\nnodes = \"tier:fast\"\n\
+             [[object]]\nsymbol = \"table\"\npolicy = \"interleave\"\nnodes = \"tier:slow\"\n",
+        );
+        let machine = Machine::load("xeon-2s-cxl").expect("a model");
+        let fitted = plan.fit(&machine, numapilot_plan::Fit::Exact).expect("it fits").plan;
+        let kinds = fitted.objects.iter().map(|rule| kind_of(rule, &machine).expect("it has a price").0);
+        let slow = FixKind::WeightedInterleave(vec![(NodeId(2), 1)]);
+        assert_eq!(kinds.collect::<Vec<_>>(), [FixKind::NearTier, slow]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use numapilot_flows::{SiteId, Trace};
 use numapilot_insight::whatif::Answer;
 use numapilot_insight::{Analysis, Findings, Fix, FixKind, Surveyed, is_placeable};
-use numapilot_machine::Machine;
+use numapilot_machine::{Machine, MemoryTier};
 use numapilot_plan::{Fit, Layout, NodeSet, ObjectMatch, ObjectRule, Placing, Plan, Policy, ProcessRule};
 use numapilot_report::findings::{SHOWN, effect_words, fix_words};
 use numapilot_text::units;
@@ -67,6 +67,7 @@ pub fn add_price(plan: &mut Plan, analysis: &Analysis<'_>, machine: &Machine, su
     }
     let comment = match price(plan, analysis, machine, surveyed) {
         Ok(all) => {
+            plan.about.extend(all.too_large.iter().map(|why| format!("Too large: {why} Leave out a rule.")));
             let effect = effect_words(&all.gain, all.work_gain.as_ref(), &all.uncertainty);
             format!("All rules together: {effect}.")
         }
@@ -167,8 +168,10 @@ fn policy(kind: &FixKind, machine: Option<&Machine>) -> Option<Policy> {
         FixKind::WeightedInterleave(weights) => Policy::WeightedInterleave(weights.clone()),
         FixKind::LocalArenas => Policy::Local,
         FixKind::NearTier => {
-            let near = machine?.cpu_and_memory_nodes();
-            Policy::Interleave(NodeSet::Listed(near.map(|node| node.id).collect()))
+            let machine = machine?;
+            let is_named = !machine.nodes_of_tier(MemoryTier::Fast).is_empty();
+            let near = || NodeSet::Listed(machine.cpu_and_memory_nodes().map(|node| node.id).collect());
+            Policy::Interleave(if is_named { NodeSet::Tier(MemoryTier::Fast) } else { near() })
         }
         // A hand-over rule needs the name of the threads that take over, which findings do not have; the other fixes need the source.
         FixKind::FirstTouchByUsers

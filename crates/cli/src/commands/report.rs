@@ -178,7 +178,7 @@ impl View<'_> {
             filter.thread = Some(self.choose_thread(name)?);
             scope.push(format!("thread {name}"));
         }
-        Ok((Analysis::new(self.trace, analysis.nodes(), analysis.memory_nodes(), filter), scope))
+        Ok((Analysis::on(self.trace, self.machine, filter), scope))
     }
 
     /// The filters as text, one phrase each; empty for the whole recording.

@@ -1,9 +1,12 @@
 //! A fix before it is priced, as detectors and `whatif` propose it.
 
+use std::collections::BTreeMap;
+
 use numapilot_flows::SiteId;
-use numapilot_machine::{Machine, NodeId, NodeIndex};
+use numapilot_machine::{Machine, Node, NodeId, NodeIndex};
 use numapilot_trace::ids::{ProcessIndex, ThreadIndex};
 
+use super::bandwidth;
 use super::costs::{COPY_BYTES_PER_S, MOVE_SMALL_NS, PAGE_BYTES};
 use super::kind::{Effect, Fix, FixKind};
 use crate::facts::SiteFacts;
@@ -11,10 +14,8 @@ use crate::scene::Scene;
 
 /// Share of a controller's load that the fix must move: sites are added until they make up this share.
 const MOST_OF_A_CONTROLLER: f64 = 0.8;
-/// Least relative difference of an interleaving weight from an even one for which weights are proposed.
-const UNEVEN: f64 = 0.1;
-/// Largest weight; weights are whole numbers.
-const WEIGHT_MAX: f64 = 10.0;
+/// Share of a site's accesses that slow memory must serve for memory of nodes with CPUs to be proposed.
+const MOSTLY: f64 = 0.5;
 
 /// A kind of fix, and the objects, threads or processes that it concerns.
 #[derive(Clone, Debug, PartialEq)]
@@ -94,10 +95,9 @@ impl FixCandidate {
         FixCandidate::plain(FixKind::InterleaveAll)
     }
 
-    /// Interleaving with weights that leave all controllers equally loaded, where these are not even anyway.
+    /// Interleaving with weights that leave all controllers equally loaded, for their bandwidths where these differ, where they are not even anyway.
     pub fn weighted(scene: &Scene<'_>, facts: &SiteFacts) -> Option<FixCandidate> {
-        let nodes = scene.machine.nodes();
-        let (mut others, mut own) = (vec![0.0; nodes.len()], 0.0);
+        let (mut others, mut own) = (vec![0.0; scene.machine.nodes().len()], 0.0);
         for (cell, count) in &scene.usage.cells {
             let Some(home) = cell.home.index() else { continue };
             if cell.group == facts.site.0 {
@@ -106,23 +106,15 @@ impl FixCandidate {
                 others[home] += count;
             }
         }
-        let open: Vec<NodeIndex> = NodeIndex::all(nodes.len()).filter(|&node| nodes[node].has_memory()).collect();
-        let mean = (open.iter().map(|&node| others[node]).sum::<f64>() + own) / open.len() as f64;
-        let room: Vec<f64> = open.iter().map(|&node| (mean - others[node]).max(0.0)).collect();
-        let sum: f64 = room.iter().sum();
-        let even = 1.0 / open.len() as f64;
-        if sum <= 0.0 || room.iter().all(|room| (room / sum - even).abs() < UNEVEN * even) {
-            return None;
-        }
-        let most = room.iter().copied().fold(0.0, f64::max);
-        let weight = |room: f64| (WEIGHT_MAX * room / most).round() as u32;
-        let weights: Vec<(NodeId, u32)> =
-            open.iter().zip(&room).map(|(&node, room)| (nodes[node].id, weight(*room))).collect();
-        let weights = weights.into_iter().filter(|(_, weight)| *weight > 0).collect();
+        let open = bandwidth::memory_nodes(scene.machine);
+        let others: Vec<f64> = open.iter().map(|&node| others[node]).collect();
+        let weights = bandwidth::leveling(&others, own, bandwidth::shares(scene.machine).as_deref())?;
+        let weights = bandwidth::named(scene.machine, &weights);
         Some(FixCandidate::of(FixKind::WeightedInterleave(weights), facts))
     }
 
-    /// Spreads the heaviest sites on a node.
+    /// Spreads the heaviest sites on a node: evenly, and by the bandwidths of the nodes' memory where these differ. What is on slow memory can also go to nodes
+    /// with CPUs.
     pub fn relieve(scene: &Scene<'_>, node: NodeIndex) -> Vec<FixCandidate> {
         let mut on: Vec<(&SiteFacts, f64)> = Vec::new();
         for facts in &scene.sites {
@@ -134,16 +126,28 @@ impl FixCandidate {
             .filter(|(cell, _)| cell.home.index() == Some(node))
             .map(|(_, count)| count)
             .sum();
-        let mut candidate = FixCandidate::plain(FixKind::Interleave);
-        let mut moved = 0.0;
+        let (mut groups, mut moved): (Vec<&SiteFacts>, f64) = (Vec::new(), 0.0);
         for (facts, weight) in on.into_iter().filter(|(_, weight)| *weight > 0.0) {
             if moved >= MOST_OF_A_CONTROLLER * whole {
                 break;
             }
             moved += weight;
-            candidate.sites.push(facts.site);
+            groups.push(facts);
         }
-        if candidate.sites.is_empty() { Vec::new() } else { vec![candidate] }
+        if groups.is_empty() {
+            return Vec::new();
+        }
+        let mut kinds = vec![FixKind::Interleave];
+        kinds.extend(by_bandwidth(scene.machine));
+        if scene.machine.is_slow_memory(&scene.machine.nodes()[node]) {
+            kinds.push(FixKind::NearTier);
+        }
+        kinds.into_iter().map(|kind| FixCandidate::of_groups(kind, &groups)).collect()
+    }
+
+    /// Spreads a site's objects by the bandwidths of the nodes' memory; `None` where these are not known, or about the same.
+    pub fn by_bandwidth(scene: &Scene<'_>, facts: &SiteFacts) -> Option<FixCandidate> {
+        by_bandwidth(scene.machine).map(|kind| FixCandidate::of(kind, facts))
     }
 
     /// Fixes that reduce the interconnect traffic of the site with most time at stake.
@@ -153,6 +157,12 @@ impl FixCandidate {
             vec![FixCandidate::of(FixKind::FirstTouchByUsers, facts), FixCandidate::of(FixKind::Interleave, facts)];
         if facts.write_samples == 0 {
             candidates.push(FixCandidate::of(FixKind::Replicate, facts));
+        }
+        let (nodes, on) = (scene.machine.nodes(), NodeIndex::all(facts.on.len()).zip(&facts.on));
+        let slow: f64 =
+            on.filter(|(node, _)| scene.machine.is_slow_memory(&nodes[*node])).map(|(_, on)| on.weight).sum();
+        if slow > MOSTLY * facts.on.iter().map(|on| on.weight).sum::<f64>() {
+            candidates.push(FixCandidate::of(FixKind::NearTier, facts));
         }
         candidates
     }
@@ -167,17 +177,23 @@ impl FixCandidate {
         self.live_bytes
     }
 
-    /// What it puts on one node, or on those with CPUs together, does not fit there: bytes that are live at one moment, and all memory that there is. `None` if
-    /// it fits, even if nothing else is there.
+    /// What it puts on one node, on those with CPUs together, or on several in proportion to weights does not fit there: bytes that are live at one moment, and
+    /// how many there is memory for. `None` if they fit, even if nothing else is there.
     pub fn too_large_for(&self, machine: &Machine) -> Option<(u64, u64)> {
         let with_cpus: Vec<u64> = machine.cpu_and_memory_nodes().map(|node| node.memory_bytes).collect();
         let room = match &self.kind {
             FixKind::AllocateOnNode(node) => machine.node(*node)?.memory_bytes,
             FixKind::NearTier => with_cpus.into_iter().fold(0, u64::saturating_add),
             FixKind::Replicate => with_cpus.into_iter().min()?,
+            FixKind::WeightedInterleave(weights) => bandwidth::room(machine, weights)?,
             _ => return None,
         };
         (self.live_bytes > room).then_some((self.live_bytes, room))
+    }
+
+    /// Whether some memory may be what both place.
+    fn overlaps(&self, other: &FixCandidate) -> bool {
+        self.sites.is_empty() || other.sites.is_empty() || self.sites.iter().any(|site| other.sites.contains(site))
     }
 
     /// Whether it changes anything for a group.
@@ -235,15 +251,63 @@ impl FixCandidate {
             _ => Vec::new(),
         };
         let more_bytes = self.more_bytes(scene.machine);
+        let spreads_over_all = matches!(self.kind, FixKind::Interleave | FixKind::InterleaveAll);
+        let is_apart = |node: &&Node| spreads_over_all && node.has_memory() && !scene.machine.has_online_cpus(node);
+        let without_cpus = scene.machine.nodes().iter().filter(is_apart).map(|node| node.id).collect();
         let Effect { gain, work_gain, uncertainty } = effect;
         let (kind, sites) = (self.kind.clone(), self.sites.clone());
-        Fix { kind, sites, threads, processes, gain, work_gain, uncertainty, more_bytes }
+        Fix { kind, sites, without_cpus, threads, processes, gain, work_gain, uncertainty, more_bytes }
     }
 
     /// Further memory that it takes, bytes: every instance is copied, but no more than are live at one moment have copies then.
     pub fn more_bytes(&self, machine: &Machine) -> u64 {
         if self.kind == FixKind::Replicate { copies_of(self.live_bytes, machine) } else { 0 }
     }
+}
+
+/// Interleaving with weights by bandwidth; `None` where all nodes' memory has about the same, or that of one is not known.
+fn by_bandwidth(machine: &Machine) -> Option<FixKind> {
+    let shares = bandwidth::shares(machine)?;
+    Some(FixKind::WeightedInterleave(bandwidth::named(machine, &bandwidth::whole(&shares))))
+}
+
+/// What several fixes of different memory together put on one node, or on those with CPUs, does not fit there: these nodes, the most bytes that the fixes put
+/// there, and the memory that there is. `None` if they fit, or if some are of the same memory.
+pub(crate) fn too_large_together(candidates: &[FixCandidate], machine: &Machine) -> Option<(Vec<NodeId>, u64, u64)> {
+    let of_memory: Vec<&FixCandidate> = candidates.iter().filter(|candidate| candidate.is_of_memory()).collect();
+    let has_overlap = |at: usize| of_memory[..at].iter().any(|other| other.overlaps(of_memory[at]));
+    if of_memory.len() < 2 || (0..of_memory.len()).any(has_overlap) {
+        return None;
+    }
+    let (mut on, mut near): (BTreeMap<NodeId, u64>, u64) = (BTreeMap::new(), 0);
+    let mut add = |node: NodeId, bytes: u64| {
+        let sum = on.entry(node).or_default();
+        *sum = sum.saturating_add(bytes);
+    };
+    for candidate in of_memory {
+        match &candidate.kind {
+            FixKind::AllocateOnNode(node) => add(*node, candidate.live_bytes),
+            FixKind::WeightedInterleave(weights) => {
+                let sum: f64 = weights.iter().map(|(_, weight)| f64::from(*weight)).sum();
+                for (node, weight) in weights {
+                    add(*node, (candidate.live_bytes as f64 * f64::from(*weight) / sum) as u64);
+                }
+            }
+            FixKind::NearTier => near = near.saturating_add(candidate.live_bytes),
+            _ => {}
+        }
+    }
+    for (id, bytes) in &on {
+        let room = machine.node(*id).map_or(u64::MAX, |node| node.memory_bytes);
+        if *bytes > room {
+            return Some((vec![*id], *bytes, room));
+        }
+    }
+    let with_cpus: Vec<&Node> = machine.cpu_and_memory_nodes().collect();
+    let of_one = |node: &&Node| on.get(&node.id).copied().unwrap_or(0);
+    let bytes = with_cpus.iter().map(of_one).fold(near, u64::saturating_add);
+    let room = with_cpus.iter().map(|node| node.memory_bytes).fold(0, u64::saturating_add);
+    (near > 0 && bytes > room).then(|| (with_cpus.iter().map(|node| node.id).collect(), bytes, room))
 }
 
 /// Bytes of the copies of `bytes` bytes on all other nodes that have CPUs and memory.
@@ -273,11 +337,34 @@ mod tests {
             (FixKind::AllocateOnNode(first), near[0]),
             (FixKind::NearTier, near.iter().sum()),
             (FixKind::Replicate, near.iter().copied().min().expect("a node")),
+            // A fifth, and four fifths of which there is half as much.
+            (FixKind::WeightedInterleave(vec![(first, 1), (NodeId(2), 4)]), machine.nodes()[2].memory_bytes / 4 * 5),
         ] {
             assert_eq!(lacks(kind.clone(), room), None, "{kind:?}");
             assert_eq!(lacks(kind.clone(), room + 1), Some((room + 1, room)), "{kind:?}");
         }
         assert_eq!(lacks(FixKind::Interleave, u64::MAX), None, "it was in this machine's memory before");
+    }
+
+    /// Each of two tables fits in the memory of nodes with CPUs, and a plan was written that put both there.
+    #[test]
+    fn fixes_that_fit_alone_may_not_fit_together() {
+        let machine = Machine::load("xeon-2s-cxl").expect("a model");
+        let gib = |gib: u64| gib << 30;
+        let of = |kind: FixKind, site: u32, live_bytes: u64| {
+            FixCandidate::of(kind, &SiteFacts { site: SiteId(site), live_bytes, ..SiteFacts::default() })
+        };
+        let both = |kinds: [FixKind; 2], bytes: u64, other: u32| {
+            let [first, second] = kinds;
+            too_large_together(&[of(first, 0, bytes), of(second, other, bytes)], &machine)
+        };
+        let near = || [FixKind::NearTier, FixKind::NearTier];
+        assert_eq!(both(near(), gib(256), 1), None);
+        assert_eq!(both(near(), gib(300), 1), Some((vec![NodeId(0), NodeId(1)], gib(600), gib(512))));
+        assert_eq!(both(near(), gib(300), 0), None, "the same memory");
+        let on_one =
+            [FixKind::AllocateOnNode(NodeId(2)), FixKind::WeightedInterleave(vec![(NodeId(0), 1), (NodeId(2), 1)])];
+        assert_eq!(both(on_one, gib(100), 1), Some((vec![NodeId(2)], gib(150), gib(128))));
     }
 
     #[test]

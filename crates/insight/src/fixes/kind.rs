@@ -85,6 +85,9 @@ pub struct Fix {
     pub kind: FixKind,
     /// The sites whose objects it concerns; empty for threads, processes, or everything.
     pub sites: Vec<SiteId>,
+    /// Nodes without CPUs over which it spreads memory, too, because it does so over all nodes with memory.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub without_cpus: Vec<NodeId>,
     /// The threads that it pins, and their nodes.
     pub threads: Vec<(ThreadIndex, NodeId)>,
     /// The processes that it pins, and their nodes.

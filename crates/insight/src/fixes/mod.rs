@@ -3,11 +3,12 @@
 //! A price is a *prediction*. Its interval covers the sampling of accesses (jackknife over cache lines) and what is not known of the machine and of the
 //! program's cores, with the traffic model's own error (an ensemble). `docs/patterns.md`, "Prices".
 
+mod bandwidth;
 mod candidate;
 pub(crate) mod costs;
 mod kind;
 
-pub(crate) use candidate::{FixCandidate, copies};
+pub(crate) use candidate::{FixCandidate, copies, too_large_together};
 pub(crate) use kind::Effect;
 pub use kind::{Fix, FixKind, is_placeable};
 

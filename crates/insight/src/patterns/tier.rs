@@ -7,10 +7,9 @@ use super::{Criterion, Draft, MATERIAL, PatternKind, Scene, Subject, Unit, numbe
 use crate::estimate::{Estimate, Tally};
 use crate::facts::SiteFacts;
 use crate::fixes::{FixCandidate, FixKind};
-use crate::tiers::is_slow;
 
 pub(super) fn detect(scene: &Scene<'_>, facts: &SiteFacts, at_stake: Estimate) -> Option<Draft> {
-    let far = |node: NodeIndex| is_slow(scene.machine, &scene.machine.nodes()[node]);
+    let far = |node: NodeIndex| scene.machine.is_slow_memory(&scene.machine.nodes()[node]);
     let (mut all, mut on_far) = (Tally::default(), Tally::default());
     for (node, on) in NodeIndex::all(facts.on.len()).zip(&facts.on) {
         all.merge(on);
@@ -34,9 +33,11 @@ pub(super) fn detect(scene: &Scene<'_>, facts: &SiteFacts, at_stake: Estimate) -
         would_change: vec![
             "the nodes with CPUs have too little free memory, because then colder objects would have to move away first".to_owned(),
         ],
-        candidates: vec![
-            FixCandidate::of(FixKind::NearTier, facts),
-            FixCandidate::of(FixKind::FirstTouchByUsers, facts),
-        ],
+        // Where nodes with CPUs are full of accesses, or have too little memory, a part can stay.
+        candidates: [FixKind::NearTier, FixKind::FirstTouchByUsers]
+            .map(|kind| FixCandidate::of(kind, facts))
+            .into_iter()
+            .chain(FixCandidate::by_bandwidth(scene, facts))
+            .collect(),
     })
 }

@@ -6,10 +6,11 @@ use numapilot_insight::{
     Analysis, Confidence, Estimate, Evidence, Finding, Findings, Fix, FixKind, Nothing, OF_ITS_ACCESSES_REMOTE,
     PatternKind, Subject, Uncertainty, Unit,
 };
+use numapilot_machine::NodeId;
 use numapilot_text::style::Look;
 use unicode_width::UnicodeWidthStr;
 
-use super::{doubt_words, effect_words, explanation, gain_words, json, means_words, price_words, text};
+use super::{doubt_words, effect_words, explanation, fix_words, gain_words, json, means_words, price_words, text};
 use crate::fixture::open;
 
 #[test]
@@ -76,6 +77,7 @@ fn no_plan_is_promised_for_the_pages_of_files() {
     let fix = |kind, sites: &[u32]| Fix {
         kind,
         sites: sites.iter().map(|site| SiteId(*site)).collect(),
+        without_cpus: Vec::new(),
         threads: Vec::new(),
         processes: Vec::new(),
         gain: Estimate { value: 0.5, low: 0.4, high: 0.6 },
@@ -96,6 +98,28 @@ fn no_plan_is_promised_for_the_pages_of_files() {
     assert!(means_words(&fix(FixKind::FirstTouchByUsers, &[2]), &trace).contains("change of the source"));
 }
 
+/// "All nodes with memory" did not say that a CXL expander is one of them.
+#[test]
+fn spreading_over_all_nodes_names_those_without_cpus() {
+    let says = |nodes: &[u16]| {
+        let fix = Fix {
+            kind: FixKind::InterleaveAll,
+            sites: Vec::new(),
+            without_cpus: nodes.iter().map(|node| NodeId(*node)).collect(),
+            threads: Vec::new(),
+            processes: Vec::new(),
+            gain: Estimate::default(),
+            work_gain: None,
+            uncertainty: Uncertainty::default(),
+            more_bytes: 0,
+        };
+        fix_words(&fix, &Trace::from_tables(Tables::default()))
+    };
+    assert_eq!(says(&[]), "interleave everything (numactl --interleave=all)");
+    assert!(says(&[2]).ends_with("=all), also node 2, which has no CPUs"), "{}", says(&[2]));
+    assert!(says(&[2, 3]).ends_with("=all), also nodes 2-3, which have no CPUs"), "{}", says(&[2, 3]));
+}
+
 /// A gain that some of the machines and programs do not confirm says so beside its interval, and one that is sure says nothing.
 #[test]
 fn a_fix_that_may_lose_says_so() {
@@ -103,6 +127,7 @@ fn a_fix_that_may_lose_says_so() {
         doubt_words(&Fix {
             kind: FixKind::Interleave,
             sites: Vec::new(),
+            without_cpus: Vec::new(),
             threads: Vec::new(),
             processes: Vec::new(),
             gain: Estimate { value: 0.047, low, high },

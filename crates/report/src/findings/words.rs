@@ -5,7 +5,7 @@ use numapilot_insight::{
     Estimate, Evidence, Finding, Findings, Fix, FixKind, Nothing, OF_ITS_ACCESSES_REMOTE, PatternKind, Subject,
     Uncertainty, Unit, is_placeable,
 };
-use numapilot_machine::Machine;
+use numapilot_machine::{Machine, NodeId, format_cpu_list};
 use numapilot_text::units;
 
 use crate::estimates;
@@ -158,7 +158,9 @@ pub fn fix_words(fix: &Fix, trace: &Trace) -> String {
         FixKind::AllocateOnNode(node) => format!("allocate {what} on node {node}"),
         FixKind::FirstTouchByUsers => format!("let the threads that use {what} touch it first"),
         FixKind::MigrateAtHandOver => format!("move {what} to the node that takes it over, at each hand-over"),
-        FixKind::Interleave => format!("interleave {what} over all nodes with memory"),
+        FixKind::Interleave => {
+            format!("interleave {what} over all nodes with memory{}", without_cpus(&fix.without_cpus))
+        }
         FixKind::WeightedInterleave(weights) => {
             let weights: Vec<String> = weights.iter().map(|(node, weight)| format!("{node}:{weight}")).collect();
             format!("interleave {what} with weights {}", weights.join(","))
@@ -175,7 +177,21 @@ pub fn fix_words(fix: &Fix, trace: &Trace) -> String {
             format!("give each node its own cache lines for its part of {what} (align to 64 bytes)")
         }
         FixKind::NearTier => format!("place {what} in the memory of nodes with CPUs"),
-        FixKind::InterleaveAll => "interleave everything (numactl --interleave=all)".to_owned(),
+        FixKind::InterleaveAll => {
+            format!("interleave everything (numactl --interleave=all){}", without_cpus(&fix.without_cpus))
+        }
+    }
+}
+
+/// That these are among all nodes, behind those words; nothing if there are none.
+fn without_cpus(nodes: &[NodeId]) -> String {
+    match nodes {
+        [] => String::new(),
+        [node] => format!(", also node {node}, which has no CPUs"),
+        nodes => {
+            let list = format_cpu_list(nodes.iter().map(|node| u32::from(node.0)));
+            format!(", also nodes {list}, which have no CPUs")
+        }
     }
 }
 

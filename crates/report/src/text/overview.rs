@@ -5,6 +5,7 @@ use numapilot_insight::Headline;
 use numapilot_insight::Source;
 use numapilot_insight::Totals;
 use numapilot_insight::Verdict;
+use numapilot_insight::WithoutCpus;
 use numapilot_machine::NodeId;
 use numapilot_text::style::Look;
 use numapilot_text::style::clean;
@@ -23,7 +24,8 @@ const LABEL: usize = 22;
 /// Approximate number of lines that a program's arguments may take.
 const COMMAND_LINES: usize = 4;
 
-/// The three lines: share of remote accesses, controller imbalance, and the object with most accesses.
+/// The three lines: share of remote accesses, controller imbalance, and the object with most accesses. A fourth one says what nodes without CPUs serve, where
+/// the machine has such.
 #[must_use]
 pub fn headline(headline: &Headline, nodes: &[NodeId], look: Look) -> String {
     let totals = &headline.totals;
@@ -73,7 +75,20 @@ pub fn headline(headline: &Headline, nodes: &[NodeId], look: Look) -> String {
     } else {
         imbalance
     };
-    format!("Remote accesses       {remote}\nController imbalance  {imbalance}\nTop object            {top}\n")
+    let apart = headline
+        .without_cpus
+        .as_ref()
+        .map_or_else(String::new, |apart| format!("Without CPUs          {}\n", without_cpus(apart, room)));
+    format!("Remote accesses       {remote}\n{apart}Controller imbalance  {imbalance}\nTop object            {top}\n")
+}
+
+/// The share of accesses that nodes without CPUs serve, and as far as that fits on the line, what that means.
+fn without_cpus(apart: &WithoutCpus, room: usize) -> String {
+    let list = numapilot_machine::format_cpu_list(apart.nodes.iter().map(|node| u32::from(node.0)));
+    let plural = if apart.nodes.len() > 1 { "s" } else { "" };
+    let share = format!("{} to node{plural} {list}", units::part_percent(apart.share));
+    let whole = format!("{share}, where no thread can run: remote from everywhere");
+    if whole.width() <= room { whole } else { share }
 }
 
 /// The share of remote accesses, and what it is of, as far as that fits on the line.
@@ -161,6 +176,8 @@ pub fn heading(heading: &Heading, look: Look) -> String {
 mod tests {
     use numapilot_flows::Filter;
     use numapilot_flows::SiteId;
+    use numapilot_insight::Analysis;
+    use numapilot_machine::Machine;
     use numapilot_trace::ids::TimeNs;
 
     use super::super::matrix;
@@ -179,6 +196,22 @@ mod tests {
         for (node_count, machine) in [(2, "live"), (1, "")] {
             assert!(!of(node_count, machine).contains("remote"), "{}", of(node_count, machine));
         }
+    }
+
+    /// Accesses to a CXL expander were remote ones like any, as if threads could run beside them.
+    #[test]
+    fn what_nodes_without_cpus_serve_has_a_line_of_its_own() {
+        let opened = of_unknown_homes();
+        let expanded = Machine::load("xeon-2s-cxl").expect("a model");
+        let top = |machine: &Machine| {
+            let analysis = Analysis::on(&opened.trace, Some(machine), Filter::default());
+            headline(&analysis.headline(), analysis.nodes(), Look::default())
+        };
+        let line = "\nWithout CPUs          0.0 % to node 2, where no thread can run: remote from everywhere\nController imbalance";
+        assert!(top(&expanded).contains(line), "{}", top(&expanded));
+        assert!(!top(&Machine::load("opteron-8385").expect("a model")).contains("Without CPUs"));
+        let apart = WithoutCpus { nodes: vec![NodeId(2), NodeId(3)], share: 0.25 };
+        assert_eq!(without_cpus(&apart, 30), "25.0 % to nodes 2-3");
     }
 
     #[test]

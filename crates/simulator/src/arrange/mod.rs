@@ -26,6 +26,10 @@ use usage::Usage;
 pub enum Arrangement {
     /// Round robin over all nodes with memory.
     Interleave,
+    /// Round robin over the nodes that have memory and CPUs.
+    Near,
+    /// The same, asked for as the fast tier: refused where other memory has more bandwidth.
+    FastTier,
     /// All on one node.
     On(NodeId),
     /// Each page on the node that accesses it most: what local arenas, or a parallel first touch, would do.
@@ -50,7 +54,7 @@ pub struct Arranged {
 /// Gives the pages of `ranges` other home nodes. Ranges may overlap; pages that the program never touches are passed over.
 ///
 /// # Errors
-/// If the machine has no such node, or the node has no memory.
+/// If the machine has no such node or tier, or the node has no memory.
 pub fn arrange(
     program: &mut Program,
     machine: &Machine,
@@ -66,6 +70,7 @@ pub fn arrange(
         let why = format!("it has no node {node} with memory; those with memory are {}", list(&with_memory));
         return Err(SimulatorError::Machine { machine: machine.name().to_owned(), why });
     }
+    let spread = spread(machine, how, &with_memory)?;
     let parts = parts(program, ranges);
     let pages = parts.iter().map(|part| part.2).sum();
     let more_bytes = match how {
@@ -78,7 +83,11 @@ pub fn arrange(
             program.first_touches = unbound(std::mem::take(&mut program.first_touches), &parts);
             0
         }
-        Arrangement::Interleave | Arrangement::On(_) | Arrangement::Users => {
+        Arrangement::Interleave
+        | Arrangement::Near
+        | Arrangement::FastTier
+        | Arrangement::On(_)
+        | Arrangement::Users => {
             let usage = (*how == Arrangement::Users).then(|| Usage::of(program, machine, layout)).transpose()?;
             for &(region, first, count) in &parts {
                 let number = (program.regions[region as usize].first_page + first).0;
@@ -87,7 +96,7 @@ pub fn arrange(
                     (_, Some(usage)) => usage
                         .main_user(program, region, first + page)
                         .map_or(with_memory[0], |node| machine.nodes()[node].id),
-                    _ => with_memory[((number + page) % with_memory.len() as u64) as usize],
+                    _ => spread[((number + page) % spread.len() as u64) as usize],
                 };
                 let homes = (0..count).map(home).collect();
                 program.ordered_homes.push(OrderedHomes { region, first, homes });
@@ -96,6 +105,20 @@ pub fn arrange(
         }
     };
     Ok(Arranged { pages, more_bytes })
+}
+
+/// The nodes over which pages are spread, at least one where `with_memory` has one.
+fn spread(machine: &Machine, how: &Arrangement, with_memory: &[NodeId]) -> Result<Vec<NodeId>, SimulatorError> {
+    if let (Arrangement::FastTier, Some(wide)) = (how, machine.wide_memory()) {
+        let why = format!(
+            "memory of node {} has more bandwidth than that of nodes with CPUs, so which is fast depends on the program; write near or bind:N",
+            wide.id
+        );
+        return Err(SimulatorError::Machine { machine: machine.name().to_owned(), why });
+    }
+    let near: Vec<NodeId> = machine.cpu_and_memory_nodes().map(|node| node.id).collect();
+    let is_near = matches!(how, Arrangement::Near | Arrangement::FastTier) && !near.is_empty();
+    Ok(if is_near { near } else { with_memory.to_vec() })
 }
 
 /// First touches without the nodes that the program asks for, on the pages of `parts` alone: a touch may be of more pages than these, and is cut then.
