@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use numapilot_flows::{Filter, Trace};
 use numapilot_machine::{Machine, NodeIndex};
+use numapilot_traffic::MemorySystem;
 
+use super::members::Member;
 use super::{Change, Priced, Pricer, To, online_cpus};
 use crate::Analysis;
 use crate::usage::{Cell, PackedNode, Row, Usage, WRITE};
@@ -53,6 +55,58 @@ fn no_change_moves_accesses_without_a_known_home() {
     // Without a part of the samples, too.
     let mut of_parts = half.parts_ns.iter().zip(&none.parts_ns);
     assert!(of_parts.all(|(half, none)| half > none), "{:?}, {:?}", half.parts_ns, none.parts_ns);
+}
+
+/// Four nodes, whose links carry anything and whose memories serve a line in 8 ns.
+const NARROW: &str = r#"
+format = 1
+name = "narrow"
+cpu = "made up"
+clock_mhz = { value = 2000, source = "made up" }
+[sources]
+"made up" = "made up"
+[[nodes]]
+ids = [0, 1, 2, 3]
+cpus = ["0-3", "4-7", "8-11", "12-15"]
+source = "made up"
+memory_gib = { value = 4, source = "made up" }
+memory_bandwidth_gb_per_s = { value = 10, source = "made up" }
+[[links]]
+pairs = [[0, 1], [0, 2], [0, 3], [1, 2], [1, 3], [2, 3]]
+both_ways = true
+kind = "link"
+bandwidth_gb_per_s = { value = 1000, source = "made up" }
+[[idle_latency]]
+hops = 0
+ns = { value = 100, source = "made up" }
+[[idle_latency]]
+hops = 1
+ns = { value = 150, source = "made up" }
+"#;
+
+/// Far more accesses than one memory serves in the time that was recorded: the run lasts until it has served them, however its queue is. The delay of the
+/// solution taken times 0.76 ended the run a fifth earlier.
+#[test]
+fn a_full_memory_serves_no_more_where_its_queue_is_shorter() {
+    let machine = Machine::from_model_text(NARROW, "a made-up model").expect("a sound model");
+    let (mut usage, _) = multigrid();
+    usage.cells.iter_mut().for_each(|(cell, _)| cell.flags &= !WRITE);
+    for pace in &mut usage.paces {
+        pace.accesses *= 20.0;
+        pace.outstanding = 8.0;
+    }
+    // As a clock that was measured has it: no core stands between these figures and the price.
+    usage.charged = false;
+    let mut pricer = Pricer::new(&machine, &usage).expect("a pricer");
+    let system = || MemorySystem::new(&machine).expect("a whole machine");
+    let member = |queues: f64| Member::new(system(), usage.charged_core, queues);
+    pricer.members.all = vec![member(0.76), member(1.0), member(1.32)];
+    let seat = |row: &Row| row.from;
+    let change = Change { to: &|_| To::Node(Some(NodeIndex(0))), seat: &seat, extra_ns: 0.0, extra_work_ns: 0.0 };
+    let priced = pricer.price(&change, true).expect("a price");
+    let [short, as_modelled, long] = priced.members_ns[..] else { panic!("{:?}", priced.members_ns) };
+    assert!(as_modelled > 3.0 * usage.windows.ns * usage.windows.count as f64, "{as_modelled} ns: it is not full");
+    assert!(short > 0.93 * as_modelled && long < 1.07 * as_modelled, "{short}, {as_modelled}, {long} ns");
 }
 
 /// All threads on one node: they take turns on its CPUs, whether the recording shows each on one node or on two.

@@ -692,9 +692,7 @@ mod tests {
         let mut pricer = Pricer::new(&machine, &usage).expect("a pricer");
         let member = |taken: f64| {
             let system = MemorySystem::new(&machine).expect("a whole machine");
-            let mut member = members::Member::new(system, nominal(&machine, &usage), 1.0).expect("a member");
-            member.taken = taken;
-            member
+            members::Member { taken, ..members::Member::new(system, nominal(&machine, &usage), 1.0) }
         };
         pricer.members.all = vec![member(0.0), member(0.5), member(1.0)];
         let change = Change {
@@ -723,7 +721,7 @@ mod tests {
         let mut pricer = Pricer::new(&machine, &usage).expect("a pricer");
         let member = |queues: f64| {
             let system = MemorySystem::new(&machine).expect("a whole machine");
-            members::Member::new(system, nominal(&machine, &usage), queues).expect("a member")
+            members::Member::new(system, nominal(&machine, &usage), queues)
         };
         pricer.members.all = vec![member(0.76), member(1.0), member(1.32)];
         let now = pricer.now().expect("a price");
