@@ -57,6 +57,26 @@ fn no_change_moves_accesses_without_a_known_home() {
     assert!(of_parts.all(|(half, none)| half > none), "{:?}, {:?}", half.parts_ns, none.parts_ns);
 }
 
+/// From 5 % of all accesses on they stayed where they were, and of fewer each moved with the thread's others: a gain jumped where a recording had a few more.
+#[test]
+fn few_accesses_without_a_known_home_do_not_move_either() {
+    let (mut usage, machine) = multigrid();
+    usage.cells.retain(|(cell, _)| cell.home.index().is_some());
+    let seat = |row: &Row| row.from;
+    // Caches answer all accesses but these, which are so large a share.
+    let memory_ns = |share: f64| {
+        let mut usage = usage.clone();
+        let unknown =
+            |(cell, count): &(Cell, f64)| (Cell { home: PackedNode::NONE, ..*cell }, count * share / (1.0 - share));
+        let unknown: Vec<(Cell, f64)> = usage.cells.iter().map(unknown).collect();
+        usage.cells.extend(unknown);
+        let pricer = Pricer::new(&machine, &usage).expect("a pricer");
+        price(&pricer, &|cell| cell.home.index().map_or(To::Node(None), |_| To::Gone), &seat).memory_ns
+    };
+    let (fewer, more) = (memory_ns(0.049), memory_ns(0.051));
+    assert!(fewer < more && fewer > 0.9 * more, "{fewer} ns, {more} ns");
+}
+
 /// Four nodes, whose links carry anything and whose memories serve a line in 8 ns.
 const NARROW: &str = r#"
 format = 1

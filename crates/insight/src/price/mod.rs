@@ -114,7 +114,7 @@ pub(crate) struct Pricer<'a> {
     pub members: Members,
     /// Accesses whose mean latency each member tells.
     watched: Vec<Watched>,
-    /// `None` where nearly all homes are known.
+    /// `None` where all homes are known.
     unknown: Option<Unknown>,
 }
 
