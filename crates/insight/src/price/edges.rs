@@ -7,8 +7,9 @@ use numapilot_machine::{Machine, NodeIndex};
 use numapilot_traffic::MemorySystem;
 
 use super::members::Member;
-use super::{Change, Priced, Pricer, To, online_cpus};
+use super::{Change, Priced, Pricer, To, as_recorded, online_cpus};
 use crate::Analysis;
+use crate::usage::pace::Pace;
 use crate::usage::{Cell, PackedNode, Row, Usage, WRITE};
 
 /// What is recorded of a multigrid program of sixteen threads, and the machine of four nodes with four CPUs each.
@@ -75,6 +76,37 @@ fn few_accesses_without_a_known_home_do_not_move_either() {
     };
     let (fewer, more) = (memory_ns(0.049), memory_ns(0.051));
     assert!(fewer < more && fewer > 0.9 * more, "{fewer} ns, {more} ns");
+}
+
+/// A third of the threads overlap eight accesses, the others none. A class with the mean by accesses loaded memory with more than its threads access.
+#[test]
+fn threads_that_overlap_accesses_differently_load_memory_with_what_they_access() {
+    const LATENCY_NS: f64 = 200.0;
+    let (mut usage, machine) = multigrid();
+    let threads = usage.threads;
+    for (at, pace) in usage.paces.iter_mut().enumerate() {
+        pace.outstanding = if (at % threads).is_multiple_of(3) { 8.0 } else { 1.0 };
+    }
+    usage.charged = false;
+    let pricer = Pricer::new(&machine, &usage).expect("a pricer");
+    let gathered = as_recorded(|change| pricer.gather(change));
+    let busy_ns = |pace: &Pace| pace.own_ns + pace.accesses * LATENCY_NS / pace.outstanding;
+    let busy: Vec<f64> = pricer.paces.iter().map(busy_ns).collect();
+    let mut classes = 0;
+    for (window, lines) in gathered.lines.iter().enumerate() {
+        let of = window * threads..(window + 1) * threads;
+        let (paces, busy) = (&pricer.paces[of.clone()], &busy[of]);
+        let lasted_ns = busy.iter().copied().fold(1.0, f64::max);
+        for class in pricer.load(lines, paces, busy, lasted_ns).classes {
+            let of_class = lines.iter().filter(|line| line.from.0 == class.from);
+            let made: f64 = of_class.map(|line| paces[line.thread].accesses * line.part * line.left).sum();
+            let cycle_ns = class.outstanding * class.think_ns + LATENCY_NS;
+            let loaded = class.threads * class.outstanding / cycle_ns * lasted_ns;
+            assert!((loaded / made - 1.0).abs() < 1e-9, "window {window}: {loaded} of {made} accesses");
+            classes += 1;
+        }
+    }
+    assert!(classes > 40, "{classes}");
 }
 
 /// Four nodes, whose links carry anything and whose memories serve a line in 8 ns.

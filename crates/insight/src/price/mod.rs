@@ -501,7 +501,7 @@ impl<'a> Pricer<'a> {
             });
             // A thread does not work longer than the window lasts: where it drifts from the others, it works all the time.
             class.threads += (busy / lasted_ns.max(busy)) * line.part;
-            class.outstanding += accesses * pace.outstanding;
+            class.outstanding += accesses / pace.outstanding;
             class.think_ns += pace.own_ns * line.part;
             for to in 0..nodes {
                 class.reads[to] += accesses * line.shares[to];
@@ -510,7 +510,8 @@ impl<'a> Pricer<'a> {
         }
         let mut load = Load::default();
         for (mut class, accesses) in classes.into_iter().zip(accesses_of).filter_map(|(c, a)| Some((c?, a))) {
-            class.outstanding /= accesses;
+            // Accesses over the time in which they are waited for, in latencies (Little's law). Of a mean by accesses more would wait than threads' times say.
+            class.outstanding = accesses / class.outstanding;
             class.think_ns /= accesses;
             let sum: f64 = class.reads.iter().chain(&class.writes).sum();
             class.reads.iter_mut().chain(&mut class.writes).for_each(|share| *share /= sum);
