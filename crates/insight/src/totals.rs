@@ -16,8 +16,8 @@ pub const LINE_BYTES: f64 = 64.0;
 /// Share of accesses with an unknown home node above which nothing is said of placement.
 pub(crate) const UNKNOWN_MAX: f64 = 0.5;
 
-/// Share of accesses with an unknown home node, 0 to 1, from which findings say so, nothing is called well placed, and gains leave them out: the same as of one
-/// object's pages. Of fewer, each thread's are taken to be as its others.
+/// Share of accesses with an unknown home node, 0 to 1, from which findings say so and nothing is called well placed: the same as of one object's pages. Gains
+/// leave them out however few they are.
 pub(crate) const UNKNOWN_MATERIAL: f64 = 0.05;
 
 /// How a figure was obtained: counted, or estimated from samples.

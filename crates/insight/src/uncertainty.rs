@@ -95,8 +95,8 @@ pub(crate) fn interval(
     // The value is one of what may be, with the scatter of its own.
     let gain = Estimate {
         value,
-        low: possible(quantile(&sorted, ENDS.0).min(value - sampled) - unsettled),
-        high: quantile(&sorted, ENDS.1).max(value + sampled) + unsettled,
+        low: possible(between(&sorted, ENDS.0).min(value - sampled) - unsettled),
+        high: between(&sorted, ENDS.1).max(value + sampled) + unsettled,
     };
     let uncertainty = Uncertainty {
         median: quantile(&sorted, 0.5),
@@ -144,9 +144,9 @@ fn quantile(sorted: &[f64], share: f64) -> f64 {
     at(sorted, share * (sorted.len() - 1) as f64)
 }
 
-/// The same where each value stands for what lies half a step to either side of it (Hazen; type 5 there): a quantile that lies between two of the [`SCATTER`]
-/// values, as the ends of [`LIKELY`] do, is in the middle of them. The other one takes the inner of the two, with which the interval would hold 86 % where all
-/// is sampling.
+/// The same where each value stands for what lies half a step to either side of it (Hazen; type 5 there), as each member of a stratified ensemble does: a
+/// quantile that lies between two members, or between two of the [`SCATTER`] values, is in the middle of them. The other one takes the inner of the two: of
+/// 40 members, the interval of 95 % would hold 92.6 %, and that of 90 % 86 % where all is sampling.
 fn between(sorted: &[f64], share: f64) -> f64 {
     at(sorted, (share * sorted.len() as f64 - 0.5).clamp(0.0, (sorted.len() - 1) as f64))
 }
@@ -245,6 +245,15 @@ mod tests {
         let half = 0.1 * student_4(LIKELY.1) / student_4(ENDS.1);
         assert!(told.likely.0 <= 0.5 - half && told.likely.0 > 0.4, "{told:?}, {half}");
         assert!(told.likely.1 >= 0.5 + half && told.likely.1 < 0.6, "{told:?}, {half}");
+    }
+
+    /// Of 40 members, each stands for a fortieth of what may be. The ends were those between which 92.6 % of it lies.
+    #[test]
+    fn few_members_hold_what_is_stated() {
+        let gains: Vec<f64> = (0..40).map(|member| (f64::from(member) + 0.5) / 40.0).collect();
+        let (gain, told) = interval(0.5, &gains, (0.0, 0.0), &[]);
+        assert!((gain.low - 0.025).abs() < 1e-9 && (gain.high - 0.975).abs() < 1e-9, "{gain:?}");
+        assert!((told.likely.0 - 0.05).abs() < 1e-9 && (told.likely.1 - 0.95).abs() < 1e-9, "{told:?}");
     }
 
     #[test]

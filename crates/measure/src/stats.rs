@@ -9,6 +9,8 @@ const CONFIRMS: f64 = 0.02;
 pub(crate) const QUIET_MIN: usize = 5;
 /// Turns a median absolute deviation into the standard deviation of a normal distribution.
 pub const MAD_TO_SIGMA: f64 = 1.4826;
+/// Probability with which a median may lie beyond either end of its interval.
+const TAIL: f64 = 0.025;
 
 /// Whether low or high values are better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,13 +111,21 @@ fn confirmed_best(sorted: &[f64], better: Better) -> Option<f64> {
     }
 }
 
-/// The order statistics that enclose the median of the distribution with 95 % probability (binomial with one half, normal approximation).
+/// The order statistics that enclose the median of the distribution with a probability of 95 % or more, as many values below the one as above the other: how
+/// many values lie below that median is binomial with one half. Of five or fewer, lowest and highest, which enclose it less surely.
 fn median_interval(sorted: &[f64]) -> (f64, f64) {
     let count = sorted.len();
-    let reach = 0.98 * (count as f64).sqrt();
-    let low = ((count as f64) / 2.0 - reach).floor().max(0.0) as usize;
-    let high = (((count as f64) / 2.0 + reach).ceil() as usize).min(count - 1);
-    (sorted[low.min(count - 1)], sorted[high])
+    // By logarithms, as the probability that none lies below is no number of a computer from 1,075 values on.
+    let (mut beyond, mut at_most, mut logarithm) = (0, 0.0, -(count as f64) * std::f64::consts::LN_2);
+    for below in 0..count {
+        at_most += logarithm.exp();
+        if at_most > TAIL {
+            break;
+        }
+        beyond = below;
+        logarithm += ((count - below) as f64 / (below + 1) as f64).ln();
+    }
+    (sorted[beyond], sorted[count - 1 - beyond])
 }
 
 #[cfg(test)]
@@ -155,6 +165,22 @@ mod tests {
         for values in [vec![], vec![f64::NAN], vec![1.0, 0.0], vec![-1.0], vec![f64::INFINITY]] {
             assert_eq!(Spread::of(&values, Better::Low), None, "{values:?}");
         }
+    }
+
+    /// The upper end was one value too high, as if the median were more likely above the middle than below.
+    #[test]
+    fn as_many_values_lie_below_the_interval_as_above() {
+        // By the binomial distribution's table: the most that lie beyond each end with at most 2.5 %.
+        let beyond = [(1, 0), (2, 0), (5, 0), (8, 0), (9, 1), (10, 1), (15, 3), (25, 7), (31, 9), (50, 17), (100, 39)];
+        for (count, beyond) in beyond {
+            let values: Vec<f64> = (1..=count).map(f64::from).collect();
+            let spread = Spread::of(&values, Better::Low).expect("values");
+            assert_eq!((spread.low, spread.high), (f64::from(1 + beyond), f64::from(count - beyond)), "{count}");
+        }
+        // With 2,000, the normal distribution's 0.98 roots of that beside the middle.
+        let values: Vec<f64> = (1..=2000).map(f64::from).collect();
+        let spread = Spread::of(&values, Better::High).expect("values");
+        assert!((spread.low - 956.7).abs() < 1.5 && spread.low + spread.high == 2001.0, "{spread:?}");
     }
 
     #[test]

@@ -100,6 +100,7 @@ impl Adjoint {
             *by = station_lambda[station] / state.stretch[station] * state.open[station];
         }
         let nodes = system.nodes();
+        let more_queues = system.queues() - 1.0;
         self.by_pair.fill(0.0);
         for (class, row) in network.rows.iter().enumerate() {
             let per_ns = state.per_ns[class];
@@ -109,12 +110,17 @@ impl Adjoint {
             let by_per_ns: f64 = entries()
                 .map(|(e, own)| by_next(e.station) * e.demand_ns * own + self.aside[e.station] * e.aside_ns)
                 .sum();
-            let by_cycle = per_ns + by_next_response - by_per_ns * per_ns / state.cycle_ns[class];
+            let by_throughput = by_per_ns * per_ns / state.cycle_ns[class];
+            let mut by_wait = per_ns + by_next_response - by_throughput;
+            // Responses follow the model's own waits, everything else what these are taken times.
+            if more_queues != 0.0 {
+                by_wait += more_queues * (per_ns - by_throughput);
+            }
             let share = row.own() / state.response_ns[class];
             let mut by_share = 0.0;
             for (entry, own) in entries() {
                 let left = (1.0 - state.open[entry.station]).max(LEFT_MIN);
-                let by_own = by_cycle + by_next_response * (2.0 * own * left - 1.0) + by_next(entry.station) * per_ns;
+                let by_own = by_wait + by_next_response * (2.0 * own * left - 1.0) + by_next(entry.station) * per_ns;
                 // own + share * demand * own^2 = stretch, differentiated.
                 let by_root = entry.demand_ns * by_own / (1.0 + 2.0 * share * entry.demand_ns * own);
                 by_stretch[entry.station] += by_root;
@@ -124,7 +130,7 @@ impl Adjoint {
             by_response[class] = -by_share * share;
             if system.broadcasts() {
                 for (to, part) in network.shares[class * nodes..(class + 1) * nodes].iter().enumerate() {
-                    self.by_pair[row.from * nodes + to] += by_cycle * part;
+                    self.by_pair[row.from * nodes + to] += by_wait * part;
                 }
             }
         }

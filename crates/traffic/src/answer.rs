@@ -44,9 +44,13 @@ impl Answer {
             for (to, path) in paths.iter_mut().enumerate() {
                 let of = |way: &Way| {
                     let excess = state.excess_ns[from * system.nodes() + to];
-                    Some(
-                        way.fixed_ns? + weigh(&way.request, &self.stretch) + weigh(&way.answer, &self.stretch) + excess,
-                    )
+                    let fixed_ns = way.fixed_ns?;
+                    let loaded =
+                        fixed_ns + weigh(&way.request, &self.stretch) + weigh(&way.answer, &self.stretch) + excess;
+                    let more_queues = system.queues() - 1.0;
+                    let more =
+                        if more_queues == 0.0 { 0.0 } else { more_queues * (loaded - fixed_ns - way.service_ns()) };
+                    Some(loaded + more)
                 };
                 *path = system.way(from, to).and_then(of).unwrap_or(f64::NAN);
             }

@@ -24,6 +24,8 @@ pub struct State {
     pub latency_ns: Vec<f64>,
     pub cycle_ns: Vec<f64>,
     pub per_ns: Vec<f64>,
+    /// By class: the time between two accesses of one customer if it waited in queues as the model says ([`MemorySystem::with_queues`]).
+    modelled_ns: Vec<f64>,
     /// By station: share of its time that goes to background traffic.
     pub open: Vec<f64>,
     /// `[from * nodes + to]`: wait for probes beyond the line's own.
@@ -46,7 +48,7 @@ impl State {
             }
         }
         self.own_stretch.resize(network.entries.len(), 1.0);
-        for per_class in [&mut self.latency_ns, &mut self.cycle_ns, &mut self.per_ns] {
+        for per_class in [&mut self.latency_ns, &mut self.cycle_ns, &mut self.per_ns, &mut self.modelled_ns] {
             per_class.resize(network.rows.len(), 0.0);
         }
         self.open.resize(system.stations(), 0.0);
@@ -62,7 +64,8 @@ impl State {
         self.throughputs(system, network);
         let mut change = 0.0f64;
         for (class, row) in network.rows.iter().enumerate() {
-            let mut response_ns = self.cycle_ns[class];
+            // By the model's own waits, whatever they are taken times: own stretches then stay so far below strangers' that no station is fuller than full.
+            let mut response_ns = self.modelled_ns[class];
             for (entry, own) in network.entries_of(row).iter().zip(&self.own_stretch[row.first..row.end]) {
                 let left = (1.0 - self.open[entry.station]).max(LEFT_MIN);
                 response_ns += entry.demand_ns * own * (own * left - 1.0);
@@ -100,20 +103,27 @@ impl State {
     /// What follows from the point: latencies, throughputs, open traffic. Takes [`State::wait_for_probes`] as it is.
     pub fn throughputs(&mut self, system: &MemorySystem, network: &Network) {
         let nodes = system.nodes();
+        let more_queues = system.queues() - 1.0;
         self.open.copy_from_slice(&network.base);
         for (class, row) in network.rows.iter().enumerate() {
             let mut latency_ns = row.fixed_ns;
+            let mut idle_ns = row.fixed_ns;
             let share = row.own() / self.response_ns[class];
             for (entry, own) in network.entries_of(row).iter().zip(&mut self.own_stretch[row.first..row.end]) {
                 // The positive root of own + share * demand * own^2 = stretch.
                 let stretch = self.stretch[entry.station];
                 *own = stretch / (0.5 + (0.25 + share * entry.demand_ns * stretch).sqrt());
                 latency_ns += entry.demand_ns * *own;
+                idle_ns += entry.demand_ns;
             }
             if system.broadcasts() {
                 let excess = &self.excess_ns[row.from * nodes..(row.from + 1) * nodes];
                 let shares = &network.shares[class * nodes..(class + 1) * nodes];
                 latency_ns += excess.iter().zip(shares).map(|(e, s)| e * s).sum::<f64>();
+            }
+            self.modelled_ns[class] = row.think_ns + latency_ns;
+            if more_queues != 0.0 {
+                latency_ns += more_queues * (latency_ns - idle_ns);
             }
             self.latency_ns[class] = latency_ns;
             self.cycle_ns[class] = row.think_ns + latency_ns;

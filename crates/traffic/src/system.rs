@@ -27,6 +27,7 @@ pub struct MemorySystem {
     /// `[from * nodes + to]`.
     ways: Vec<Option<Way>>,
     broadcasts: bool,
+    queues: f64,
 }
 
 impl MemorySystem {
@@ -59,7 +60,16 @@ impl MemorySystem {
             stations: controllers.chain(links).collect(),
             ways,
             broadcasts: machine.broadcasts_probes() == Some(true),
+            queues: 1.0,
         })
+    }
+
+    /// The same with queues in which accesses wait so many times as long as the model says *at the same load*: a number above 0. The load follows from the
+    /// latencies, so that no station serves more than it can: those that wait at a full one wait as long as it takes, by whatever factor. Queues of solutions
+    /// ([`crate::StationLoad::queue`]) stay the model's.
+    #[must_use]
+    pub fn with_queues(self, queues: f64) -> Self {
+        Self { queues, ..self }
     }
 
     /// How many nodes the machine has; loads and solutions index them from 0.
@@ -95,6 +105,11 @@ impl MemorySystem {
 
     pub(crate) fn broadcasts(&self) -> bool {
         self.broadcasts
+    }
+
+    /// Wait in queues over what the model says at the same load.
+    pub(crate) fn queues(&self) -> f64 {
+        self.queues
     }
 }
 

@@ -25,18 +25,35 @@ fn delay_by_difference(system: &MemorySystem, load: &Load, from: usize, to: usiz
 }
 
 fn check(machine: &Machine, load: &Load, tolerance: f64) -> Result<(), TestCaseError> {
-    let system = MemorySystem::new(machine).unwrap();
+    check_of(&MemorySystem::new(machine).unwrap(), load, tolerance)
+}
+
+fn check_of(system: &MemorySystem, load: &Load, tolerance: f64) -> Result<(), TestCaseError> {
     let solution = system.solve(load).unwrap();
     for from in 0..system.nodes() {
         for to in 0..system.nodes() {
             let caused = solution.marginal_ns[from][to] - solution.path_ns[from][to];
-            let difference = delay_by_difference(&system, load, from, to);
+            let difference = delay_by_difference(system, load, from, to);
             let scale = difference.abs().max(0.01 * solution.path_ns[from][to]);
             let error = (caused - difference).abs() / scale;
             prop_assert!(error < tolerance, "{from} to {to}: {caused} ns, by difference {difference} ns");
         }
     }
     Ok(())
+}
+
+/// Four threads on each node of a machine that broadcasts, whose queues are shorter or longer than the model's.
+#[test]
+fn also_where_queues_are_taken_times() {
+    let machine = Machine::load("opteron-8385").unwrap();
+    let class = |from: usize| {
+        let (reads, writes) = (vec![0.4, 0.2, 0.1, 0.1], vec![0.1, 0.05, 0.05, 0.0]);
+        Class { from, threads: 4.0, outstanding: 2.0, think_ns: 60.0, reads, writes }
+    };
+    let load = Load { classes: (0..4).map(class).collect(), background: Vec::new() };
+    for queues in [0.76, 1.32] {
+        check_of(&MemorySystem::new(&machine).unwrap().with_queues(queues), &load, 0.01).unwrap();
+    }
 }
 
 proptest! {

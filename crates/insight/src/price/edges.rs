@@ -4,9 +4,12 @@ use std::collections::BTreeMap;
 
 use numapilot_flows::{Filter, Trace};
 use numapilot_machine::{Machine, NodeIndex};
+use numapilot_traffic::MemorySystem;
 
-use super::{Change, Priced, Pricer, To, online_cpus};
+use super::members::Member;
+use super::{Change, Priced, Pricer, To, as_recorded, online_cpus};
 use crate::Analysis;
+use crate::usage::pace::Pace;
 use crate::usage::{Cell, PackedNode, Row, Usage, WRITE};
 
 /// What is recorded of a multigrid program of sixteen threads, and the machine of four nodes with four CPUs each.
@@ -53,6 +56,109 @@ fn no_change_moves_accesses_without_a_known_home() {
     // Without a part of the samples, too.
     let mut of_parts = half.parts_ns.iter().zip(&none.parts_ns);
     assert!(of_parts.all(|(half, none)| half > none), "{:?}, {:?}", half.parts_ns, none.parts_ns);
+}
+
+/// From 5 % of all accesses on they stayed where they were, and of fewer each moved with the thread's others: a gain jumped where a recording had a few more.
+#[test]
+fn few_accesses_without_a_known_home_do_not_move_either() {
+    let (mut usage, machine) = multigrid();
+    usage.cells.retain(|(cell, _)| cell.home.index().is_some());
+    let seat = |row: &Row| row.from;
+    // Caches answer all accesses but these, which are so large a share.
+    let memory_ns = |share: f64| {
+        let mut usage = usage.clone();
+        let unknown =
+            |(cell, count): &(Cell, f64)| (Cell { home: PackedNode::NONE, ..*cell }, count * share / (1.0 - share));
+        let unknown: Vec<(Cell, f64)> = usage.cells.iter().map(unknown).collect();
+        usage.cells.extend(unknown);
+        let pricer = Pricer::new(&machine, &usage).expect("a pricer");
+        price(&pricer, &|cell| cell.home.index().map_or(To::Node(None), |_| To::Gone), &seat).memory_ns
+    };
+    let (fewer, more) = (memory_ns(0.049), memory_ns(0.051));
+    assert!(fewer < more && fewer > 0.9 * more, "{fewer} ns, {more} ns");
+}
+
+/// A third of the threads overlap eight accesses, the others none. A class with the mean by accesses loaded memory with more than its threads access.
+#[test]
+fn threads_that_overlap_accesses_differently_load_memory_with_what_they_access() {
+    const LATENCY_NS: f64 = 200.0;
+    let (mut usage, machine) = multigrid();
+    let threads = usage.threads;
+    for (at, pace) in usage.paces.iter_mut().enumerate() {
+        pace.outstanding = if (at % threads).is_multiple_of(3) { 8.0 } else { 1.0 };
+    }
+    usage.charged = false;
+    let pricer = Pricer::new(&machine, &usage).expect("a pricer");
+    let gathered = as_recorded(|change| pricer.gather(change));
+    let busy_ns = |pace: &Pace| pace.own_ns + pace.accesses * LATENCY_NS / pace.outstanding;
+    let busy: Vec<f64> = pricer.paces.iter().map(busy_ns).collect();
+    let mut classes = 0;
+    for (window, lines) in gathered.lines.iter().enumerate() {
+        let of = window * threads..(window + 1) * threads;
+        let (paces, busy) = (&pricer.paces[of.clone()], &busy[of]);
+        let lasted_ns = busy.iter().copied().fold(1.0, f64::max);
+        for class in pricer.load(lines, paces, busy, lasted_ns).classes {
+            let of_class = lines.iter().filter(|line| line.from.0 == class.from);
+            let made: f64 = of_class.map(|line| paces[line.thread].accesses * line.part * line.left).sum();
+            let cycle_ns = class.outstanding * class.think_ns + LATENCY_NS;
+            let loaded = class.threads * class.outstanding / cycle_ns * lasted_ns;
+            assert!((loaded / made - 1.0).abs() < 1e-9, "window {window}: {loaded} of {made} accesses");
+            classes += 1;
+        }
+    }
+    assert!(classes > 40, "{classes}");
+}
+
+/// Four nodes, whose links carry anything and whose memories serve a line in 8 ns.
+const NARROW: &str = r#"
+format = 1
+name = "narrow"
+cpu = "made up"
+clock_mhz = { value = 2000, source = "made up" }
+[sources]
+"made up" = "made up"
+[[nodes]]
+ids = [0, 1, 2, 3]
+cpus = ["0-3", "4-7", "8-11", "12-15"]
+source = "made up"
+memory_gib = { value = 4, source = "made up" }
+memory_bandwidth_gb_per_s = { value = 10, source = "made up" }
+[[links]]
+pairs = [[0, 1], [0, 2], [0, 3], [1, 2], [1, 3], [2, 3]]
+both_ways = true
+kind = "link"
+bandwidth_gb_per_s = { value = 1000, source = "made up" }
+[[idle_latency]]
+hops = 0
+ns = { value = 100, source = "made up" }
+[[idle_latency]]
+hops = 1
+ns = { value = 150, source = "made up" }
+"#;
+
+/// Far more accesses than one memory serves in the time that was recorded: the run lasts until it has served them, however its queue is. The delay of the
+/// solution taken times 0.76 ended the run a fifth earlier.
+#[test]
+fn a_full_memory_serves_no_more_where_its_queue_is_shorter() {
+    let machine = Machine::from_model_text(NARROW, "a made-up model").expect("a sound model");
+    let (mut usage, _) = multigrid();
+    usage.cells.iter_mut().for_each(|(cell, _)| cell.flags &= !WRITE);
+    for pace in &mut usage.paces {
+        pace.accesses *= 20.0;
+        pace.outstanding = 8.0;
+    }
+    // As a clock that was measured has it: no core stands between these figures and the price.
+    usage.charged = false;
+    let mut pricer = Pricer::new(&machine, &usage).expect("a pricer");
+    let system = || MemorySystem::new(&machine).expect("a whole machine");
+    let member = |queues: f64| Member::new(system(), usage.charged_core, queues);
+    pricer.members.all = vec![member(0.76), member(1.0), member(1.32)];
+    let seat = |row: &Row| row.from;
+    let change = Change { to: &|_| To::Node(Some(NodeIndex(0))), seat: &seat, extra_ns: 0.0, extra_work_ns: 0.0 };
+    let priced = pricer.price(&change, true).expect("a price");
+    let [short, as_modelled, long] = priced.members_ns[..] else { panic!("{:?}", priced.members_ns) };
+    assert!(as_modelled > 3.0 * usage.windows.ns * usage.windows.count as f64, "{as_modelled} ns: it is not full");
+    assert!(short > 0.93 * as_modelled && long < 1.07 * as_modelled, "{short}, {as_modelled}, {long} ns");
 }
 
 /// All threads on one node: they take turns on its CPUs, whether the recording shows each on one node or on two.

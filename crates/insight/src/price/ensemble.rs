@@ -88,7 +88,7 @@ impl Pricer<'_> {
             let settled = self.settle(gathered, from, &paces, &EFFORT, |at, window, load| {
                 let (leader, was) = (leaders[at], &nominal.windows[at].path_ns);
                 if leader == at {
-                    over(&mut over_nominal[at], solvers[at].paths(&member.system, load)?, member, was);
+                    over(&mut over_nominal[at], solvers[at].paths(&member.system, load)?, was);
                 }
                 let ratios = over_nominal[leader].iter().flatten();
                 let paths = window.path_ns.iter_mut().flatten().zip(was.iter().flatten());
@@ -104,13 +104,12 @@ impl Pricer<'_> {
     }
 }
 
-/// A member's latencies over those of the machine as described; `paths`: what the traffic model says of the member.
-fn over(ratios: &mut Vec<Vec<f64>>, paths: &[Vec<f64>], member: &Member, nominal: &[Vec<f64>]) {
+/// A member's latencies, `paths`, over those of the machine as described.
+fn over(ratios: &mut Vec<Vec<f64>>, paths: &[Vec<f64>], nominal: &[Vec<f64>]) {
     ratios.resize_with(paths.len(), Vec::new);
-    for (((ratios, paths), idle), nominal) in ratios.iter_mut().zip(paths).zip(&member.idle_ns).zip(nominal) {
-        let loaded = paths.iter().zip(idle).map(|(path, idle)| member.latency_ns(*path, *idle));
+    for ((ratios, paths), nominal) in ratios.iter_mut().zip(paths).zip(nominal) {
         ratios.clear();
-        ratios.extend(loaded.zip(nominal).map(|(path, nominal)| path / nominal));
+        ratios.extend(paths.iter().zip(nominal).map(|(path, nominal)| path / nominal));
     }
 }
 

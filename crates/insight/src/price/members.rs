@@ -6,7 +6,7 @@
 
 use numapilot_flows::cores::{Core, CoreRanges};
 use numapilot_machine::{Bounded, Machine, Subject, Unknown};
-use numapilot_traffic::{Load, MemorySystem, QUEUEING_DELAY, Solver, TrafficError, latin_hypercube, unknowns};
+use numapilot_traffic::{MemorySystem, QUEUEING_DELAY, TrafficError, latin_hypercube, unknowns};
 
 use crate::usage::Usage;
 use crate::usage::pace::Pace;
@@ -87,25 +87,14 @@ fn measured(core: &Core, was: &Pace) -> Pace {
 pub(crate) struct Member {
     pub system: MemorySystem,
     pub core: Core,
-    /// Delay in queues over what the traffic model says.
-    queues: f64,
     /// Share of the work that goes to whichever thread is free.
     pub taken: f64,
-    /// Latencies of the idle machine by accessing and answering node, ns; NaN where there is no way.
-    pub idle_ns: Vec<Vec<f64>>,
 }
 
 impl Member {
-    /// # Errors
-    /// If the traffic model cannot be solved for the idle machine.
-    pub fn new(system: MemorySystem, core: Core, queues: f64) -> Result<Member, TrafficError> {
-        let idle_ns = Solver::default().paths(&system, &Load::default())?.to_vec();
-        Ok(Member { system, core, queues, taken: 0.0, idle_ns })
-    }
-
-    /// The latency of an access on this machine, from what the traffic model says of it, loaded and idle, ns.
-    pub fn latency_ns(&self, loaded_ns: f64, idle_ns: f64) -> f64 {
-        idle_ns + self.queues * (loaded_ns - idle_ns)
+    /// `queues`: wait in queues over what the traffic model says at the same load.
+    pub fn new(system: MemorySystem, core: Core, queues: f64) -> Member {
+        Member { system: system.with_queues(queues), core, taken: 0.0 }
     }
 }
 
@@ -165,7 +154,7 @@ impl Members {
                 of_machine.iter_mut().zip(&unknowns).for_each(|(value, unknown)| *value = unknown.value);
                 as_described.clone()
             });
-            let member = Member::new(system, core_of(cores, usage), queues.iter().product())?;
+            let member = Member::new(system, core_of(cores, usage), queues.iter().product());
             all.push(Member { taken: division.first().copied().unwrap_or(0.0), ..member });
             open.iter_mut().zip(&point).for_each(|(open, value)| open.values.push(*value));
         }
@@ -348,8 +337,11 @@ mod tests {
         let measured = members_of(&model);
         let queues = of(&measured, "traffic.queues");
         assert_eq!((queues.low, queues.high, queues.narrowed_by), (0.9, 1.125, OF_NOTHING));
-        let is_within = |member: &Member| (0.9 - 1e-9..=1.125 + 1e-9).contains(&member.queues);
-        assert!(measured.all.iter().all(is_within) && !general.all.iter().all(is_within));
+        let all_within = |members: &Members| {
+            let values = of(members, "traffic.queues").values;
+            values.len() == members.all.len() && values.iter().all(|value| (0.9 - 1e-9..=1.125 + 1e-9).contains(value))
+        };
+        assert!(all_within(&measured) && !all_within(&general));
         // What a measurement of the machine left open, another one does not close.
         assert_eq!(of(&measured, "traffic.controller_efficiency").narrowed_by, OF_NOTHING);
     }

@@ -114,7 +114,7 @@ pub(crate) struct Pricer<'a> {
     pub members: Members,
     /// Accesses whose mean latency each member tells.
     watched: Vec<Watched>,
-    /// `None` where nearly all homes are known.
+    /// `None` where all homes are known.
     unknown: Option<Unknown>,
 }
 
@@ -501,7 +501,7 @@ impl<'a> Pricer<'a> {
             });
             // A thread does not work longer than the window lasts: where it drifts from the others, it works all the time.
             class.threads += (busy / lasted_ns.max(busy)) * line.part;
-            class.outstanding += accesses * pace.outstanding;
+            class.outstanding += accesses / pace.outstanding;
             class.think_ns += pace.own_ns * line.part;
             for to in 0..nodes {
                 class.reads[to] += accesses * line.shares[to];
@@ -510,7 +510,8 @@ impl<'a> Pricer<'a> {
         }
         let mut load = Load::default();
         for (mut class, accesses) in classes.into_iter().zip(accesses_of).filter_map(|(c, a)| Some((c?, a))) {
-            class.outstanding /= accesses;
+            // Accesses over the time in which they are waited for, in latencies (Little's law). Of a mean by accesses more would wait than threads' times say.
+            class.outstanding = accesses / class.outstanding;
             class.think_ns /= accesses;
             let sum: f64 = class.reads.iter().chain(&class.writes).sum();
             class.reads.iter_mut().chain(&mut class.writes).for_each(|share| *share /= sum);
@@ -692,9 +693,7 @@ mod tests {
         let mut pricer = Pricer::new(&machine, &usage).expect("a pricer");
         let member = |taken: f64| {
             let system = MemorySystem::new(&machine).expect("a whole machine");
-            let mut member = members::Member::new(system, nominal(&machine, &usage), 1.0).expect("a member");
-            member.taken = taken;
-            member
+            members::Member { taken, ..members::Member::new(system, nominal(&machine, &usage), 1.0) }
         };
         pricer.members.all = vec![member(0.0), member(0.5), member(1.0)];
         let change = Change {
@@ -723,7 +722,7 @@ mod tests {
         let mut pricer = Pricer::new(&machine, &usage).expect("a pricer");
         let member = |queues: f64| {
             let system = MemorySystem::new(&machine).expect("a whole machine");
-            members::Member::new(system, nominal(&machine, &usage), queues).expect("a member")
+            members::Member::new(system, nominal(&machine, &usage), queues)
         };
         pricer.members.all = vec![member(0.76), member(1.0), member(1.32)];
         let now = pricer.now().expect("a price");

@@ -1,9 +1,8 @@
 //! Accesses without a known home. No change is known to move their pages, so they go on to where the thread's others went as recorded, whatever becomes of
-//! these: no gain covers them, as findings say where there are many.
+//! these, be they few or many: no gain covers them, as findings say where there are many.
 
 use super::shrink::Threads;
 use super::sums::{Line, Rest, Sums};
-use crate::totals::UNKNOWN_MATERIAL;
 use crate::usage::Usage;
 
 /// The accesses of a recording whose homes are known, as recorded, and how many others there are.
@@ -19,7 +18,7 @@ pub(super) struct Unknown {
 }
 
 impl Unknown {
-    /// `recorded`: the sums of the program as it was recorded. `None` where nearly all homes are known.
+    /// `recorded`: the sums of the program as it was recorded. `None` where all homes are known.
     pub fn of(usage: &Usage, recorded: impl FnOnce() -> Sums) -> Option<Unknown> {
         let mut all = vec![0.0; usage.windows.count * usage.threads];
         let mut share = all.clone();
@@ -29,8 +28,7 @@ impl Unknown {
             all[at] += *count;
             share[at] += if cell.home.index().is_none() { *count } else { 0.0 };
         }
-        let (unknown, whole): (f64, f64) = (share.iter().sum(), all.iter().sum());
-        if unknown <= 0.0 || unknown < UNKNOWN_MATERIAL * whole {
+        if share.iter().all(|unknown| *unknown <= 0.0) {
             return None;
         }
         share.iter_mut().zip(&all).filter(|(_, all)| **all > 0.0).for_each(|(share, all)| *share /= *all);

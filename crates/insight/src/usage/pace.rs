@@ -242,21 +242,29 @@ fn mix(a: &Sums, b: &Sums, share: f64, time_ns: f64) -> Sums {
     }
 }
 
-/// Sums of latencies by window and thread: as measured, where the clock of their cycles is known, else those of an idle machine.
+/// Sums of latencies by window and thread: as measured, where the clock of their cycles is known, else those of an idle machine. Accesses of which neither is
+/// known, because their homes are not, take as long as the thread's others in the window: the price has them wait as these do, and what is not taken for
+/// waiting here is own work.
 fn latencies(trace: &Trace, machine: &Machine, windows: Windows, khz: Option<f64>) -> Vec<f64> {
     let threads = trace.threads().len();
     let mut sums = vec![0.0; windows.count * threads];
     if trace.counters().is_empty() {
+        // By window and thread, too: accesses with a latency and without.
+        let (mut told, mut untold) = (sums.clone(), sums.clone());
         for access in trace.accesses().filter(numapilot_flows::AccessRef::is_memory_access) {
-            let window = windows.at(access.time.0 as f64);
-            let idle = || match (access.node, access.home) {
-                (Some(node), Some(home)) => machine.idle_latency_or_guess_ns(node, home),
-                _ => 0.0,
-            };
-            let measured = access.latency_cycles.zip(khz);
-            let latency_ns = measured.map_or_else(idle, |(cycles, khz)| f64::from(cycles) * 1e6 / khz);
-            sums[window * threads + access.thread.0 as usize] += latency_ns * f64::from(access.weight);
+            let at = windows.at(access.time.0 as f64) * threads + access.thread.0 as usize;
+            let weight = f64::from(access.weight);
+            let measured = access.latency_cycles.zip(khz).map(|(cycles, khz)| f64::from(cycles) * 1e6 / khz);
+            let idle = || access.node.zip(access.home).map(|(node, home)| machine.idle_latency_or_guess_ns(node, home));
+            if let Some(latency_ns) = measured.or_else(idle) {
+                sums[at] += latency_ns * weight;
+                told[at] += weight;
+            } else if access.node.is_some() {
+                untold[at] += weight;
+            }
         }
+        let of_all = sums.iter_mut().zip(told.iter().zip(&untold)).filter(|(_, (told, _))| **told > 0.0);
+        of_all.for_each(|(sum, (told, untold))| *sum *= 1.0 + untold / told);
     }
     sums
 }
@@ -288,13 +296,40 @@ fn share_cpus(trace: &Trace, windows: Windows, paces: &mut [Pace]) {
 
 #[cfg(test)]
 mod tests {
-    use numapilot_flows::{Filter, Tables};
+    use numapilot_flows::{AccessRef, Filter, Tables};
     use numapilot_machine::NodeId;
     use numapilot_trace::ids::TimeNs;
 
     use super::*;
     use crate::context::Analysis;
     use crate::usage::Usage;
+
+    /// Samples without latencies, of which each second one has no known home. Those counted as own work, and the price had them wait for memory as well.
+    #[test]
+    fn accesses_of_unknown_homes_wait_as_others_do() {
+        let machine = Machine::load("opteron-8385").expect("a built-in model");
+        let end = TimeNs(10_000_000);
+        let thread = Thread { node: Some(NodeId(0)), end: Some(end), ..Thread::default() };
+        let mut tables = Tables { threads: vec![thread], end, ..Tables::default() };
+        for sample in 0..2_000_u64 {
+            let mut access = AccessRef::at(0x7000_0000_0000 + sample * 64);
+            access.time = TimeNs(sample * end.0 / 2_000);
+            access.node = Some(NodeId(0));
+            access.home = sample.is_multiple_of(2).then_some(NodeId(1));
+            access.weight = 10;
+            tables.accesses.push(&access);
+        }
+        let trace = Trace::from_tables(tables);
+        let analysis = Analysis::on(&trace, Some(&machine), Filter::default());
+        let usage = Usage::of(&analysis, &machine, &std::collections::BTreeMap::new());
+        let latency_ns = machine.idle_latency_ns(NodeId(0), NodeId(1)).expect("told");
+        let working: Vec<&Pace> = usage.paces.iter().filter(|pace| pace.accesses > 0.0).collect();
+        assert!(working.len() > 40, "{}", working.len());
+        for pace in working {
+            let waited_ns = (pace.busy_ns - pace.own_ns) * pace.outstanding;
+            assert!((waited_ns / (pace.accesses * latency_ns) - 1.0).abs() < 1e-6, "{pace:?}");
+        }
+    }
 
     /// Of 100,000 accesses the homes of 60,000 are unknown, which a simulated clock charges as local ones. All continue streams of eight: by the others alone,
     /// hardly more than three seemed to overlap, and each wait for memory was priced at more than twice its length.
