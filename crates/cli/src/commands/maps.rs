@@ -96,7 +96,7 @@ fn with_memory(root: &Root, pids: Vec<Pid>, is_first: bool) -> Result<Vec<Pid>> 
         if pids.is_empty() {
             bail!("{told} no memory to show, and there are no other processes");
         }
-        crate::output::tell!("numapilot: {told} no memory of their own, and are left out");
+        crate::output::tell!("numapilot: left out: {told} no memory to show");
     }
     Ok(pids)
 }
@@ -193,7 +193,6 @@ mod tests {
     use crate::args::Arguments;
     use crate::args::Command;
 
-    /// With hidepid, the process of another user is not among those found; "there is no process" was wrong.
     /// Nothing was shown, with status 0.
     #[test]
     fn processes_that_end_before_they_are_read_are_an_error() {
@@ -230,6 +229,7 @@ mod tests {
         assert!(with_memory(&root, vec![Pid(7)], false).unwrap().is_empty());
     }
 
+    /// With hidepid, the process of another user is not among those found; "there is no process" was wrong.
     #[test]
     fn a_process_that_exists_is_not_called_absent() {
         let own = Pid::own();

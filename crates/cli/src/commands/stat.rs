@@ -275,8 +275,8 @@ impl Watched {
                 let now = TreeReading::read(self.live.root(), &self.pids);
                 let processes = self.rows(&self.last, &now);
                 self.last = now;
-                let interval = Interval { processes, ..self.live.interval() };
-                out.interval(&self.with_memory(interval))?;
+                let figures = Interval { processes, ..self.live.interval() };
+                out.interval(&self.with_memory(figures))?;
                 next = Some(schedule::next(at, interval, began.elapsed()));
             }
             self.seen.look_if_due(self.live.root(), self.live.machine(), &self.pids);
