@@ -8,6 +8,7 @@ mod calls;
 mod code;
 mod coverage;
 mod cpp;
+mod cpp_libraries;
 mod debug_data;
 mod declared;
 mod demangle;

@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 use regex_lite::Regex;
 
 use crate::calls::CallOrders;
+use crate::cpp_libraries;
 use crate::source::{Assigned, CallPlace, SourceCache};
 use crate::wrappers;
 
@@ -147,7 +148,12 @@ impl SiteNamer {
     fn first_user(&self, frames: &[SiteFrame<'_>]) -> Option<usize> {
         let is_named = |function: &str| self.wrappers.iter().any(|wrapper| wrapper.is_match(function));
         let is_own = |frame: &SiteFrame<'_>| !is_machinery(frame.module, frame.file, frame.function);
-        frames.iter().position(|frame| is_own(frame) && !is_named(frame.function))
+        let is_of_container = |at: usize| {
+            let caller = frames.get(at + 1).map_or("", |caller| caller.function);
+            cpp_libraries::is_allocator_of_container(frames[at].function, caller)
+        };
+        let is_user = |at: &usize| is_own(&frames[*at]) && !is_named(frames[*at].function) && !is_of_container(*at);
+        (0..frames.len()).find(is_user)
     }
 
     /// The frame from `at` outwards whose function does not only pass the block on; `at` itself where nothing but such functions is known.
@@ -248,7 +254,7 @@ fn is_python_library(file: &str) -> bool {
 /// Libraries whose frames are never the user's allocation site.
 fn is_library(module: &str) -> bool {
     // Files of the C library before 2.34 have its version in their names.
-    const LIBRARIES: [&str; 27] = [
+    const LIBRARIES: [&str; 33] = [
         "libc.so",
         "libc-2.",
         "ld-2.",
@@ -263,6 +269,12 @@ fn is_library(module: &str) -> bool {
         "libtcmalloc",
         "libjemalloc",
         "libmimalloc",
+        "libtbbmalloc",
+        "libsnmalloc",
+        "librpmalloc",
+        "libhoard.so",
+        "libmemkind.so",
+        "libhwloc.so",
         "libgomp",
         "libomp",
         "libiomp",
@@ -289,7 +301,7 @@ pub fn is_machinery(module: &str, file: &str, function: &str) -> bool {
         return true;
     }
     // Those of the run-time libraries of Fortran (Intel's, LLVM's, NVIDIA's) are in programs, too, which are often linked to them statically.
-    const PREFIXES: [&str; 27] = [
+    const PREFIXES: [&str; 23] = [
         "runtime.",
         "internal/runtime/",
         "reflect.unsafe_New",
@@ -301,7 +313,6 @@ pub fn is_machinery(module: &str, file: &str, function: &str) -> bool {
         "__rust",
         "__rdl_",
         "__rg_",
-        "boost::container::",
         "__gthread",
         "for_alloc",
         "for_realloc_lhs",
@@ -314,11 +325,9 @@ pub fn is_machinery(module: &str, file: &str, function: &str) -> bool {
         "__alloc0",
         "__fort_",
         "Eigen::",
-        "v8::internal::AllocWithRetry",
-        "v8::internal::AllocAtLeastWithRetry",
-        "v8::internal::AlignedAllocWithRetry",
     ];
     let is_known = PREFIXES.iter().any(|prefix| function.starts_with(prefix));
+    let is_known = is_known || cpp_libraries::allocates_for_callers(function);
     is_known || (file.is_empty() && is_rust_library(function)) || wrappers::is_named_like_one(function)
 }
 
@@ -453,6 +462,39 @@ mod tests {
         let eigen = ["Eigen::internal::aligned_malloc", "Eigen::DenseStorage<double, -1, -1, -1, 0>::resize"];
         assert_eq!(site(&eigen), "alloc_space");
         assert_eq!(site(&["v8::internal::AllocAtLeastWithRetry"]), "alloc_space");
+    }
+
+    #[test]
+    fn allocators_of_cpp_programs_and_of_their_containers_are_passed_over() {
+        let site = |inner: &[&str]| {
+            let functions = inner.iter().copied().chain(["fill", "main"]);
+            let frames: Vec<SiteFrame<'_>> = functions.map(|function| frame(function, "/home/u/prog")).collect();
+            let site = SiteNamer::default().name(&frames);
+            (site.function, site.name)
+        };
+        let fill = |name: &str| ("fill".to_owned(), name.to_owned());
+        assert_eq!(site(&["my_malloc", "root_alloc", "alloc_root", "Sql_alloc::operator new"]), fill("fill"));
+        let heap = ["ut_allocator<unsigned char, true>::allocate", "mem_heap_create_block_func", "mem_heap_add_block"];
+        assert_eq!(site(&[&heap[..], &["mem_heap_alloc"]].concat()), fill("fill"));
+        let arena = ["operator new[]", "rocksdb::Arena::AllocateNewBlock", "rocksdb::Arena::AllocateFallback"];
+        assert_eq!(site(&arena), fill("fill"));
+        let own = ["mine::Huge<double>::allocate", "std::allocator_traits<mine::Huge<double> >::allocate"];
+        let vector = "std::vector<double, mine::Huge<double> >::reserve";
+        assert_eq!(site(&[&own[..], &[vector]].concat()), fill("vector<double>"));
+        // By a similar name alone, none is passed over.
+        for similar in ["Grid::allocate", "Arena::AllocateRows", "numa_allocate_grid"] {
+            assert_eq!(site(&[similar, "Grid::Grid"]).0, similar);
+        }
+    }
+
+    #[test]
+    fn libraries_of_allocators_and_hwloc_are_passed_over() {
+        for library in ["libtbbmalloc.so.2", "libhwloc.so.15", "libmemkind.so.0", "libsnmallocshim.so"] {
+            let inner = format!("{library}+0x1234");
+            let path = format!("/usr/lib/x86_64-linux-gnu/{library}");
+            let frames = [frame("mmap", "/lib/libc.so.6"), frame(&inner, &path), frame("main", "/p")];
+            assert_eq!(SiteNamer::default().name(&frames).function, "main", "{library}");
+        }
     }
 
     /// They were taken for Rust's libraries, and their callers for the sites of what they allocate.
