@@ -205,7 +205,8 @@ fn site_at(frame: &SiteFrame<'_>, name: Option<String>) -> SiteName {
     }
 }
 
-/// Packages that come with Java, and with other languages of its virtual machine.
+/// Packages that come with Java, and with other languages of its virtual machine. The class that the machine makes of a reference to a constructor (`Cell::new`)
+/// allocates by itself, for what calls it, and has no lines.
 fn is_java_library(function: &str) -> bool {
     const PACKAGES: [&str; 11] = [
         "java.",
@@ -220,7 +221,8 @@ fn is_java_library(function: &str) -> bool {
         "org.codehaus.groovy.",
         "clojure.",
     ];
-    PACKAGES.iter().any(|package| function.starts_with(package))
+    const MADE: &str = "$$Lambda.";
+    PACKAGES.iter().any(|package| function.starts_with(package)) || function.contains(MADE)
 }
 
 /// The names joined as `u or v`; `None` if one is missing, or the result is too long.
@@ -585,6 +587,11 @@ mod tests {
         {
             assert_eq!(name(&[at(other, "Library.java", 5), own, main], &[]), named("acme.Cache.put", 31), "{other}");
         }
+        let reference = at("acme.Cache$$Lambda.get", "", 0);
+        let stream = at("java.util.stream.Streams.generate", "java/util/stream/Streams.java", 5);
+        assert_eq!(name(&[reference, stream, own, main], &[]), named("acme.Cache.put", 31), "Cell::new");
+        let body = at("acme.Cache.lambda$put$0", "acme/Cache.java", 40);
+        assert_eq!(name(&[body, reference, own, main], &[]), named("acme.Cache.lambda$put$0", 40));
         assert_eq!(name(&[at("scalable.Grid.fill", "Grid.java", 5), main], &[]), named("scalable.Grid.fill", 5));
         assert_eq!(name(&[library], &[]), named("java.util.HashMap.resize", 702), "the virtual machine's own threads");
     }
