@@ -333,7 +333,7 @@ impl Hierarchies {
     }
 
     /// The cgroups of a systemd unit: `postgresql` is `postgresql.service`. A unit without processes stands for its running instances
-    /// (`postgresql@15-main.service`), as on Debian.
+    /// (`postgresql@15-main.service`), as on Debian, and so does a template (`postgresql@`, `postgresql@.service`, `postgresql@*`).
     ///
     /// # Errors
     /// No such unit runs, or no cgroups are mounted.
@@ -344,8 +344,12 @@ impl Hierarchies {
         let has_suffix = SUFFIXES.iter().any(|suffix| name.ends_with(suffix));
         let unit = if has_suffix { name.to_owned() } else { format!("{name}.service") };
         let (stem, suffix) = unit.rsplit_once('.').unwrap_or((&unit, "service"));
+        let template = stem.strip_suffix('*').unwrap_or(stem);
+        let template = template.strip_suffix('@').unwrap_or(stem);
         let is_instance = |found: &str| {
-            found.strip_prefix(stem).is_some_and(|rest| rest.starts_with('@') && rest.ends_with(&format!(".{suffix}")))
+            found
+                .strip_prefix(template)
+                .is_some_and(|rest| rest.starts_with('@') && rest.ends_with(&format!(".{suffix}")))
         };
         let (mut exists, mut alike) = (false, BTreeSet::new());
         for (mount, below) in &self.mounts {
@@ -463,6 +467,19 @@ mod tests {
         let unit = Hierarchies::of(&debian().root()).unit("postgresql").unwrap();
         assert_eq!(unit.names, ["postgresql@15-main.service", "postgresql@16-other.service"]);
         assert_eq!(debian().pids("postgresql.service"), [40, 41, 50]);
+    }
+
+    #[test]
+    fn a_template_stands_for_its_instances() {
+        let tree = debian();
+        tree.put("user.slice/user-8.slice/user@8.service/init.scope", "90");
+        for template in ["postgresql@", "postgresql@.service", "postgresql@*", "postgresql@*.service"] {
+            assert_eq!(tree.pids(template), [40, 41, 50], "{template}");
+        }
+        assert_eq!(tree.pids("user@"), [70, 90]);
+        for none in ["nginx@", "nginx@.service", "nginx*", "postgresql@15*", "postgresql@.slice"] {
+            assert!(tree.why(none).contains("no such unit runs here"), "{none}");
+        }
     }
 
     /// With `--unit` given many times, every folder of the machine's cgroups was read for each of them.
