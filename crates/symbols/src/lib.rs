@@ -12,6 +12,7 @@ mod cpp_libraries;
 mod debug_data;
 mod declared;
 mod demangle;
+mod enclosing;
 mod fortran;
 mod generated;
 mod go_source;

@@ -5,10 +5,8 @@
 //! belong together.
 
 use crate::demangle::without_arguments;
+use crate::enclosing::Enclosing;
 use crate::statement::Statement;
-
-/// Lines around the allocation that are searched for the declaration and the return of its target.
-const LINES_MAX: usize = 100;
 
 /// Ends of the names of functions that allocate; the last two are cgo's, which make C's copies of what Go has.
 const ENDINGS: [&str; 19] = [
@@ -189,15 +187,14 @@ pub(crate) fn passes_on(
         return value == BLOCK;
     }
     let Some(target) = target.filter(|name| words(name).eq([*name])) else { return false };
-    let is_end = |line: &&String| !line.starts_with('}');
-    let after = lines.iter().skip(index).take(LINES_MAX).take_while(is_end);
-    let is_returned = |line: &String| {
+    let column = allocation.checked_sub(statement.line_start).filter(|_| allocation < statement.line_end);
+    let function = Enclosing::find(lines, index, column.unwrap_or(0));
+    let is_returned = |line: &str| {
         line.split(';').filter_map(returned).any(|value| words(value).next() == Some(target) && is_sum(value, target))
     };
-    let begins = index.saturating_sub(LINES_MAX);
-    let above =
-        lines[begins..=index.min(lines.len().saturating_sub(1))].iter().rev().take_while(|line| line.as_str() != "}");
-    after.into_iter().any(is_returned) && above.into_iter().any(|line| declares(line, target))
+    let above = (index + 1).saturating_sub(function.first);
+    function.lines(lines, index).any(is_returned)
+        && function.lines(lines, function.first).take(above).any(|line| declares(line, target))
 }
 
 /// What stands between the brackets that follow the called name.
@@ -439,6 +436,44 @@ mod tests {
         assert!(!passed_on(other, "grab(", Some("all")));
         let used = "int f(int n) {\n  return sum(grab(n));\n}\n";
         assert!(!passed_on(used, "grab(", None));
+    }
+
+    /// The end of a function was the next bracket at the margin, so that methods within a class were one function.
+    #[test]
+    fn another_method_of_the_class_returns_another_block() {
+        let text = "class Buffer {
+    void fill(size_t n) {
+        char *data = grab(n);
+        use(data);
+    }
+    char *other(char *data) {
+        return data;
+    }
+};
+";
+        assert!(!passed_on(text, "grab(", Some("data")));
+        let member = "struct Cache {
+    void set(char *data) { keep(data); }
+    char *get(size_t n) {
+        if (!data) data = grab(n);
+        return data;
+    }
+};
+";
+        assert!(!passed_on(member, "grab(", Some("data")));
+        let method = "class Pool {
+    char *take(size_t n) {
+        char *data;
+        if (n > 8) {
+            data = grab(n);
+        } else {
+            data = small;
+        }
+        return data;
+    }
+};
+";
+        assert!(passed_on(method, "grab(", Some("data")));
     }
 
     #[test]
