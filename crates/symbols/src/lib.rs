@@ -17,6 +17,7 @@ mod fortran;
 mod generated;
 mod go_source;
 mod go_table;
+mod hotspot;
 mod layout;
 mod naming;
 mod python;

@@ -12,6 +12,7 @@ use regex_lite::Regex;
 
 use crate::calls::CallOrders;
 use crate::cpp_libraries;
+use crate::hotspot;
 use crate::source::{Assigned, CallPlace, SourceCache};
 use crate::wrappers;
 
@@ -299,7 +300,7 @@ fn is_library(module: &str) -> bool {
 /// does what its caller wants. `module` is the binary's path, `file` the source file or empty.
 #[must_use]
 pub fn is_machinery(module: &str, file: &str, function: &str) -> bool {
-    if is_library(module) || is_system_header(file) {
+    if is_library(module) || is_system_header(file) || hotspot::takes_memory(module, function) {
         return true;
     }
     // Those of the run-time libraries of Fortran (Intel's, LLVM's, NVIDIA's) are in programs, too, which are often linked to them statically.
@@ -487,6 +488,38 @@ mod tests {
         for similar in ["Grid::allocate", "Arena::AllocateRows", "numa_allocate_grid"] {
             assert_eq!(site(&[similar, "Grid::Grid"]).0, similar);
         }
+    }
+
+    /// Heap, code cache and tables of a Java virtual machine were one row, `os::pd_commit_memory`.
+    #[test]
+    fn memory_of_a_java_virtual_machine_is_named_after_what_it_is_for() {
+        let at = |functions: &[&str]| {
+            let library = "/usr/lib/jvm/java-17-openjdk-amd64/lib/server/libjvm.so";
+            let inner = [frame("mmap", "/lib/libc.so.6"), frame("os::pd_commit_memory", library)];
+            let outer = functions.iter().map(|function| frame(function, library));
+            let frames: Vec<SiteFrame<'_>> = inner.into_iter().chain(outer).collect();
+            SiteNamer::default().name(&frames).function
+        };
+        let commit = ["os::commit_memory", "PSVirtualSpace::expand_by"];
+        for generation in ["PSYoungGen::initialize_virtual_space", "PSOldGen::initialize_virtual_space"] {
+            assert_eq!(at(&[&commit[..], &[generation, "PSOldGen::initialize"]].concat()), generation);
+        }
+        let serial =
+            ["os::commit_memory", "VirtualSpace::expand_by", "VirtualSpace::initialize", "Generation::Generation"];
+        for generation in ["DefNewGeneration::DefNewGeneration", "TenuredGeneration::TenuredGeneration"] {
+            assert_eq!(at(&[&serial[..], &[generation, "SerialHeap::initialize"]].concat()), generation);
+        }
+        let regions = ["G1PageBasedVirtualSpace::commit", "G1RegionsLargerThanCommitSizeMapper::commit_regions"];
+        assert_eq!(
+            at(&[&regions[..], &["HeapRegionManager::commit_regions"]].concat()),
+            "HeapRegionManager::commit_regions"
+        );
+        assert_eq!(at(&["os::commit_memory", "VirtualSpace::expand_by", "CodeHeap::reserve"]), "CodeHeap::reserve");
+        assert_eq!(
+            at(&["os::commit_memory", "PSVirtualSpace::expand_by"]),
+            "PSVirtualSpace::expand_by",
+            "all that is known"
+        );
     }
 
     #[test]
