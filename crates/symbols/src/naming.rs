@@ -206,8 +206,8 @@ fn site_at(frame: &SiteFrame<'_>, name: Option<String>) -> SiteName {
     }
 }
 
-/// Packages that come with Java, and with other languages of its virtual machine. The class that the machine makes of a reference to a constructor (`Cell::new`)
-/// allocates by itself, for what calls it, and has no lines.
+/// Packages that come with Java, and with other languages of its virtual machine. The class that the machine makes of a reference to a constructor
+/// (`Cell::new`) allocates by itself, for what calls it, and has no lines.
 fn is_java_library(function: &str) -> bool {
     const PACKAGES: [&str; 11] = [
         "java.",
