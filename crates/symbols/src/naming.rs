@@ -304,7 +304,7 @@ pub fn is_machinery(module: &str, file: &str, function: &str) -> bool {
         return true;
     }
     // Those of the run-time libraries of Fortran (Intel's, LLVM's, NVIDIA's) are in programs, too, which are often linked to them statically.
-    const PREFIXES: [&str; 23] = [
+    const PREFIXES: [&str; 29] = [
         "runtime.",
         "internal/runtime/",
         "reflect.unsafe_New",
@@ -313,6 +313,12 @@ pub fn is_machinery(module: &str, file: &str, function: &str) -> bool {
         "operator new",
         "hashbrown::",
         "<hashbrown::",
+        "indexmap::",
+        "<indexmap::",
+        "smallvec::",
+        "<smallvec::",
+        "bumpalo::",
+        "<bumpalo::",
         "__rust",
         "__rdl_",
         "__rg_",
@@ -330,7 +336,7 @@ pub fn is_machinery(module: &str, file: &str, function: &str) -> bool {
         "Eigen::",
     ];
     let is_known = PREFIXES.iter().any(|prefix| function.starts_with(prefix));
-    let is_known = is_known || cpp_libraries::allocates_for_callers(function);
+    let is_known = is_known || cpp_libraries::allocates_for_callers(function) || is_rust_allocator(function);
     is_known || (file.is_empty() && is_rust_library(function)) || wrappers::is_named_like_one(function)
 }
 
@@ -339,6 +345,16 @@ pub fn is_machinery(module: &str, file: &str, function: &str) -> bool {
 fn is_rust_library(function: &str) -> bool {
     const PREFIXES: [&str; 5] = ["alloc::", "core::", "<alloc::", "<core::", "<std::"];
     PREFIXES.iter().any(|prefix| function.starts_with(prefix)) || is_of_basic_type(function)
+}
+
+/// Whether a function implements one of Rust's traits for allocators (`<tikv_jemallocator::Jemalloc as core::alloc::global::GlobalAlloc>::alloc`).
+fn is_rust_allocator(function: &str) -> bool {
+    const TRAITS: [&str; 3] = [
+        " as core::alloc::global::GlobalAlloc>::",
+        " as core::alloc::Allocator>::",
+        " as allocator_api2::stable::alloc::Allocator>::",
+    ];
+    function.starts_with('<') && TRAITS.iter().any(|of| function.contains(of))
 }
 
 /// Whether a function implements a trait of Rust's library `alloc` for a basic type or any type, as no other library may:
@@ -564,6 +580,28 @@ mod tests {
         }
         for own in ["<app::Grid as alloc::borrow::ToOwned>::to_owned", "<u64 as app::Cells>::of", "<T"] {
             assert_eq!(at(own), own);
+        }
+    }
+
+    /// All that a program with a global allocator of its own allocates was one site.
+    #[test]
+    fn allocators_of_rust_allocate_for_their_callers() {
+        let at = |function: &str, file: &str| {
+            let inner = [frame("_rjem_malloc", "/p"), SiteFrame { file, ..frame(function, "/p") }];
+            let outer = [frame("__rg_alloc", "/p"), frame("app::load", "/p")];
+            SiteNamer::default().name(&[inner, outer].concat()).function
+        };
+        let global = "<tikv_jemallocator::Jemalloc as core::alloc::global::GlobalAlloc>::alloc";
+        for (function, file) in [
+            (global, "/root/.cargo/registry/src/tikv-jemallocator-0.6.0/src/lib.rs"),
+            ("<app::Counting as core::alloc::global::GlobalAlloc>::realloc", "/srv/app/src/main.rs"),
+            ("<&app::Arena as core::alloc::Allocator>::allocate", ""),
+            ("smallvec::SmallVec<A>::try_grow", ""),
+        ] {
+            assert_eq!(at(function, file), "app::load", "{function}");
+        }
+        for own in ["<app::Grid as app::GlobalAlloc>::alloc", "app::GlobalAlloc::fill"] {
+            assert_eq!(at(own, ""), own);
         }
     }
 
