@@ -5,7 +5,7 @@
 use crate::demangle::without_arguments;
 
 /// Beginnings of names. Classes that allocate and do other things, too, stand here with their functions that allocate.
-const BEGINNINGS: [&str; 79] = [
+const BEGINNINGS: [&str; 85] = [
     // MariaDB and MySQL.
     "ut_allocator::allocate",
     "ut::malloc_withkey",
@@ -54,11 +54,18 @@ const BEGINNINGS: [&str; 79] = [
     "v8::base::Realloc",
     "v8::base::AlignedAlloc",
     "v8::base::AllocateAtLeast",
+    // Pages of V8's heap are those of its spaces.
+    "v8::base::OS::Allocate",
+    "v8::base::PageAllocator::",
+    "v8::base::BoundedPageAllocator::",
+    "v8::internal::AllocatePages",
+    "v8::internal::VirtualMemory::",
+    "v8::internal::VirtualMemoryCage::",
+    "v8::internal::MemoryAllocator::",
     "node::Malloc",
     "node::Calloc",
     "node::Realloc",
     "node::Unchecked",
-    "node::NodeArrayBufferAllocator::",
     // Qt, which has all names of an upper-case Q before another upper-case letter to itself.
     "QArrayData::",
     "QTypedArrayData::",
@@ -157,7 +164,8 @@ mod tests {
             "v8::internal::Zone::NewExpand",
             "v8::internal::NewArray<char>",
             "node::UncheckedRealloc<char>",
-            "node::NodeArrayBufferAllocator::Allocate",
+            "v8::base::OS::Allocate",
+            "v8::internal::MemoryAllocator::AllocateUninitializedChunkAt",
             "rocksdb::Arena::AllocateNewBlock",
             "rocksdb::ConcurrentArena::AllocateImpl<rocksdb::ConcurrentArena::Allocate::{lambda()#1}>",
             "leveldb::Arena::AllocateFallback",
@@ -192,7 +200,10 @@ mod tests {
             "llvm::Module::Module",
             "v8::internal::Heap::SetUp",
             "v8::internal::ZoneList<ns::Zone>::Expand",
+            "v8::internal::PagedSpaceBase::TryExpand",
             "node::Environment::Environment",
+            // Its objects are what programs have in buffers.
+            "node::NodeArrayBufferAllocator::Allocate",
             "QListWidget::addItem",
             "operator new",
             "Grid::operator new_grid",

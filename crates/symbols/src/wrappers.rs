@@ -35,8 +35,8 @@ const IN_ADVANCE: &str = "prealloc";
 /// Samba's and HAProxy's, without the underscores names that programs give to constructors of their own.
 const UNDERSCORED: [&str; 3] = ["_talloc", "__talloc", "__pool_alloc"];
 /// Names of general use, and those of PostgreSQL, GLib, SQLite, nginx, Apache, FFmpeg, PHP, CPython, gnulib, Samba's talloc, MariaDB, HAProxy, OpenMP, libnuma
-/// and hwloc that no ending tells.
-const NAMES: [&str; 59] = [
+/// and hwloc that no ending tells. What makes a pool or a memory context is one of them: its first block is for what its caller has in it.
+const NAMES: [&str; 67] = [
     "xalloc",
     "xcharalloc",
     "my_alloc",
@@ -50,6 +50,14 @@ const NAMES: [&str; 59] = [
     "generationalloc",
     "slaballoc",
     "bumpalloc",
+    "allocsetcontextcreateinternal",
+    "generationcontextcreate",
+    "slabcontextcreate",
+    "bumpcontextcreate",
+    "ngx_create_pool",
+    "apr_pool_create_ex",
+    "mem_heap_create",
+    "mem_heap_create_func",
     "g_slice_alloc",
     "g_strdup_printf",
     "g_strdup_vprintf",
@@ -335,6 +343,9 @@ mod tests {
             "mem_heap_alloc",
             "mem_heap_zalloc",
             "mem_heap_create_block_func",
+            "mem_heap_create_func",
+            "AllocSetContextCreateInternal",
+            "ngx_create_pool",
             "__pool_alloc",
             "pool_alloc_nocache",
             "pool_get_from_os_noinc",
@@ -378,6 +389,8 @@ mod tests {
             "gridPrealloc0",
             // A constructor of tree nodes in a well-known book.
             "talloc",
+            "create_pool",
+            "TableContextCreate",
             "numa_allocate_grid",
             "numa_alloc_table",
             "pool_alloc",
