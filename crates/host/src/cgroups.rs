@@ -29,6 +29,9 @@ const FOLDERS_MAX: usize = 1 << 16;
 const DEPTH_MAX: usize = 32;
 /// Units that an error names.
 const NAMED_MAX: usize = 5;
+/// Digits of a container's number, and those that `docker ps` and `podman ps` show of it.
+const LONG_ID: usize = 64;
+const SHORT_ID: usize = 12;
 
 /// Why a cgroup or a unit cannot be watched.
 #[derive(Debug, Error)]
@@ -333,7 +336,8 @@ impl Hierarchies {
     }
 
     /// The cgroups of a systemd unit: `postgresql` is `postgresql.service`. A unit without processes stands for its running instances
-    /// (`postgresql@15-main.service`), as on Debian.
+    /// (`postgresql@15-main.service`), as on Debian, and so does a template (`postgresql@`, `postgresql@.service`, `postgresql@*`). The number of a container,
+    /// or at least its first twelve digits, stands for the container's scope.
     ///
     /// # Errors
     /// No such unit runs, or no cgroups are mounted.
@@ -344,8 +348,12 @@ impl Hierarchies {
         let has_suffix = SUFFIXES.iter().any(|suffix| name.ends_with(suffix));
         let unit = if has_suffix { name.to_owned() } else { format!("{name}.service") };
         let (stem, suffix) = unit.rsplit_once('.').unwrap_or((&unit, "service"));
+        let template = stem.strip_suffix('*').unwrap_or(stem);
+        let template = template.strip_suffix('@').unwrap_or(stem);
         let is_instance = |found: &str| {
-            found.strip_prefix(stem).is_some_and(|rest| rest.starts_with('@') && rest.ends_with(&format!(".{suffix}")))
+            found
+                .strip_prefix(template)
+                .is_some_and(|rest| rest.starts_with('@') && rest.ends_with(&format!(".{suffix}")))
         };
         let (mut exists, mut alike) = (false, BTreeSet::new());
         for (mount, below) in &self.mounts {
@@ -354,8 +362,13 @@ impl Hierarchies {
             let of = |wanted: &dyn Fn(&str) -> bool| -> Vec<(String, PathBuf)> {
                 units.iter().filter(|(name, folder)| wanted(name) && has_processes(folder)).cloned().collect()
             };
-            let own = of(&|found| found == unit);
-            let found = if own.is_empty() { of(&is_instance) } else { own };
+            let mut found = of(&|found| found == unit);
+            if found.is_empty() {
+                found = of(&is_instance);
+            }
+            if found.is_empty() {
+                found = of(&|found| is_scope_of_container(found, name));
+            }
             if !found.is_empty() {
                 let (names, folders) = found.into_iter().unzip();
                 return Ok(Unit { names, folders });
@@ -369,6 +382,16 @@ impl Hierarchies {
         let alike = if names.is_empty() { String::new() } else { format!(" (running are {})", names.join(", ")) };
         Err(if exists { CgroupError::EmptyUnit { unit, alike } } else { CgroupError::NoUnit { unit, alike } })
     }
+}
+
+/// Whether a unit is the scope in which a runtime runs the container whose number begins so: `docker-NUMBER.scope`, `libpod-NUMBER.scope` (podman),
+/// `crio-NUMBER.scope`, `cri-containerd-NUMBER.scope`. Podman and CRI-O have another one for the process that watches it.
+fn is_scope_of_container(unit: &str, number: &str) -> bool {
+    let is_number = (SHORT_ID..=LONG_ID).contains(&number.len()) && number.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let parts = unit.strip_suffix(".scope").and_then(|stem| stem.rsplit_once('-'));
+    let is_its =
+        |(runtime, id): (&str, &str)| id.len() == LONG_ID && id.starts_with(number) && !runtime.ends_with("-conmon");
+    is_number && parts.is_some_and(is_its)
 }
 
 /// Name and folder of every cgroup below a mount that is named as units are; those of users' managers too.
@@ -463,6 +486,38 @@ mod tests {
         let unit = Hierarchies::of(&debian().root()).unit("postgresql").unwrap();
         assert_eq!(unit.names, ["postgresql@15-main.service", "postgresql@16-other.service"]);
         assert_eq!(debian().pids("postgresql.service"), [40, 41, 50]);
+    }
+
+    #[test]
+    fn the_number_of_a_container_stands_for_its_scope() {
+        let tree = debian();
+        let number = |digit: &str| format!("0123456789ab{}", digit.repeat(52));
+        let [docker, podman, kubernetes] = ["a", "b", "c"].map(number);
+        tree.put(&format!("system.slice/docker-{docker}.scope"), "91");
+        let users = "user.slice/user-7.slice/user@7.service/user.slice";
+        tree.put(&format!("{users}/libpod-{podman}.scope/container"), "92");
+        tree.put(&format!("{users}/libpod-conmon-{podman}.scope"), "93");
+        let pod = "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod7.slice";
+        tree.put(&format!("{pod}/cri-containerd-{kubernetes}.scope"), "94");
+        assert_eq!([&docker, &podman, &kubernetes].map(|number| tree.pids(number)), [[91], [92], [94]]);
+        assert_eq!(tree.pids(&docker[..13]), [91]);
+        assert_eq!(tree.pids("0123456789ab"), [91, 92, 94], "all that begin so");
+        for none in ["0123456789a", "0123456789abd", "docker-0123456789ab", "conmon"] {
+            assert!(tree.why(none).contains("no such unit runs here"), "{none}");
+        }
+    }
+
+    #[test]
+    fn a_template_stands_for_its_instances() {
+        let tree = debian();
+        tree.put("user.slice/user-8.slice/user@8.service/init.scope", "90");
+        for template in ["postgresql@", "postgresql@.service", "postgresql@*", "postgresql@*.service"] {
+            assert_eq!(tree.pids(template), [40, 41, 50], "{template}");
+        }
+        assert_eq!(tree.pids("user@"), [70, 90]);
+        for none in ["nginx@", "nginx@.service", "nginx*", "postgresql@15*", "postgresql@.slice"] {
+            assert!(tree.why(none).contains("no such unit runs here"), "{none}");
+        }
     }
 
     /// With `--unit` given many times, every folder of the machine's cgroups was read for each of them.

@@ -1,5 +1,7 @@
 //! Demangles and shortens names of functions.
 
+use std::borrow::Cow;
+
 /// Longest mangled name, bytes, that is demangled.
 const MANGLED_BYTES_MAX: usize = 16 << 10;
 /// Longest name that is kept, in bytes.
@@ -94,6 +96,28 @@ pub fn short_function(name: &str) -> &str {
     if start < without_parameters.len() { &without_parameters[start..] } else { without_parameters }
 }
 
+/// A function's name without the arguments of its templates: `ns::Pool<T, 4>::take<int>` becomes `ns::Pool::take`. A name that begins with a bracket is
+/// Rust's, of a trait's function, and stays as it is.
+pub(crate) fn without_arguments(name: &str) -> Cow<'_, str> {
+    if name.starts_with('<') || !name.contains('<') {
+        return name.into();
+    }
+    let (mut depth, mut last) = (0_usize, ' ');
+    let mut shown = String::with_capacity(name.len());
+    for character in name.chars() {
+        match character {
+            '<' => depth += 1,
+            // Of `operator->`.
+            '>' if last == '-' => {}
+            '>' => depth = depth.saturating_sub(1),
+            _ if depth == 0 => shown.push(character),
+            _ => {}
+        }
+        last = character;
+    }
+    shown.into()
+}
+
 /// Where the parameter list begins: the last "(" outside all brackets that does not belong to `(anonymous namespace)` or
 /// `operator()`.
 fn parameter_start(name: &str) -> Option<usize> {
@@ -165,6 +189,23 @@ mod tests {
         assert_eq!(demangle(arrow), "arrow::compute::internal::GenericFromScalar<long>");
         for junk in ["_Z3foo!", "_Z3fooIiE!", "_Z3fooQQ", "_ZN1a1bQ"] {
             assert_eq!(demangle(junk), junk);
+        }
+    }
+
+    #[test]
+    fn arguments_of_templates_are_left_out() {
+        for (name, shown) in [
+            ("xmalloc<ns::Node>", "xmalloc"),
+            ("ns::Pool<std::map<int, A<4> >, 4>::take<int>", "ns::Pool::take"),
+            ("Pool<T>::operator new[]", "Pool::operator new[]"),
+            ("Pool<decltype(a->b)>::take", "Pool::take"),
+            ("plain", "plain"),
+            ("<T as ns::Trait>::call", "<T as ns::Trait>::call"),
+            ("a>::b", "a>::b"),
+            ("a<b", "a"),
+            ("é<ß>ü", "éü"),
+        ] {
+            assert_eq!(without_arguments(name), shown, "{name}");
         }
     }
 

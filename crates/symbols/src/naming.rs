@@ -11,6 +11,8 @@ use std::collections::BTreeSet;
 use regex_lite::Regex;
 
 use crate::calls::CallOrders;
+use crate::cpp_libraries;
+use crate::hotspot;
 use crate::source::{Assigned, CallPlace, SourceCache};
 use crate::wrappers;
 
@@ -147,7 +149,12 @@ impl SiteNamer {
     fn first_user(&self, frames: &[SiteFrame<'_>]) -> Option<usize> {
         let is_named = |function: &str| self.wrappers.iter().any(|wrapper| wrapper.is_match(function));
         let is_own = |frame: &SiteFrame<'_>| !is_machinery(frame.module, frame.file, frame.function);
-        frames.iter().position(|frame| is_own(frame) && !is_named(frame.function))
+        let is_of_container = |at: usize| {
+            let caller = frames.get(at + 1).map_or("", |caller| caller.function);
+            cpp_libraries::is_allocator_of_container(frames[at].function, caller)
+        };
+        let is_user = |at: &usize| is_own(&frames[*at]) && !is_named(frames[*at].function) && !is_of_container(*at);
+        (0..frames.len()).find(is_user)
     }
 
     /// The frame from `at` outwards whose function does not only pass the block on; `at` itself where nothing but such functions is known.
@@ -199,7 +206,8 @@ fn site_at(frame: &SiteFrame<'_>, name: Option<String>) -> SiteName {
     }
 }
 
-/// Packages that come with Java, and with other languages of its virtual machine.
+/// Packages that come with Java, and with other languages of its virtual machine. The class that the machine makes of a reference to a constructor
+/// (`Cell::new`) allocates by itself, for what calls it, and has no lines.
 fn is_java_library(function: &str) -> bool {
     const PACKAGES: [&str; 11] = [
         "java.",
@@ -214,7 +222,8 @@ fn is_java_library(function: &str) -> bool {
         "org.codehaus.groovy.",
         "clojure.",
     ];
-    PACKAGES.iter().any(|package| function.starts_with(package))
+    const MADE: &str = "$$Lambda.";
+    PACKAGES.iter().any(|package| function.starts_with(package)) || function.contains(MADE)
 }
 
 /// The names joined as `u or v`; `None` if one is missing, or the result is too long.
@@ -248,7 +257,7 @@ fn is_python_library(file: &str) -> bool {
 /// Libraries whose frames are never the user's allocation site.
 fn is_library(module: &str) -> bool {
     // Files of the C library before 2.34 have its version in their names.
-    const LIBRARIES: [&str; 27] = [
+    const LIBRARIES: [&str; 33] = [
         "libc.so",
         "libc-2.",
         "ld-2.",
@@ -263,6 +272,12 @@ fn is_library(module: &str) -> bool {
         "libtcmalloc",
         "libjemalloc",
         "libmimalloc",
+        "libtbbmalloc",
+        "libsnmalloc",
+        "librpmalloc",
+        "libhoard.so",
+        "libmemkind.so",
+        "libhwloc.so",
         "libgomp",
         "libomp",
         "libiomp",
@@ -285,11 +300,11 @@ fn is_library(module: &str) -> bool {
 /// does what its caller wants. `module` is the binary's path, `file` the source file or empty.
 #[must_use]
 pub fn is_machinery(module: &str, file: &str, function: &str) -> bool {
-    if is_library(module) || is_system_header(file) {
+    if is_library(module) || is_system_header(file) || hotspot::takes_memory(module, function) {
         return true;
     }
     // Those of the run-time libraries of Fortran (Intel's, LLVM's, NVIDIA's) are in programs, too, which are often linked to them statically.
-    const PREFIXES: [&str; 27] = [
+    const PREFIXES: [&str; 29] = [
         "runtime.",
         "internal/runtime/",
         "reflect.unsafe_New",
@@ -298,10 +313,15 @@ pub fn is_machinery(module: &str, file: &str, function: &str) -> bool {
         "operator new",
         "hashbrown::",
         "<hashbrown::",
+        "indexmap::",
+        "<indexmap::",
+        "smallvec::",
+        "<smallvec::",
+        "bumpalo::",
+        "<bumpalo::",
         "__rust",
         "__rdl_",
         "__rg_",
-        "boost::container::",
         "__gthread",
         "for_alloc",
         "for_realloc_lhs",
@@ -314,11 +334,9 @@ pub fn is_machinery(module: &str, file: &str, function: &str) -> bool {
         "__alloc0",
         "__fort_",
         "Eigen::",
-        "v8::internal::AllocWithRetry",
-        "v8::internal::AllocAtLeastWithRetry",
-        "v8::internal::AlignedAllocWithRetry",
     ];
     let is_known = PREFIXES.iter().any(|prefix| function.starts_with(prefix));
+    let is_known = is_known || cpp_libraries::allocates_for_callers(function) || is_rust_allocator(function);
     is_known || (file.is_empty() && is_rust_library(function)) || wrappers::is_named_like_one(function)
 }
 
@@ -327,6 +345,16 @@ pub fn is_machinery(module: &str, file: &str, function: &str) -> bool {
 fn is_rust_library(function: &str) -> bool {
     const PREFIXES: [&str; 5] = ["alloc::", "core::", "<alloc::", "<core::", "<std::"];
     PREFIXES.iter().any(|prefix| function.starts_with(prefix)) || is_of_basic_type(function)
+}
+
+/// Whether a function implements one of Rust's traits for allocators (`<tikv_jemallocator::Jemalloc as core::alloc::global::GlobalAlloc>::alloc`).
+fn is_rust_allocator(function: &str) -> bool {
+    const TRAITS: [&str; 3] = [
+        " as core::alloc::global::GlobalAlloc>::",
+        " as core::alloc::Allocator>::",
+        " as allocator_api2::stable::alloc::Allocator>::",
+    ];
+    function.starts_with('<') && TRAITS.iter().any(|of| function.contains(of))
 }
 
 /// Whether a function implements a trait of Rust's library `alloc` for a basic type or any type, as no other library may:
@@ -455,6 +483,71 @@ mod tests {
         assert_eq!(site(&["v8::internal::AllocAtLeastWithRetry"]), "alloc_space");
     }
 
+    #[test]
+    fn allocators_of_cpp_programs_and_of_their_containers_are_passed_over() {
+        let site = |inner: &[&str]| {
+            let functions = inner.iter().copied().chain(["fill", "main"]);
+            let frames: Vec<SiteFrame<'_>> = functions.map(|function| frame(function, "/home/u/prog")).collect();
+            let site = SiteNamer::default().name(&frames);
+            (site.function, site.name)
+        };
+        let fill = |name: &str| ("fill".to_owned(), name.to_owned());
+        assert_eq!(site(&["my_malloc", "root_alloc", "alloc_root", "Sql_alloc::operator new"]), fill("fill"));
+        let heap = ["ut_allocator<unsigned char, true>::allocate", "mem_heap_create_block_func", "mem_heap_add_block"];
+        assert_eq!(site(&[&heap[..], &["mem_heap_alloc"]].concat()), fill("fill"));
+        let arena = ["operator new[]", "rocksdb::Arena::AllocateNewBlock", "rocksdb::Arena::AllocateFallback"];
+        assert_eq!(site(&arena), fill("fill"));
+        let own = ["mine::Huge<double>::allocate", "std::allocator_traits<mine::Huge<double> >::allocate"];
+        let vector = "std::vector<double, mine::Huge<double> >::reserve";
+        assert_eq!(site(&[&own[..], &[vector]].concat()), fill("vector<double>"));
+        // By a similar name alone, none is passed over.
+        for similar in ["Grid::allocate", "Arena::AllocateRows", "numa_allocate_grid"] {
+            assert_eq!(site(&[similar, "Grid::Grid"]).0, similar);
+        }
+    }
+
+    /// Heap, code cache and tables of a Java virtual machine were one row, `os::pd_commit_memory`.
+    #[test]
+    fn memory_of_a_java_virtual_machine_is_named_after_what_it_is_for() {
+        let at = |functions: &[&str]| {
+            let library = "/usr/lib/jvm/java-17-openjdk-amd64/lib/server/libjvm.so";
+            let inner = [frame("mmap", "/lib/libc.so.6"), frame("os::pd_commit_memory", library)];
+            let outer = functions.iter().map(|function| frame(function, library));
+            let frames: Vec<SiteFrame<'_>> = inner.into_iter().chain(outer).collect();
+            SiteNamer::default().name(&frames).function
+        };
+        let commit = ["os::commit_memory", "PSVirtualSpace::expand_by"];
+        for generation in ["PSYoungGen::initialize_virtual_space", "PSOldGen::initialize_virtual_space"] {
+            assert_eq!(at(&[&commit[..], &[generation, "PSOldGen::initialize"]].concat()), generation);
+        }
+        let serial =
+            ["os::commit_memory", "VirtualSpace::expand_by", "VirtualSpace::initialize", "Generation::Generation"];
+        for generation in ["DefNewGeneration::DefNewGeneration", "TenuredGeneration::TenuredGeneration"] {
+            assert_eq!(at(&[&serial[..], &[generation, "SerialHeap::initialize"]].concat()), generation);
+        }
+        let regions = ["G1PageBasedVirtualSpace::commit", "G1RegionsLargerThanCommitSizeMapper::commit_regions"];
+        assert_eq!(
+            at(&[&regions[..], &["HeapRegionManager::commit_regions"]].concat()),
+            "HeapRegionManager::commit_regions"
+        );
+        assert_eq!(at(&["os::commit_memory", "VirtualSpace::expand_by", "CodeHeap::reserve"]), "CodeHeap::reserve");
+        assert_eq!(
+            at(&["os::commit_memory", "PSVirtualSpace::expand_by"]),
+            "PSVirtualSpace::expand_by",
+            "all that is known"
+        );
+    }
+
+    #[test]
+    fn libraries_of_allocators_and_hwloc_are_passed_over() {
+        for library in ["libtbbmalloc.so.2", "libhwloc.so.15", "libmemkind.so.0", "libsnmallocshim.so"] {
+            let inner = format!("{library}+0x1234");
+            let path = format!("/usr/lib/x86_64-linux-gnu/{library}");
+            let frames = [frame("mmap", "/lib/libc.so.6"), frame(&inner, &path), frame("main", "/p")];
+            assert_eq!(SiteNamer::default().name(&frames).function, "main", "{library}");
+        }
+    }
+
     /// They were taken for Rust's libraries, and their callers for the sites of what they allocate.
     #[test]
     fn functions_that_are_named_like_rusts_libraries_have_a_file_of_their_own() {
@@ -487,6 +580,28 @@ mod tests {
         }
         for own in ["<app::Grid as alloc::borrow::ToOwned>::to_owned", "<u64 as app::Cells>::of", "<T"] {
             assert_eq!(at(own), own);
+        }
+    }
+
+    /// All that a program with a global allocator of its own allocates was one site.
+    #[test]
+    fn allocators_of_rust_allocate_for_their_callers() {
+        let at = |function: &str, file: &str| {
+            let inner = [frame("_rjem_malloc", "/p"), SiteFrame { file, ..frame(function, "/p") }];
+            let outer = [frame("__rg_alloc", "/p"), frame("app::load", "/p")];
+            SiteNamer::default().name(&[inner, outer].concat()).function
+        };
+        let global = "<tikv_jemallocator::Jemalloc as core::alloc::global::GlobalAlloc>::alloc";
+        for (function, file) in [
+            (global, "/root/.cargo/registry/src/tikv-jemallocator-0.6.0/src/lib.rs"),
+            ("<app::Counting as core::alloc::global::GlobalAlloc>::realloc", "/srv/app/src/main.rs"),
+            ("<&app::Arena as core::alloc::Allocator>::allocate", ""),
+            ("smallvec::SmallVec<A>::try_grow", ""),
+        ] {
+            assert_eq!(at(function, file), "app::load", "{function}");
+        }
+        for own in ["<app::Grid as app::GlobalAlloc>::alloc", "app::GlobalAlloc::fill"] {
+            assert_eq!(at(own, ""), own);
         }
     }
 
@@ -543,6 +658,11 @@ mod tests {
         {
             assert_eq!(name(&[at(other, "Library.java", 5), own, main], &[]), named("acme.Cache.put", 31), "{other}");
         }
+        let reference = at("acme.Cache$$Lambda.get", "", 0);
+        let stream = at("java.util.stream.Streams.generate", "java/util/stream/Streams.java", 5);
+        assert_eq!(name(&[reference, stream, own, main], &[]), named("acme.Cache.put", 31), "Cell::new");
+        let body = at("acme.Cache.lambda$put$0", "acme/Cache.java", 40);
+        assert_eq!(name(&[body, reference, own, main], &[]), named("acme.Cache.lambda$put$0", 40));
         assert_eq!(name(&[at("scalable.Grid.fill", "Grid.java", 5), main], &[]), named("scalable.Grid.fill", 5));
         assert_eq!(name(&[library], &[]), named("java.util.HashMap.resize", 702), "the virtual machine's own threads");
     }

@@ -288,18 +288,26 @@ fn resolved(name: &str, code: Option<&CodeInfo<'_>>, inlined: bool) -> ResolvedF
     }
 }
 
-/// The name of the function that a compiler's copy or part is of: `grow.constprop.0`, `grow.part.0`. Debug information calls these so, symbol tables do not.
+/// The name of the function that a compiler's copy or part is of: `grow.constprop.0`, `grow.part.0.cold`. Debug information calls these so, symbol tables do
+/// not.
 fn without_copy(mut name: &str) -> &str {
-    const COPIES: [&str; 5] = [".constprop", ".isra", ".part", ".lto_priv", ".llvm"];
-    while let Some((rest, number)) = name.rsplit_once('.') {
-        let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
-        let function = COPIES.into_iter().find_map(|copy| rest.strip_suffix(copy));
-        match function.filter(|function| is_number && !function.is_empty()) {
-            Some(function) => name = function,
-            None => break,
-        }
+    // Without a copy's name before it, `main.cold` may be a function of Go.
+    if let Some(copy) = name.strip_suffix(".cold").filter(|copy| copied(copy).is_some()) {
+        name = copy;
+    }
+    while let Some(function) = copied(name) {
+        name = function;
     }
     name
+}
+
+/// What a copy or part with a number is of.
+fn copied(name: &str) -> Option<&str> {
+    const COPIES: [&str; 6] = [".constprop", ".isra", ".part", ".lto_priv", ".llvm", ".cold"];
+    let (rest, number) = name.rsplit_once('.')?;
+    let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    let function = COPIES.into_iter().find_map(|copy| rest.strip_suffix(copy));
+    function.filter(|function| is_number && !function.is_empty())
 }
 
 /// Removes the hash at the end of Rust's legacy names.
@@ -344,6 +352,11 @@ mod tests {
         for (linked, function) in [
             ("xmalloc.constprop.0", "xmalloc"),
             ("grow.isra.0.part.12", "grow"),
+            ("grow.part.0.cold", "grow"),
+            ("xmalloc.constprop.0.cold.7", "xmalloc"),
+            ("_ZN4Grid4growEi.part.0.cold", "Grid::grow"),
+            ("main.cold", "main.cold"),
+            (".cold.0", ".cold.0"),
             ("grow.llvm.123456", "grow"),
             ("_ZN4Grid4growEi.constprop.0", "Grid::grow"),
             ("main._omp_fn.0", "main._omp_fn.0"),

@@ -4,13 +4,12 @@
 //! allocates as many bytes as it is told, and returns the block. A constructor (`malloc(sizeof(struct node))`) is none: its objects have a type, and
 //! belong together.
 
+use crate::demangle::without_arguments;
+use crate::enclosing::Enclosing;
 use crate::statement::Statement;
 
-/// Lines around the allocation that are searched for the declaration and the return of its target.
-const LINES_MAX: usize = 100;
-
-/// Ends of the names of functions that allocate.
-const ENDINGS: [&str; 17] = [
+/// Ends of the names of functions that allocate; the last two are cgo's, which make C's copies of what Go has.
+const ENDINGS: [&str; 19] = [
     "malloc",
     "calloc",
     "realloc",
@@ -28,13 +27,16 @@ const ENDINGS: [&str; 17] = [
     "memdupz",
     "asprintf",
     "psprintf",
+    "._cfunc_cstring",
+    "._cfunc_cbytes",
 ];
 /// An end of names that is none of these (`fs_prealloc`): what allocates in advance does so for a purpose of its own.
 const IN_ADVANCE: &str = "prealloc";
-/// Samba's, without the underscore a name that programs give to a constructor of their own.
-const UNDERSCORED: [&str; 2] = ["_talloc", "__talloc"];
-/// Names of general use, and those of PostgreSQL, GLib, SQLite, nginx, Apache, FFmpeg, PHP, CPython, gnulib and Samba's talloc that no ending tells.
-const NAMES: [&str; 31] = [
+/// Samba's and HAProxy's, without the underscores names that programs give to constructors of their own.
+const UNDERSCORED: [&str; 3] = ["_talloc", "__talloc", "__pool_alloc"];
+/// Names of general use, and those of PostgreSQL, GLib, SQLite, nginx, Apache, FFmpeg, PHP, CPython, gnulib, Samba's talloc, MariaDB, HAProxy, OpenMP, libnuma
+/// and hwloc that no ending tells. What makes a pool or a memory context is one of them: its first block is for what its caller has in it.
+const NAMES: [&str; 67] = [
     "xalloc",
     "xcharalloc",
     "my_alloc",
@@ -48,6 +50,14 @@ const NAMES: [&str; 31] = [
     "generationalloc",
     "slaballoc",
     "bumpalloc",
+    "allocsetcontextcreateinternal",
+    "generationcontextcreate",
+    "slabcontextcreate",
+    "bumpcontextcreate",
+    "ngx_create_pool",
+    "apr_pool_create_ex",
+    "mem_heap_create",
+    "mem_heap_create_func",
     "g_slice_alloc",
     "g_strdup_printf",
     "g_strdup_vprintf",
@@ -66,9 +76,40 @@ const NAMES: [&str; 31] = [
     "talloc_array",
     "talloc_pooled_object",
     "talloc_with_prefix",
+    "alloc_root",
+    "root_alloc",
+    "multi_alloc_root",
+    "strdup_root",
+    "strmake_root",
+    "memdup_root",
+    "safe_lexcstrdup_root",
+    "mem_heap_alloc",
+    "mem_heap_dup",
+    "mem_heap_strcat",
+    "mem_heap_printf",
+    "mem_heap_add_block",
+    "mem_heap_create_block",
+    "mem_heap_create_block_func",
+    "pool_alloc_area",
+    "pool_alloc_nocache",
+    "pool_get_from_os_noinc",
+    "omp_alloc",
+    "gomp_alloc",
+    "kmpc_alloc",
+    "numa_alloc",
+    "numa_alloc_onnode",
+    "numa_alloc_local",
+    "numa_alloc_interleaved",
+    "numa_alloc_interleaved_subset",
+    "hwloc_alloc",
+    "hwloc_alloc_membind",
+    "hwloc_alloc_membind_policy",
 ];
-/// What variants of such functions add to the name.
-const SUFFIXES: [&str; 30] = [
+/// The namespace of what only one file of C++ has.
+const NAMELESS: &str = "(anonymous namespace)::";
+/// What variants of such functions add to the name, and compilers to that of a part that hardly ever runs.
+const SUFFIXES: [&str; 31] = [
+    ".cold",
     "_usable",
     "_internal",
     "_impl",
@@ -103,6 +144,8 @@ const SUFFIXES: [&str; 30] = [
 
 /// Whether a function is named like one that allocates for others.
 pub(crate) fn is_named_like_one(function: &str) -> bool {
+    let function = without_arguments(function);
+    let function = function.strip_prefix(NAMELESS).unwrap_or(&function);
     if function.contains("::") {
         return false;
     }
@@ -120,7 +163,7 @@ pub(crate) fn is_named_like_one(function: &str) -> bool {
     let allocates = |name: &str| has_ending(name) || NAMES.contains(&name);
     let mut name = lower.as_str();
     loop {
-        if allocates(name) || name.starts_with("numa_alloc") {
+        if allocates(name) {
             return true;
         }
         match SUFFIXES.iter().find_map(|suffix| name.strip_suffix(suffix)) {
@@ -152,15 +195,14 @@ pub(crate) fn passes_on(
         return value == BLOCK;
     }
     let Some(target) = target.filter(|name| words(name).eq([*name])) else { return false };
-    let is_end = |line: &&String| !line.starts_with('}');
-    let after = lines.iter().skip(index).take(LINES_MAX).take_while(is_end);
-    let is_returned = |line: &String| {
+    let column = allocation.checked_sub(statement.line_start).filter(|_| allocation < statement.line_end);
+    let function = Enclosing::find(lines, index, column.unwrap_or(0));
+    let is_returned = |line: &str| {
         line.split(';').filter_map(returned).any(|value| words(value).next() == Some(target) && is_sum(value, target))
     };
-    let begins = index.saturating_sub(LINES_MAX);
-    let above =
-        lines[begins..=index.min(lines.len().saturating_sub(1))].iter().rev().take_while(|line| line.as_str() != "}");
-    after.into_iter().any(is_returned) && above.into_iter().any(|line| declares(line, target))
+    let above = (index + 1).saturating_sub(function.first);
+    function.lines(lines, index).any(is_returned)
+        && function.lines(lines, function.first).take(above).any(|line| declares(line, target))
 }
 
 /// What stands between the brackets that follow the called name.
@@ -294,6 +336,33 @@ mod tests {
             "xmemdupz",
             "g_memdup2",
             "g_strdup_vprintf",
+            // Of MariaDB, HAProxy, OpenMP's libraries, libnuma, hwloc and cgo.
+            "my_malloc",
+            "alloc_root",
+            "multi_alloc_root",
+            "mem_heap_alloc",
+            "mem_heap_zalloc",
+            "mem_heap_create_block_func",
+            "mem_heap_create_func",
+            "AllocSetContextCreateInternal",
+            "ngx_create_pool",
+            "__pool_alloc",
+            "pool_alloc_nocache",
+            "pool_get_from_os_noinc",
+            "omp_alloc",
+            "omp_aligned_alloc",
+            "GOMP_alloc",
+            "__kmpc_alloc",
+            "numa_alloc_interleaved_subset",
+            "hwloc_alloc_membind",
+            "scalable_aligned_malloc",
+            "_cgo_1fa32b7c5d1e_Cfunc__Cmalloc",
+            "main._Cfunc_CString",
+            // Templates, functions of one file, and parts that hardly ever run.
+            "xmalloc<ns::Node>",
+            "(anonymous namespace)::xmalloc",
+            "(anonymous namespace)::checked_alloc<std::pair<int, int> >",
+            "xmalloc.cold",
         ] {
             assert!(is_named_like_one(function), "{function}");
         }
@@ -320,6 +389,18 @@ mod tests {
             "gridPrealloc0",
             // A constructor of tree nodes in a well-known book.
             "talloc",
+            "create_pool",
+            "TableContextCreate",
+            "numa_allocate_grid",
+            "numa_alloc_table",
+            "pool_alloc",
+            "grid_alloc_root_cells",
+            "ns::xmalloc<int>",
+            "(anonymous namespace)::Grid::xmalloc",
+            "grid_new<xmalloc>",
+            "<T as app::Pool>::malloc",
+            "main.cold",
+            ".cold",
         ] {
             assert!(!is_named_like_one(function), "{function}");
         }
@@ -368,6 +449,44 @@ mod tests {
         assert!(!passed_on(other, "grab(", Some("all")));
         let used = "int f(int n) {\n  return sum(grab(n));\n}\n";
         assert!(!passed_on(used, "grab(", None));
+    }
+
+    /// The end of a function was the next bracket at the margin, so that methods within a class were one function.
+    #[test]
+    fn another_method_of_the_class_returns_another_block() {
+        let text = "class Buffer {
+    void fill(size_t n) {
+        char *data = grab(n);
+        use(data);
+    }
+    char *other(char *data) {
+        return data;
+    }
+};
+";
+        assert!(!passed_on(text, "grab(", Some("data")));
+        let member = "struct Cache {
+    void set(char *data) { keep(data); }
+    char *get(size_t n) {
+        if (!data) data = grab(n);
+        return data;
+    }
+};
+";
+        assert!(!passed_on(member, "grab(", Some("data")));
+        let method = "class Pool {
+    char *take(size_t n) {
+        char *data;
+        if (n > 8) {
+            data = grab(n);
+        } else {
+            data = small;
+        }
+        return data;
+    }
+};
+";
+        assert!(passed_on(method, "grab(", Some("data")));
     }
 
     #[test]
