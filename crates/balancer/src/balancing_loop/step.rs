@@ -619,7 +619,7 @@ impl Balancer {
             (_, true, false) => State::Idle,
             _ => State::Running,
         };
-        self.because = match (is_idle, self.pressure.is_high()) {
+        self.because = match (is_idle, self.pressure.is_high() && !self.options.dry_run) {
             (true, _) => "no target runs and no access is observed".to_owned(),
             (false, true) => "memory pressure is high, so moves are put off".to_owned(),
             (false, false) => String::new(),

@@ -2,7 +2,7 @@
 //! free memory on another node and keeps the page from being reclaimed meanwhile; and what is copied may be swapped out next.
 //!
 //! Pressure is the share of the last 10 s in which tasks waited for memory (`some avg10` of [`numapilot_host::pressure`]). It is high from more than the
-//! greatest share that is allowed until no more than half of that.
+//! greatest share that is allowed until no more than half of that; or until it has not been above that share for long: then it is how this machine always is.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -21,6 +21,8 @@ use crate::status::ResourcePressure;
 
 /// High pressure has ended where it is no more than this part of the greatest share that is allowed.
 const ENDS_AT: f64 = 0.5;
+/// Readings in turn of no more than the greatest share that is allowed, with which high pressure has ended, too.
+const BEARABLE_FOR: u32 = 30;
 /// Age from which a cgroup's pressure is read anew: the kernel renews its means as often.
 const CGROUPS_EVERY: Duration = Duration::from_secs(2);
 
@@ -29,13 +31,16 @@ const CGROUPS_EVERY: Duration = Duration::from_secs(2);
 struct Level {
     share: f64,
     is_high: bool,
+    /// Readings since the last one above the greatest share that is allowed, while it is high.
+    bearable: u32,
 }
 
 impl Level {
     /// Takes a reading. Returns whether high pressure has begun or ended with it.
     fn read(&mut self, share: f64, most: f64) -> bool {
         let was_high = self.is_high;
-        let limit = if was_high { most * ENDS_AT } else { most };
+        self.bearable = if was_high && share <= most { self.bearable + 1 } else { 0 };
+        let limit = if was_high && self.bearable < BEARABLE_FOR { most * ENDS_AT } else { most };
         self.share = share;
         self.is_high = most < 1.0 && share > limit;
         self.is_high != was_high
@@ -251,6 +256,24 @@ pub(crate) mod tests {
         assert!(pressure.look()[0].is_high);
         fs::remove_file(tree.0.path().join("proc/pressure/memory")).unwrap();
         assert!(!pressure.look()[0].is_high && !pressure.is_high());
+    }
+
+    /// After a single peak nothing was ever moved again on a machine whose usual pressure is more than half of what is allowed.
+    #[test]
+    fn what_is_allowed_and_does_not_fall_further_puts_moves_off_for_a_time_only() {
+        let tree = Tree::new();
+        tree.waits("proc/pressure/memory", "20.00");
+        let mut pressure = tree.pressure(0.1);
+        assert!(pressure.is_high());
+        let mut looks_until_change = |percent: &str| {
+            tree.waits("proc/pressure/memory", percent);
+            (1..=2 * BEARABLE_FOR).find(|_| !pressure.look().is_empty())
+        };
+        assert_eq!(looks_until_change("11.00"), None, "as long as it is above what is allowed");
+        assert_eq!(looks_until_change("7.00"), Some(BEARABLE_FOR));
+        assert_eq!(looks_until_change("9.00"), None, "it has ended");
+        assert_eq!(looks_until_change("10.01"), Some(1));
+        assert_eq!(looks_until_change("9.00"), Some(BEARABLE_FOR), "counted anew");
     }
 
     #[test]

@@ -172,7 +172,9 @@ fn pressure(status: &Status) -> String {
     }
     let share = |one: &ResourcePressure| format!("{} {}", clean(&one.resource), units::part_percent(one.some));
     let shares: Vec<String> = status.pressure.iter().map(share).collect();
-    let meaning = if status.is_put_off { "; moves are put off until memory pressure falls" } else { "" };
+    // A dry run moves nothing anyway.
+    let is_put_off = status.is_put_off && !status.dry_run;
+    let meaning = if is_put_off { "; moves are put off until memory pressure falls" } else { "" };
     format!("  pressure  tasks waited in the last 10 s for {}{meaning}\n", shares.join(", "))
 }
 
@@ -269,5 +271,17 @@ mod tests {
         let unknown = Status { unix_ns: 0, ..status(State::Starting) };
         assert_eq!(too_old(&unknown, Duration::ZERO, 1000 * SECOND), None, "it has not begun");
         assert_eq!(too_old(&status(State::Running), Duration::ZERO, 0), None, "a clock that was set back");
+    }
+
+    #[test]
+    fn pressure_puts_nothing_off_in_a_dry_run_which_moves_nothing_anyway() {
+        let memory = ResourcePressure { resource: "memory".to_owned(), some: 0.5, full: None };
+        let told = |dry_run| {
+            let resources = vec![memory.clone()];
+            pressure(&Status { dry_run, is_put_off: true, pressure: resources, ..Status::default() })
+        };
+        let waited = "  pressure  tasks waited in the last 10 s for memory 50.0 %";
+        assert_eq!(told(true), format!("{waited}\n"));
+        assert_eq!(told(false), format!("{waited}; moves are put off until memory pressure falls\n"));
     }
 }
