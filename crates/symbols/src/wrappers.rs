@@ -107,6 +107,8 @@ const NAMES: [&str; 67] = [
 ];
 /// The namespace of what only one file of C++ has.
 const NAMELESS: &str = "(anonymous namespace)::";
+/// What makes objects of a type, whose size nobody tells.
+const TYPED: [&str; 3] = ["new", "make_unique", "make_shared"];
 /// What variants of such functions add to the name, and compilers to that of a part that hardly ever runs.
 const SUFFIXES: [&str; 31] = [
     ".cold",
@@ -188,7 +190,11 @@ pub(crate) fn passes_on(
         return false;
     }
     let start = statement.text[..allocation].rfind([';', '{', '}']).map_or(0, |end| end + 1);
-    let before = statement.text[start..allocation].trim();
+    let (before, is_operator) = unqualified(statement.text[start..allocation].trim());
+    // Brackets behind a type have the arguments of a constructor, or numbers of elements.
+    if !is_operator && words(&statement.text[allocation..]).next().is_some_and(|word| TYPED.contains(&word)) {
+        return false;
+    }
     // As if the call were a name: `return (void *) BLOCK`.
     const BLOCK: &str = "block_";
     if let Some(value) = returned(&format!("{before} {BLOCK}")) {
@@ -203,6 +209,17 @@ pub(crate) fn passes_on(
     let above = (index + 1).saturating_sub(function.first);
     function.lines(lines, index).any(is_returned)
         && function.lines(lines, function.first).take(above).any(|line| declares(line, target))
+}
+
+/// What stands before a call without the namespaces before the called name, and whether that name is an operator's: `return ` of `return std::malloc(n)` and of
+/// `return ::operator new(n)`.
+fn unqualified(before: &str) -> (&str, bool) {
+    let operator = before.strip_suffix("operator");
+    let mut before = operator.unwrap_or(before).trim_end();
+    while let Some(rest) = before.strip_suffix("::") {
+        before = rest.trim_end_matches(|character: char| character.is_alphanumeric() || character == '_');
+    }
+    (before, operator.is_some())
 }
 
 /// What stands between the brackets that follow the called name.
@@ -226,7 +243,9 @@ fn arguments(call: &str) -> Option<&str> {
 /// The value of a `return`, without casts and brackets around it.
 fn returned(text: &str) -> Option<&str> {
     let at = words(text).find(|word| *word == "return").map(|word| word.as_ptr() as usize - text.as_ptr() as usize)?;
-    let mut rest = text[at + "return".len()..].trim();
+    let rest = text[at + "return".len()..].trim();
+    let cast = ["static_cast<", "reinterpret_cast<"].into_iter().find_map(|cast| rest.strip_prefix(cast));
+    let mut rest = cast.and_then(|cast| cast.split_once(">(")).map_or(rest, |(_, inner)| inner.trim_start());
     while let Some(inner) = rest.strip_prefix('(') {
         let is_cast =
             |close: usize| inner[..close].bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_ *:<>".contains(&byte));
@@ -449,6 +468,34 @@ mod tests {
         assert!(!passed_on(other, "grab(", Some("all")));
         let used = "int f(int n) {\n  return sum(grab(n));\n}\n";
         assert!(!passed_on(used, "grab(", None));
+    }
+
+    /// The arguments of constructors were taken for numbers of bytes.
+    #[test]
+    fn functions_that_make_objects_of_a_type_keep_them() {
+        let returned = "Node *node_new(int key) {\n  return new Node(key);\n}\n";
+        assert!(!passed_on(returned, "new Node", None));
+        let kept = "Node *node_new(int key) {\n  Node *n = new ns::Node(key, 3);\n  return n;\n}\n";
+        assert!(!passed_on(kept, "new ns", Some("n")));
+        let owned = "auto node_new(int key) {\n  auto n = std::make_unique<Node>(key);\n  return n;\n}\n";
+        assert!(!passed_on(owned, "make_unique", Some("n")));
+        let operator = "void *get(size_t n) {\n  return ::operator new(n);\n}\n";
+        assert!(passed_on(operator, "new(", None));
+    }
+
+    #[test]
+    fn namespaces_and_casts_of_cpp_do_not_hide_the_block() {
+        let plain = "void *get(size_t n) {\n  return std::malloc(n);\n}\n";
+        assert!(passed_on(plain, "malloc(", None));
+        let cast = "char *get(size_t n) {\n  return static_cast<char *>(std::malloc(n));\n}\n";
+        assert!(passed_on(cast, "malloc(", None));
+        let later =
+            "char *get(size_t n) {\n  void *p = std::malloc(n);\n  return reinterpret_cast<char*>(p) + 16;\n}\n";
+        assert!(passed_on(later, "malloc(", Some("p")));
+        let used = "int get(size_t n) {\n  return sum(std::malloc(n));\n}\n";
+        assert!(!passed_on(used, "malloc(", None));
+        let value = "long get(size_t n) {\n  void *p = std::malloc(n);\n  return static_cast<long>(sum(p));\n}\n";
+        assert!(!passed_on(value, "malloc(", Some("p")));
     }
 
     /// The end of a function was the next bracket at the margin, so that methods within a class were one function.
