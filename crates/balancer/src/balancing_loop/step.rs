@@ -112,6 +112,12 @@ impl Balancer {
         if is_between {
             self.regression_guard.being_undone(ran_ns);
         }
+        // While programs are idle, nothing is decided by what they access. What is decided by their mappings, or by the files that they use, must not wait for
+        // a measure that nobody looks for.
+        let decides_by_accesses = self.policy.remembers() && self.copies.is_none();
+        if self.is_paused || is_between || is_idle && decides_by_accesses {
+            self.regression_guard.skip_window();
+        }
         let measure = if is_idle || self.is_paused || is_between { None } else { self.probe() };
         if let Some(judgement) = self.regression_guard.window(measure, ran_ns) {
             self.judged(&judgement, control_port);
@@ -217,8 +223,9 @@ impl Balancer {
     /// Probes latencies. Returns the measure by which changes are evaluated: the inverse of the mean latency of the accesses seen in this interval, with
     /// the probed latencies; `None`: not probed, or no access seen.
     fn probe(&mut self) -> Option<f64> {
-        // Changes that wait for windows are not to wait ten times as long.
-        let is_spared = self.since_orders > PROBED_FOR && !self.regression_guard.must_wait();
+        // Changes that wait for windows, or are going to, are not to wait ten times as long.
+        let is_awaited = self.regression_guard.must_wait() || self.regression_guard.lacks_windows();
+        let is_spared = self.since_orders > PROBED_FOR && !is_awaited;
         if is_spared && !self.run_stats.looks().is_multiple_of(PROBE_EVERY) {
             return None;
         }

@@ -65,8 +65,10 @@ pub struct RegressionGuard {
     since_first: usize,
     /// Running time of the targets' threads since then, in nanoseconds, but for long times without a measure.
     batch_ran_ns: f64,
-    /// Windows since the last one with a measure.
+    /// Windows since the last one with a measure, of those in which it was looked for.
     silent: usize,
+    /// Whether no measure is looked for in this window.
+    is_skipped: bool,
     /// Windows without changes since some were undone; at the start as many fewer as the first changes wait for.
     fresh: usize,
     /// The changes that were undone last, until `fresh` is [`YARDSTICK`].
@@ -87,6 +89,7 @@ impl RegressionGuard {
             since_first: 0,
             batch_ran_ns: 0.0,
             silent: 0,
+            is_skipped: false,
             fresh: YARDSTICK - LEAST,
             undone: None,
         }
@@ -154,11 +157,17 @@ impl RegressionGuard {
         self.silent < SILENCE
     }
 
+    /// Whether windows are missing that the next changes will be compared with, be there a measure now or not.
+    #[must_use]
+    pub fn lacks_windows(&self) -> bool {
+        self.after.is_none() && self.fresh < YARDSTICK
+    }
+
     /// Whether the windows are being measured that the next changes will be compared with: no changes may be made meanwhile. Those from before changes that
     /// were undone may be of another phase of the program, in which everything would be undone.
     #[must_use]
     pub fn is_measuring(&self) -> bool {
-        self.has_measure() && self.after.is_none() && self.fresh < YARDSTICK
+        self.has_measure() && self.lacks_windows()
     }
 
     /// Registers changes that took `took_ns` nanoseconds.
@@ -183,11 +192,14 @@ impl RegressionGuard {
 
     /// Registers that changes are still being undone in a window in which the targets' threads ran for `ran_ns` nanoseconds.
     pub fn being_undone(&mut self, ran_ns: f64) {
-        // Nobody looks for a measure meanwhile, so that its lack says nothing.
-        self.silent = 0;
         if let Some(undone) = &mut self.undone {
             undone.ran_ns += ran_ns;
         }
+    }
+
+    /// Registers that no measure is looked for in this window, because the targets are idle, say: that there is none will mean nothing.
+    pub fn skip_window(&mut self) {
+        self.is_skipped = true;
     }
 
     /// Ends a window. `measure` is its measure, if there is one; `ran_ns` is the running time of the targets' threads. Returns an evaluation once enough
@@ -195,10 +207,15 @@ impl RegressionGuard {
     pub fn window(&mut self, measure: Option<f64>, ran_ns: f64) -> Option<Judgement> {
         self.account_ns = (self.account_ns + self.max_harm * ran_ns).min(ADVANCE_NS * 4.0);
         let measure = measure.filter(|measure| measure.is_finite() && *measure > 0.0);
-        self.silent = if measure.is_some() { 0 } else { self.silent.saturating_add(1) };
+        let is_skipped = std::mem::take(&mut self.is_skipped);
+        self.silent = match measure {
+            Some(_) => 0,
+            None if is_skipped => self.silent,
+            None => self.silent.saturating_add(1),
+        };
         self.since_first += 1;
         // What hours in which nothing was seen have cost is not known from six windows after them.
-        if self.has_measure() {
+        if self.has_measure() && !is_skipped {
             self.batch_ran_ns += ran_ns;
         }
         let measure = measure?;
@@ -464,22 +481,36 @@ mod tests {
         }
         assert!(unmeasured.may_change().is_ok(), "there is nothing to wait for");
         assert!(RegressionGuard::new(0.01).with_measure(false).may_change().is_ok());
+        // A daemon waits for its first programs, and nobody looks how fast these are before they run.
+        let mut idle = RegressionGuard::new(0.01);
+        for _ in 0..2 * SILENCE {
+            idle.skip_window();
+            idle.window(None, 0.0);
+        }
+        assert!(idle.may_change().is_err() && idle.lacks_windows());
+        watch(&mut idle, 1.0, 0.001, LEAST, 3);
+        assert!(idle.may_change().is_ok() && !idle.lacks_windows());
     }
 
     /// Six windows at the end of hours were charged as if they had seen all of these.
     #[test]
     fn long_times_in_which_nothing_was_seen_are_not_charged() {
-        let mut regression_guard = RegressionGuard::new(0.01);
-        watch(&mut regression_guard, 1.0, 0.001, 10, 3);
-        regression_guard.changed(1e6);
-        for _ in 0..10_000 {
-            regression_guard.window(None, 1e8);
+        for is_paused in [false, true] {
+            let mut regression_guard = RegressionGuard::new(0.01);
+            watch(&mut regression_guard, 1.0, 0.001, 10, 3);
+            regression_guard.changed(1e6);
+            for _ in 0..10_000 {
+                if is_paused {
+                    regression_guard.skip_window();
+                }
+                regression_guard.window(None, 1e8);
+            }
+            assert!(watch(&mut regression_guard, 0.5, 0.001, AFTER, 5).expect("judged").undo);
+            let before = regression_guard.account_ns();
+            watch(&mut regression_guard, 1.0, 0.001, YARDSTICK, 7);
+            let charged = before - regression_guard.account_ns();
+            assert!(charged > 1e8 && charged < 0.6 * (SILENCE + AFTER) as f64 * 1e8, "{charged}");
         }
-        assert!(watch(&mut regression_guard, 0.5, 0.001, AFTER, 5).expect("judged").undo);
-        let before = regression_guard.account_ns();
-        watch(&mut regression_guard, 1.0, 0.001, YARDSTICK, 7);
-        let charged = before - regression_guard.account_ns();
-        assert!(charged > 1e8 && charged < 0.6 * (SILENCE + AFTER) as f64 * 1e8, "{charged}");
     }
 
     /// After a long undo at a limited rate, in which no measure is taken, there seemed to be none to wait for.
@@ -491,6 +522,7 @@ mod tests {
         assert!(watch(&mut regression_guard, 0.5, 0.001, AFTER, 5).expect("judged").undo);
         for _ in 0..2 * SILENCE {
             regression_guard.being_undone(1e8);
+            regression_guard.skip_window();
             regression_guard.window(None, 1e8);
         }
         assert!(regression_guard.must_wait() && regression_guard.may_change().is_err());
