@@ -114,6 +114,12 @@ impl Balancer {
         if is_between {
             self.regression_guard.being_undone(ran_ns);
         }
+        // While programs are idle, nothing is decided by what they access. What is decided by their mappings, or by the files that they use, must not wait for
+        // a measure that nobody looks for.
+        let decides_by_accesses = self.policy.remembers() && self.copies.is_none();
+        if self.is_paused || is_between || is_idle && decides_by_accesses {
+            self.regression_guard.skip_window();
+        }
         let measure = if is_idle || self.is_paused || is_between { None } else { self.probe() };
         if let Some(judgement) = self.regression_guard.window(measure, ran_ns) {
             self.judged(&judgement, control_port);
@@ -197,7 +203,7 @@ impl Balancer {
         // A policy without memory must see each interval.
         let is_due = !self.policy.remembers() || self.gate.is_due(self.table.len(), self.table.flow());
         // What would be ordered could not be carried out yet, and would count as nothing ordered. The evidence is kept until then.
-        let must_wait = !self.options.dry_run && self.regression_guard.must_wait();
+        let must_wait = !self.options.dry_run && (self.regression_guard.must_wait() || self.undo_room() == 0);
         if self.is_paused || must_wait || !is_wanted || !is_due {
             return 0;
         }
@@ -219,7 +225,10 @@ impl Balancer {
     /// Probes latencies. Returns the measure by which changes are evaluated: the inverse of the mean latency of the accesses seen in this interval, with
     /// the probed latencies; `None`: not probed, or no access seen.
     fn probe(&mut self) -> Option<f64> {
-        if self.since_orders > PROBED_FOR && !self.run_stats.looks().is_multiple_of(PROBE_EVERY) {
+        // Changes that wait for windows, or are going to, are not to wait ten times as long.
+        let is_awaited = self.regression_guard.must_wait() || self.regression_guard.lacks_windows();
+        let is_spared = self.since_orders > PROBED_FOR && !is_awaited;
+        if is_spared && !self.run_stats.looks().is_multiple_of(PROBE_EVERY) {
             return None;
         }
         let probes = self.probes.as_mut()?;
@@ -349,11 +358,9 @@ impl Balancer {
         }
         held.append(&mut put_off);
         let is_undoing = !self.taking_back.1.is_empty();
-        let may_change = if self.undo.len() >= UNDO_MAX && self.regression_guard.will_judge() {
-            Err("as much as can be undone is being measured before more moves")
-        } else {
-            self.regression_guard.may_change()
-        };
+        let (orders, beyond) = split_beyond(orders, self.undo_room());
+        held.extend(beyond);
+        let may_change = self.regression_guard.may_change();
         let held_back = pressed::held_back(self.options.dry_run, is_undoing, pressure, may_change);
         self.record_orders(decision, &orders, held_back, control_port);
         self.outcomes.extend(held.into_iter().map(|action| Outcome { action, result: Err(Refusal::Busy) }));
@@ -373,6 +380,14 @@ impl Balancer {
         let done = self.migration_executor.carry_out(orders, &mut self.targets, &mut progress);
         self.settle(decision, done, false, control_port);
         count + files
+    }
+
+    /// How many more pages can be moved back, should the changes do harm; without anything to evaluate them by, none ever will.
+    fn undo_room(&self) -> u64 {
+        match self.regression_guard.has_measure() {
+            true => UNDO_MAX.saturating_sub(self.undo.len()) as u64,
+            false => u64::MAX,
+        }
     }
 
     /// Removes obsolete orders: pages that are at their destination (the kernel's own balancing moves some), that were never touched, or that are unmapped by
@@ -634,6 +649,16 @@ impl Balancer {
     }
 }
 
+/// Splits orders into those of the first `pages` pages of 4 KiB, with all that move no pages, and the others.
+fn split_beyond(orders: Vec<Order>, pages: u64) -> (Vec<Order>, Vec<Order>) {
+    let mut ordered = 0;
+    orders.into_iter().partition(|order| {
+        let Order::Migrate { page, .. } = order else { return true };
+        ordered += page.size.small_pages();
+        ordered <= pages
+    })
+}
+
 /// Takes what the rate has left of an undo out of its account. Without a rate, nothing is left but at the end of the run. Trouble with one process is no reason
 /// to leave the pages of the others where they do harm.
 fn left_by_rate(done: &mut Done, bytes_per_s: Option<u64>) -> Vec<Order> {
@@ -665,6 +690,25 @@ mod tests {
         let moves = [(7, twenty, 3), (7, ten, 0), (8, ten, 2), (7, ten, 1), (7, twenty, 1), (7, ten, 2)].map(moved);
         assert_eq!(first_homes(moves.into()), [(7, ten, 0), (7, twenty, 3), (8, ten, 2)].map(moved));
         assert!(first_homes(Vec::new()).is_empty());
+    }
+
+    /// One decision could order more than can be undone: what was beyond it stayed moved, whatever harm it did.
+    #[test]
+    fn no_more_is_ordered_at_once_than_can_be_undone() {
+        let order = |page, size| Order::Migrate {
+            page: PageKey { process: 7, page: PageNumber(page), size },
+            to: NodeIndex(0),
+        };
+        let [one, two, large] =
+            [(1, PageSize::Small), (2, PageSize::Small), (512, PageSize::Large)].map(|(page, size)| order(page, size));
+        let thread = Order::MoveThread { thread: 4711, to: NodeIndex(0) };
+        let all = vec![one.clone(), large.clone(), two.clone(), thread.clone()];
+        assert_eq!(
+            split_beyond(all.clone(), 513),
+            (vec![one.clone(), large.clone(), thread.clone()], vec![two.clone()])
+        );
+        assert_eq!(split_beyond(all.clone(), 0), (vec![thread], vec![one, large, two]));
+        assert_eq!(split_beyond(all.clone(), u64::MAX), (all, Vec::new()));
     }
 
     /// Trouble with one process, which may have no cpuset for a node any more, say, ended the undo of all others.

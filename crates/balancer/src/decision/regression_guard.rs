@@ -23,8 +23,8 @@ const LONGEST: usize = 20;
 const SILENCE: usize = 20;
 /// Initial balance of the account in nanoseconds.
 const ADVANCE_NS: f64 = 1e9;
-/// Student's t for 95 % and about ten degrees of freedom.
-const T95: f64 = 2.2;
+/// Student's t for 95 %, two-sided, by degrees of freedom from 1 on.
+const T95: [f64; 10] = [12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23];
 
 /// The evaluation of a batch.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -63,10 +63,12 @@ pub struct RegressionGuard {
     batch_ns: f64,
     /// Windows since the first change of the batch.
     since_first: usize,
-    /// Running time of the targets' threads since then, in nanoseconds.
+    /// Running time of the targets' threads since then, in nanoseconds, but for long times without a measure.
     batch_ran_ns: f64,
-    /// Windows since the last one with a measure.
+    /// Windows since the last one with a measure, of those in which it was looked for.
     silent: usize,
+    /// Whether no measure is looked for in this window.
+    is_skipped: bool,
     /// Windows without changes since some were undone; at the start as many fewer as the first changes wait for.
     fresh: usize,
     /// The changes that were undone last, until `fresh` is [`YARDSTICK`].
@@ -87,6 +89,7 @@ impl RegressionGuard {
             since_first: 0,
             batch_ran_ns: 0.0,
             silent: 0,
+            is_skipped: false,
             fresh: YARDSTICK - LEAST,
             undone: None,
         }
@@ -148,15 +151,23 @@ impl RegressionGuard {
         self.will_judge() && self.since_first >= LONGEST
     }
 
-    fn has_measure(&self) -> bool {
+    /// Whether there is taken to be a measure, so that changes will be evaluated and may be undone.
+    #[must_use]
+    pub fn has_measure(&self) -> bool {
         self.silent < SILENCE
+    }
+
+    /// Whether windows are missing that the next changes will be compared with, be there a measure now or not.
+    #[must_use]
+    pub fn lacks_windows(&self) -> bool {
+        self.after.is_none() && self.fresh < YARDSTICK
     }
 
     /// Whether the windows are being measured that the next changes will be compared with: no changes may be made meanwhile. Those from before changes that
     /// were undone may be of another phase of the program, in which everything would be undone.
     #[must_use]
     pub fn is_measuring(&self) -> bool {
-        self.has_measure() && self.after.is_none() && self.fresh < YARDSTICK
+        self.has_measure() && self.lacks_windows()
     }
 
     /// Registers changes that took `took_ns` nanoseconds.
@@ -186,14 +197,27 @@ impl RegressionGuard {
         }
     }
 
+    /// Registers that no measure is looked for in this window, because the targets are idle, say: that there is none will mean nothing.
+    pub fn skip_window(&mut self) {
+        self.is_skipped = true;
+    }
+
     /// Ends a window. `measure` is its measure, if there is one; `ran_ns` is the running time of the targets' threads. Returns an evaluation once enough
     /// windows have passed.
     pub fn window(&mut self, measure: Option<f64>, ran_ns: f64) -> Option<Judgement> {
         self.account_ns = (self.account_ns + self.max_harm * ran_ns).min(ADVANCE_NS * 4.0);
         let measure = measure.filter(|measure| measure.is_finite() && *measure > 0.0);
-        self.silent = if measure.is_some() { 0 } else { self.silent.saturating_add(1) };
+        let is_skipped = std::mem::take(&mut self.is_skipped);
+        self.silent = match measure {
+            Some(_) => 0,
+            None if is_skipped => self.silent,
+            None => self.silent.saturating_add(1),
+        };
         self.since_first += 1;
-        self.batch_ran_ns += ran_ns;
+        // What hours in which nothing was seen have cost is not known from six windows after them.
+        if self.has_measure() && !is_skipped {
+            self.batch_ran_ns += ran_ns;
+        }
         let measure = measure?;
         if self.after.is_none() && self.fresh == 0 {
             self.windows.clear();
@@ -243,18 +267,26 @@ impl RegressionGuard {
     }
 }
 
+/// Mean of windows, and the sum of the squares of their distances from it.
 fn moments(windows: &[f64]) -> (f64, f64) {
-    let count = windows.len() as f64;
-    let mean = windows.iter().sum::<f64>() / count.max(1.0);
-    let variance = windows.iter().map(|window| (window - mean).powi(2)).sum::<f64>() / (count - 1.0).max(1.0);
-    (mean, variance / count.max(1.0))
+    let mean = windows.iter().sum::<f64>() / (windows.len() as f64).max(1.0);
+    (mean, windows.iter().map(|window| (window - mean).powi(2)).sum())
+}
+
+/// Half-width of the 95 % confidence interval of the difference of two means of so many windows, by their common variance: of two windows alone it is often far
+/// too small. `squares`: the sum of the squares of the windows' distances from their means.
+fn half_width(squares: f64, counts: [usize; 2]) -> f64 {
+    let freedom = counts.iter().sum::<usize>().saturating_sub(2).max(1);
+    let shares: f64 = counts.iter().map(|count| 1.0 / (*count as f64).max(1.0)).sum();
+    T95[freedom.min(T95.len()) - 1] * (squares / freedom as f64 * shares).sqrt()
 }
 
 fn judge(before: &[f64], after: &[f64], max_harm: f64) -> Judgement {
-    let ((mean_before, error_before), (mean_after, error_after)) = (moments(before), moments(after));
+    let ((mean_before, squares_before), (mean_after, squares_after)) = (moments(before), moments(after));
+    let half_width = half_width(squares_before + squares_after, [before.len(), after.len()]);
     let enough = before.len() >= LEAST && after.len() >= LEAST;
     let change = if mean_before > 0.0 { mean_after / mean_before - 1.0 } else { 0.0 };
-    let error = if mean_before > 0.0 { T95 * (error_before + error_after).sqrt() / mean_before } else { f64::INFINITY };
+    let error = if mean_before > 0.0 { half_width / mean_before } else { f64::INFINITY };
     Judgement {
         before: (mean_before, before.len()),
         after: (mean_after, after.len()),
@@ -449,6 +481,53 @@ mod tests {
         }
         assert!(unmeasured.may_change().is_ok(), "there is nothing to wait for");
         assert!(RegressionGuard::new(0.01).with_measure(false).may_change().is_ok());
+        // A daemon waits for its first programs, and nobody looks how fast these are before they run.
+        let mut idle = RegressionGuard::new(0.01);
+        for _ in 0..2 * SILENCE {
+            idle.skip_window();
+            idle.window(None, 0.0);
+        }
+        assert!(idle.may_change().is_err() && idle.lacks_windows());
+        watch(&mut idle, 1.0, 0.001, LEAST, 3);
+        assert!(idle.may_change().is_ok() && !idle.lacks_windows());
+    }
+
+    /// Six windows at the end of hours were charged as if they had seen all of these.
+    #[test]
+    fn long_times_in_which_nothing_was_seen_are_not_charged() {
+        for is_paused in [false, true] {
+            let mut regression_guard = RegressionGuard::new(0.01);
+            watch(&mut regression_guard, 1.0, 0.001, 10, 3);
+            regression_guard.changed(1e6);
+            for _ in 0..10_000 {
+                if is_paused {
+                    regression_guard.skip_window();
+                }
+                regression_guard.window(None, 1e8);
+            }
+            assert!(watch(&mut regression_guard, 0.5, 0.001, AFTER, 5).expect("judged").undo);
+            let before = regression_guard.account_ns();
+            watch(&mut regression_guard, 1.0, 0.001, YARDSTICK, 7);
+            let charged = before - regression_guard.account_ns();
+            assert!(charged > 1e8 && charged < 0.6 * (SILENCE + AFTER) as f64 * 1e8, "{charged}");
+        }
+    }
+
+    /// After a long undo at a limited rate, in which no measure is taken, there seemed to be none to wait for.
+    #[test]
+    fn after_a_long_undo_it_is_measured_how_it_is_without_the_changes() {
+        let mut regression_guard = RegressionGuard::new(0.01);
+        watch(&mut regression_guard, 1.0, 0.001, 10, 3);
+        regression_guard.changed(1e6);
+        assert!(watch(&mut regression_guard, 0.5, 0.001, AFTER, 5).expect("judged").undo);
+        for _ in 0..2 * SILENCE {
+            regression_guard.being_undone(1e8);
+            regression_guard.skip_window();
+            regression_guard.window(None, 1e8);
+        }
+        assert!(regression_guard.must_wait() && regression_guard.may_change().is_err());
+        watch(&mut regression_guard, 1.0, 0.001, YARDSTICK, 7);
+        assert!(!regression_guard.must_wait());
     }
 
     /// What was ordered meanwhile was put off, and counted as if there were nothing to order: each time, the next decision needed twice the evidence.
@@ -575,5 +654,18 @@ mod tests {
             watch(&mut regression_guard, 1.0, 0.1, AFTER, seed * 104_729 + 5).expect("judged").undo
         });
         assert!(undone.count() < 30, "5 % of 400 are to be expected, on one side half of that");
+    }
+
+    /// The variance of two windows was taken as if ten degrees of freedom were behind it: noise undid two and a half times as many batches.
+    #[test]
+    fn few_windows_before_undo_no_more_by_chance() {
+        let undone = (0..4000).filter(|seed| {
+            let mut regression_guard = RegressionGuard::new(0.01);
+            watch(&mut regression_guard, 1.0, 0.1, LEAST, seed * 7919);
+            regression_guard.changed(1e6);
+            watch(&mut regression_guard, 1.0, 0.1, AFTER, seed * 104_729 + 5).expect("judged").undo
+        });
+        let undone = undone.count();
+        assert!(undone < 160, "{undone} of 4000: 2.5 % are to be expected");
     }
 }
