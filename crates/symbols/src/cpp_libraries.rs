@@ -5,14 +5,19 @@
 use crate::demangle::without_arguments;
 
 /// Beginnings of names. Classes that allocate and do other things, too, stand here with their functions that allocate.
-const BEGINNINGS: [&str; 85] = [
+const BEGINNINGS: [&str; 86] = [
     // MariaDB and MySQL.
     "ut_allocator::allocate",
     "ut::malloc_withkey",
     "ut::zalloc_withkey",
     "ut::aligned_alloc_withkey",
     "ut::aligned_zalloc_withkey",
-    "ut::detail::",
+    "ut::detail::Alloc",
+    "ut::detail::Aligned_alloc",
+    "ut::detail::Page_alloc",
+    "ut::detail::Large_",
+    "ut::detail::page_aligned_alloc",
+    "ut::detail::large_page_aligned_alloc",
     "MEM_ROOT::Alloc",
     "MEM_ROOT::ForceNewBlock",
     "Mem_root_allocator::allocate",
@@ -76,10 +81,6 @@ const BEGINNINGS: [&str; 85] = [
     "QMapDataBase::",
     "QByteArray::",
     "QString::",
-    "QVector::",
-    "QList::",
-    "QHash::",
-    "QMap::",
     // Abseil and Protocol Buffers.
     "absl::base_internal::LowLevelAlloc::",
     "absl::container_internal::",
@@ -103,6 +104,9 @@ const BEGINNINGS: [&str; 85] = [
     "rml::internal::",
 ];
 
+/// Qt's containers, with the bracket of their arguments: lists, maps and hash tables that programs call so themselves are rarely templates.
+const CONTAINERS: [&str; 4] = ["QVector<", "QList<", "QHash<", "QMap<"];
+
 /// Whether a function is one of these libraries', or a class's own `operator new`: by its meaning, it allocates for what stands behind `new`.
 pub(crate) fn allocates_for_callers(function: &str) -> bool {
     if !function.contains("::") && !function.contains('<') {
@@ -111,7 +115,8 @@ pub(crate) fn allocates_for_callers(function: &str) -> bool {
     let name = without_arguments(function);
     let name = without_version(&name);
     let is_operator = name.ends_with("::operator new") || name.ends_with("::operator new[]");
-    is_operator || BEGINNINGS.iter().any(|beginning| name.starts_with(beginning))
+    let is_container = CONTAINERS.iter().any(|container| function.starts_with(container));
+    is_operator || is_container || BEGINNINGS.iter().any(|beginning| name.starts_with(beginning))
 }
 
 /// The name without the namespace of Abseil's version: `absl::lts_20240722::container_internal::Allocate`, or Debian's `absl::debian3`.
@@ -157,6 +162,7 @@ mod tests {
     fn allocators_of_real_programs_allocate_for_their_callers() {
         for function in [
             "ut_allocator<unsigned char, true>::allocate",
+            "ut::detail::Alloc_pfs::alloc<false>",
             "MEM_ROOT::AllocSlow",
             "Sql_alloc::operator new",
             "v8::internal::Malloced::operator new",
@@ -205,6 +211,10 @@ mod tests {
             // Its objects are what programs have in buffers.
             "node::NodeArrayBufferAllocator::Allocate",
             "QListWidget::addItem",
+            "QList::grow",
+            "QMap::load",
+            "QMap::load<double>",
+            "ut::detail::load_grid",
             "operator new",
             "Grid::operator new_grid",
             "absl::lts_20240722::Cord::Append",

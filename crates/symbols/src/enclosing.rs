@@ -6,8 +6,8 @@
 const LINES_MAX: usize = 100;
 /// Lines that the head of a block may have before its bracket.
 const HEAD_LINES_MAX: usize = 8;
-/// What a block begins with that is a part of a function.
-const INNER: [&str; 10] = ["if", "else", "for", "while", "do", "switch", "try", "catch", "case", "default"];
+/// What a block, or a list in brackets, begins with that is a part of a function.
+const INNER: [&str; 11] = ["if", "else", "for", "while", "do", "switch", "try", "catch", "case", "default", "return"];
 /// Blocks around a line where its function was not found: more than can end within the lines that are searched.
 const UNKNOWN_LEVELS: usize = 1 << 24;
 
@@ -147,6 +147,8 @@ mod tests {
         assert_eq!(around(lambda), pair("auto g = [&](int n) {", ""));
         let loops = "void *f(int n) {\n  list_for_each(a, b) {\n    while (a &&\n           b) {\n      HERE\n    }\n  }\n  last;\n}\n";
         assert_eq!(around(loops), pair("void *f(int n) {", ""));
+        let list = "A f(int n) {\n  return make_a({\n    HERE\n  });\n}\n";
+        assert_eq!(around(list), pair("A f(int n) {", ""));
     }
 
     #[test]

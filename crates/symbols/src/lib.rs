@@ -19,6 +19,7 @@ mod go_source;
 mod go_table;
 mod hotspot;
 mod layout;
+mod mariadb;
 mod naming;
 mod python;
 mod resolver;

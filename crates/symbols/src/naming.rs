@@ -13,6 +13,7 @@ use regex_lite::Regex;
 use crate::calls::CallOrders;
 use crate::cpp_libraries;
 use crate::hotspot;
+use crate::mariadb;
 use crate::source::{Assigned, CallPlace, SourceCache};
 use crate::wrappers;
 
@@ -300,7 +301,8 @@ fn is_library(module: &str) -> bool {
 /// does what its caller wants. `module` is the binary's path, `file` the source file or empty.
 #[must_use]
 pub fn is_machinery(module: &str, file: &str, function: &str) -> bool {
-    if is_library(module) || is_system_header(file) || hotspot::takes_memory(module, function) {
+    let is_of_program = hotspot::takes_memory(module, function) || mariadb::allocates_for_callers(module, function);
+    if is_library(module) || is_system_header(file) || is_of_program {
         return true;
     }
     // Those of the run-time libraries of Fortran (Intel's, LLVM's, NVIDIA's) are in programs, too, which are often linked to them statically.
@@ -485,14 +487,16 @@ mod tests {
 
     #[test]
     fn allocators_of_cpp_programs_and_of_their_containers_are_passed_over() {
-        let site = |inner: &[&str]| {
+        let site_in = |module: &str, inner: &[&str]| {
             let functions = inner.iter().copied().chain(["fill", "main"]);
-            let frames: Vec<SiteFrame<'_>> = functions.map(|function| frame(function, "/home/u/prog")).collect();
+            let frames: Vec<SiteFrame<'_>> = functions.map(|function| frame(function, module)).collect();
             let site = SiteNamer::default().name(&frames);
             (site.function, site.name)
         };
+        let site = |inner: &[&str]| site_in("/home/u/prog", inner);
         let fill = |name: &str| ("fill".to_owned(), name.to_owned());
-        assert_eq!(site(&["my_malloc", "root_alloc", "alloc_root", "Sql_alloc::operator new"]), fill("fill"));
+        let root = ["my_malloc", "root_alloc", "alloc_root", "Sql_alloc::operator new"];
+        assert_eq!(site_in("/usr/sbin/mariadbd", &root), fill("fill"));
         let heap = ["ut_allocator<unsigned char, true>::allocate", "mem_heap_create_block_func", "mem_heap_add_block"];
         assert_eq!(site(&[&heap[..], &["mem_heap_alloc"]].concat()), fill("fill"));
         let arena = ["operator new[]", "rocksdb::Arena::AllocateNewBlock", "rocksdb::Arena::AllocateFallback"];
@@ -501,7 +505,8 @@ mod tests {
         let vector = "std::vector<double, mine::Huge<double> >::reserve";
         assert_eq!(site(&[&own[..], &[vector]].concat()), fill("vector<double>"));
         // By a similar name alone, none is passed over.
-        for similar in ["Grid::allocate", "Arena::AllocateRows", "numa_allocate_grid"] {
+        for similar in ["Grid::allocate", "Arena::AllocateRows", "numa_allocate_grid", "alloc_root", "mem_heap_create"]
+        {
             assert_eq!(site(&[similar, "Grid::Grid"]).0, similar);
         }
     }

@@ -10,7 +10,8 @@ pub struct GroupArgs {
     /// Only the named processes: without their child processes
     #[arg(long)]
     pub no_children: bool,
-    /// All processes of this systemd unit: postgresql, nginx.service, user.slice; if it has no processes, those of its instances
+    /// All processes of this systemd unit: postgresql, nginx.service, user.slice; if it has no processes, those of its instances. Or of the container with
+    /// this number, as `docker ps` and `podman ps` show it
     #[arg(long, value_name = "UNIT", value_delimiter = ',')]
     pub unit: Vec<String>,
     /// All processes of this cgroup and of those within: its folder in /sys/fs/cgroup, or its path below it
