@@ -143,7 +143,7 @@ fn evidence_on_slow_memory_is_no_surer_than_the_clusters_that_it_is_from() {
 /// Objects in slow memory could only go away from it as a whole, even where nodes with CPUs are full of accesses or of memory.
 #[test]
 fn of_memory_that_is_used_often_a_part_may_stay_slow() {
-    let found = findings(&tier_in_clusters(Size { samples: 12_000, noise: 0.0, rate: 5.0, seed: 3 }, 1));
+    let found = findings(&tier_in_clusters(Size { samples: 20_000, noise: 0.0, rate: 5.0, seed: 3 }, 1));
     let is_of_it = |finding: &&Finding| finding.pattern == PatternKind::TierMisplacement;
     let finding = found.findings.iter().find(is_of_it).expect("what it is made for");
     assert!(finding.fixes.iter().any(|fix| fix.kind == FixKind::NearTier), "{:?}", finding.fixes);
