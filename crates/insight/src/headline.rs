@@ -98,8 +98,8 @@ impl Analysis<'_> {
         Headline { totals, top, verdict, blindness, without_cpus }
     }
 
-    /// Imbalance (sample definition) over the nodes with memory, but for those without CPUs that serve less than an even share: they serve nothing where threads
-    /// touch pages first, and no page is the worse placed for it.
+    /// Imbalance (sample definition) over the nodes with memory, but for those without CPUs that serve less than an even share: where threads touch pages
+    /// first, they serve nothing, and no page is the worse placed for it.
     fn imbalance_that_counts(&self, totals: &Totals) -> f64 {
         let served = self.nodes.iter().zip(&totals.served).filter(|(node, _)| self.memory_nodes.contains(node));
         let served: Vec<(NodeId, Estimate)> = served.map(|(node, served)| (*node, *served)).collect();
