@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::blind::Blindness;
 use crate::context::Analysis;
 use crate::decision::{DecisionRow, RowKey};
+use crate::estimate::Estimate;
 use crate::totals::{Totals, imbalance_of};
 
 /// The figures and the verdict at the top of a report. The report words them.
@@ -62,7 +63,7 @@ pub enum Verdict {
 
 /// Remote share, 0 to 1, from which the verdict says that many accesses are remote.
 const MUCH_REMOTE: f64 = 0.1;
-/// Imbalance (sample definition) of nodes with CPUs from which controllers count as unevenly loaded: one of four nodes at about twice the mean.
+/// Imbalance (sample definition) from which controllers count as unevenly loaded: one of four nodes at about twice the mean.
 const MUCH_IMBALANCE: f64 = 0.5;
 
 impl Analysis<'_> {
@@ -78,7 +79,7 @@ impl Analysis<'_> {
         let totals = self.totals();
         let top = sites.iter().find(|row| row.key != RowKey::Unknown).cloned();
         let is_remote = totals.remote_share.value >= MUCH_REMOTE;
-        let is_imbalanced = self.imbalance_of_threads_nodes(&totals) >= MUCH_IMBALANCE;
+        let is_imbalanced = self.imbalance_that_counts(&totals) >= MUCH_IMBALANCE;
         let evidence = self.trace.evidence();
         let blindness = self.blindness();
         let verdict = match (totals.accesses.value > 0.0, is_remote, is_imbalanced) {
@@ -97,12 +98,15 @@ impl Analysis<'_> {
         Headline { totals, top, verdict, blindness, without_cpus }
     }
 
-    /// Imbalance (sample definition) over the nodes with memory and CPUs: that of nodes without CPUs serves nothing where threads touch pages first, and is
-    /// none the worse placed for it.
-    fn imbalance_of_threads_nodes(&self, totals: &Totals) -> f64 {
-        let is_whole = |node: &NodeId| self.memory_nodes.contains(node) && !self.without_cpus.contains(node);
-        let served = self.nodes.iter().zip(&totals.served).filter(|(node, _)| is_whole(node));
-        imbalance_of(&served.map(|(_, served)| *served).collect::<Vec<_>>()).sample.value
+    /// Imbalance (sample definition) over the nodes with memory, but for those without CPUs that serve less than an even share: where threads touch pages
+    /// first, they serve nothing, and no page is the worse placed for it.
+    fn imbalance_that_counts(&self, totals: &Totals) -> f64 {
+        let served = self.nodes.iter().zip(&totals.served).filter(|(node, _)| self.memory_nodes.contains(node));
+        let served: Vec<(NodeId, Estimate)> = served.map(|(node, served)| (*node, *served)).collect();
+        let even = served.iter().map(|(_, served)| served.value).sum::<f64>() / served.len() as f64;
+        let counts = |(node, served): &(NodeId, Estimate)| served.value >= even || !self.without_cpus.contains(node);
+        let counted: Vec<Estimate> = served.into_iter().filter(counts).map(|(_, served)| served).collect();
+        imbalance_of(&counted).sample.value
     }
 
     fn served_without_cpus(&self, totals: &Totals) -> Option<WithoutCpus> {

@@ -95,6 +95,9 @@ fn memory_without_cpus_that_serves_nothing_is_no_imbalance() {
     let headline = Analysis::on(&trace, Some(&machine), Filter::default()).headline();
     assert!(headline.totals.imbalance.sample.value > 0.5, "{:?}", headline.totals.imbalance);
     assert_eq!(headline.verdict, Verdict::NothingToFix);
+    let all_there = self::trace(&[(1, 0, 0, 0, 2, false), (2, 1, 0, 0x1000, 2, false)], 1);
+    let verdict = Analysis::on(&all_there, Some(&machine), Filter::default()).headline().verdict;
+    assert_eq!(verdict, Verdict::RemoteAndImbalanced, "one node serves everything");
 }
 
 #[test]

@@ -45,6 +45,8 @@ pub(super) struct Known {
     pub facts: NodeFacts,
     /// Nodes of each tier, the nearest first, as seen from each node.
     pub nearest: [Vec<Vec<NodeIndex>>; 2],
+    /// Whether memory of nodes without CPUs has more bandwidth than that of nodes with CPUs (HBM).
+    pub is_wide: bool,
     /// Idle latency from node (row) to memory (column), ns.
     idle_ns: Vec<Vec<f64>>,
     pub pages: BTreeMap<PageKey, Page>,
@@ -73,6 +75,7 @@ impl Known {
         };
         Known {
             nearest: [ranked(true), ranked(false)],
+            is_wide: machine.wide_memory().is_some(),
             idle_ns,
             facts,
             pages: BTreeMap::new(),

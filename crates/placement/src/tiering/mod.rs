@@ -85,6 +85,13 @@ impl Policy for Tiering {
             return Vec::new();
         }
         self.known.update(seen);
+        // Idle, such memory may answer later than that of nodes with CPUs, whose bandwidth it is there to relieve.
+        if self.known.is_wide && seen.samples.iter().all(|sample| sample.latency_ns.is_none()) {
+            self.explanation =
+                "no latency was measured, without which memory of more bandwidth cannot be judged: nothing is ordered"
+                    .to_owned();
+            return Vec::new();
+        }
         let Some(share) = self.known.near_share(seen) else {
             self.explanation = "no memory access in this period".to_owned();
             return Vec::new();

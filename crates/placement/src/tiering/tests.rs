@@ -133,6 +133,20 @@ fn idle_latencies_stand_in_where_none_is_measured() {
     assert!(tiering.explain().contains("in 112 ns, other memory the rest in 210 ns"), "{}", tiering.explain());
 }
 
+/// What is in HBM went to DDR5, which answers sooner while it is idle and has a fifth of the bandwidth.
+#[test]
+fn memory_of_more_bandwidth_is_left_alone_where_no_latency_is_measured() {
+    let machine = Machine::load("xeon-max-flat").expect("built-in");
+    let mut tiering = policy_by_name("tiering", &machine, 1).expect("known");
+    let mut seen = second(&[(1, 2, 40)], [110.0, 220.0], ROOM);
+    let idle = seen.nodes[1].clone();
+    seen.nodes.push(idle);
+    assert_eq!(moves(&tiering.decide(&seen)), [(1, 0)]);
+    seen.samples.iter_mut().for_each(|sample| sample.latency_ns = None);
+    let orders = tiering.decide(&seen);
+    assert!(orders.is_empty() && tiering.explain().contains("no latency was measured"), "{}", tiering.explain());
+}
+
 #[test]
 fn a_machine_of_one_tier_is_left_alone() {
     let mut tiering = policy_by_name("tiering", &Machine::load("opteron-8385").expect("built-in"), 1).expect("known");
