@@ -121,8 +121,14 @@ HIDDEN void np_masks_begin(void);
 /* Whether something may be guarded: else masks are the program's own affair. */
 HIDDEN bool np_masks_are_ours(void);
 
-/* Takes the signals of faults out. */
+/* Blocked where the program has blocked SIGSEGV, which stays open. */
+enum { SIGN_OF_BLOCKED = SIGSTKFLT };
+
+/* Takes the signals of faults out, and puts the sign in for SIGSEGV. */
 HIDDEN void np_masks_open(sigset_t *mask);
+
+/* The same of this thread's mask, without the sign. */
+HIDDEN void np_masks_open_here(void);
 
 /* Finds all that remap_masks.c stands before. */
 HIDDEN void np_masks_find_all(void);

@@ -7,7 +7,8 @@
  *
  * Whoever maps such a file without a copy (not pinned, no memory) is held to the same protection. Handlers of the program for SIGSEGV and SIGBUS are kept, told
  * to it when it asks, and called for all faults that are not ours. They are only taken over once something is guarded. The signals are never blocked, also not
- * while these handlers run: a fault of the program's own inside its handler calls it again. */
+ * while these handlers run, which may write to guarded memory. A SIGSEGV of the program's own where it had blocked that, as inside its handler, ends it all the
+ * same, as the kernel would (remap_masks.c has the sign); a SIGBUS inside its handler for SIGBUS calls that again. */
 #define _GNU_SOURCE
 #include "remap.h"
 
@@ -192,8 +193,11 @@ static bool mend(int signal, const siginfo_t *info) {
 /* As the kernel would have done without us. */
 static void pass_on(int signal, siginfo_t *info, void *context) {
     struct sigaction own = *own_of(signal);
+    sigset_t *mask = &((ucontext_t *)context)->uc_sigmask; /* of the kernel's size: nothing but single signals may be touched */
+    bool was_blocked = sigismember(mask, SIGN_OF_BLOCKED) == 1;
+    bool is_blocked = was_blocked && signal == SIGSEGV && info->si_code > 0;
     if (own.sa_flags & SA_RESETHAND) own_of(signal)->sa_handler = SIG_DFL;
-    if (own.sa_handler == SIG_DFL || (own.sa_handler == SIG_IGN && info->si_code > 0)) {
+    if (is_blocked || own.sa_handler == SIG_DFL || (own.sa_handler == SIG_IGN && info->si_code > 0)) {
         /* The access is tried again and ends the process; what was sent is sent again. */
         struct sigaction fatal = {.sa_handler = SIG_DFL};
         real_sigaction()(signal, &fatal, NULL);
@@ -203,7 +207,9 @@ static void pass_on(int signal, siginfo_t *info, void *context) {
     if (own.sa_handler == SIG_IGN) return;
     if (own.sa_flags & SA_SIGINFO) own.sa_sigaction(signal, info, context);
     else own.sa_handler(signal);
-    np_masks_open(&((ucontext_t *)context)->uc_sigmask); /* which the handler may have changed */
+    /* The handler may have changed it. */
+    if (was_blocked && sigismember(mask, SIGN_OF_BLOCKED) == 1) sigaddset(mask, SIGSEGV);
+    np_masks_open(mask);
 }
 
 static void on_fault(int signal, siginfo_t *info, void *context) {
@@ -220,6 +226,7 @@ static int install(int signal) {
     struct sigaction ours = {.sa_sigaction = on_fault, .sa_mask = own->sa_mask};
     ours.sa_flags = SA_SIGINFO | SA_NODEFER | (own->sa_flags & (SA_ONSTACK | SA_RESTART)); /* the program's handler may write to guarded memory */
     np_masks_open(&ours.sa_mask);
+    if (signal == SIGSEGV && !(own->sa_flags & SA_NODEFER)) sigaddset(&ours.sa_mask, SIGN_OF_BLOCKED);
     return real_sigaction()(signal, &ours, NULL);
 }
 
@@ -277,21 +284,23 @@ static void (*handled_before(int number, void (*handler)(int), int flags))(int) 
 
 EXPORT void (*__sysv_signal(int number, void (*handler)(int)))(int) {
     if (!real.sysv_signal) np_guard_find_all();
-    return is_ours(number) ? handled_before(number, handler, (int)(SA_RESETHAND | SA_NODEFER)) : real.sysv_signal(number, handler);
+    bool is_kept = is_ours(number) && np_masks_are_ours();
+    return is_kept ? handled_before(number, handler, (int)(SA_RESETHAND | SA_NODEFER)) : real.sysv_signal(number, handler);
 }
 EXPORT void (*sysv_signal(int number, void (*handler)(int)))(int) { return __sysv_signal(number, handler); }
 
 EXPORT void (*sigset(int number, void (*handler)(int)))(int) {
     struct sigaction now;
     if (!real.sigset) np_guard_find_all();
-    if (!is_ours(number)) return real.sigset(number, handler);
+    if (!is_ours(number) || !np_masks_are_ours()) return real.sigset(number, handler);
     if (handler == SIG_HOLD) return sigaction(number, NULL, &now) == 0 ? now.sa_handler : SIG_ERR; /* it stays open */
+    if (number == SIGSEGV) np_masks_open_here();
     return handled_before(number, handler, 0);
 }
 
 EXPORT int sigignore(int number) {
     if (!real.sigignore) np_guard_find_all();
-    if (!is_ours(number)) return real.sigignore(number);
+    if (!is_ours(number) || !np_masks_are_ours()) return real.sigignore(number);
     return handled_before(number, SIG_IGN, 0) == SIG_ERR ? -1 : 0;
 }
 

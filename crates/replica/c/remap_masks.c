@@ -2,6 +2,9 @@
  * (remap_guard.c), by whatever name the C library takes a mask: of a thread, of one that is to be made, of a wait (in force for the handler that ends it), of a
  * context, of a timer's thread. From the start: who blocks them before something is guarded may write to it afterwards.
  *
+ * What the kernel does with a program's own fault on a blocked SIGSEGV, end it, is kept: SIGSTKFLT, which nothing sends, is blocked in the place of SIGSEGV,
+ * and is the sign for remap_guard.c. As a mask does, it ends with the handler, or with the siglongjmp() out of it.
+ *
  * Not seen: masks by bare system calls, and those that a handler of another signal puts into the context that it returns to. */
 #define _GNU_SOURCE
 #include "remap.h"
@@ -20,6 +23,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 #define OUR_BITS (1ull << (SIGSEGV - 1) | 1ull << (SIGBUS - 1))
+#define SIGN_BIT (1ull << (SIGN_OF_BLOCKED - 1))
 
 static struct {
     int (*pthread_sigmask)(int, const sigset_t *, sigset_t *);
@@ -27,6 +31,7 @@ static struct {
     int (*sigblock)(int);
     int (*sigsetmask)(int);
     int (*sighold)(int);
+    int (*sigrelse)(int);
     int (*sigpause)(int);
     int (*pthread_attr_setsigmask_np)(pthread_attr_t *, const sigset_t *);
     int (*setcontext)(const ucontext_t *);
@@ -48,6 +53,7 @@ void np_masks_find_all(void) {
     np_remap_find("sigblock", &real.sigblock);
     np_remap_find("sigsetmask", &real.sigsetmask);
     np_remap_find("sighold", &real.sighold);
+    np_remap_find("sigrelse", &real.sigrelse);
     np_remap_find("sigpause", &real.sigpause);
     np_remap_find("pthread_attr_setsigmask_np", &real.pthread_attr_setsigmask_np);
     np_remap_find("setcontext", &real.setcontext);
@@ -78,47 +84,68 @@ static bool is_asked_for(void) {
 
 bool np_masks_are_ours(void) { return np_settings.shared || (!has_begun && is_asked_for()); }
 
+static void put_sign(sigset_t *mask, bool is_blocked) {
+    if (is_blocked) sigaddset(mask, SIGN_OF_BLOCKED);
+    else sigdelset(mask, SIGN_OF_BLOCKED);
+}
+
 void np_masks_open(sigset_t *mask) {
+    put_sign(mask, sigismember(mask, SIGSEGV) == 1);
     sigdelset(mask, SIGSEGV);
     sigdelset(mask, SIGBUS);
 }
 
-static void open_here(void) {
-    uint64_t ours = OUR_BITS;
+void np_masks_open_here(void) {
+    uint64_t ours = OUR_BITS | SIGN_BIT;
     syscall(SYS_rt_sigprocmask, SIG_UNBLOCK, &ours, NULL, sizeof ours);
 }
 
 /* A program starts with the signals blocked that its starter's thread had blocked. */
 void np_masks_begin(void) {
     has_begun = true;
-    if (np_settings.shared) open_here();
+    if (np_settings.shared) np_masks_open_here();
 }
 
 static const sigset_t *without_ours(int how, const sigset_t *set, sigset_t *changed) {
-    if (!set || how == SIG_UNBLOCK || !np_masks_are_ours()) return set;
+    if (!set || !np_masks_are_ours()) return set;
     *changed = *set;
-    np_masks_open(changed);
+    if (how == SIG_UNBLOCK) put_sign(changed, sigismember(set, SIGSEGV) == 1);
+    else np_masks_open(changed);
     return changed;
+}
+
+/* What the program is told of its mask, and may ask for again. */
+static int told(int result, sigset_t *before) {
+    if (result == 0 && before && np_masks_are_ours() && sigismember(before, SIGN_OF_BLOCKED) == 1) sigaddset(before, SIGSEGV);
+    return result;
 }
 
 /* ---- masks of threads ---- */
 
 EXPORT int pthread_sigmask(int how, const sigset_t *set, sigset_t *before) {
     sigset_t changed;
-    return REAL(pthread_sigmask)(how, without_ours(how, set, &changed), before);
+    return told(REAL(pthread_sigmask)(how, without_ours(how, set, &changed), before), before);
 }
 
 EXPORT int sigprocmask(int how, const sigset_t *set, sigset_t *before) {
     sigset_t changed;
-    return REAL(sigprocmask)(how, without_ours(how, set, &changed), before);
+    return told(REAL(sigprocmask)(how, without_ours(how, set, &changed), before), before);
 }
 
 /* The older names, which the C library does not pass on to those above. Their masks are the first 32 signals. */
-static int number_without_ours(int mask) { return np_masks_are_ours() ? (int)((unsigned)mask & ~(unsigned)OUR_BITS) : mask; }
+static int number_without_ours(int mask) {
+    unsigned open = (unsigned)mask & ~(unsigned)(OUR_BITS | SIGN_BIT), sign = (unsigned)mask & 1u << (SIGSEGV - 1) ? (unsigned)SIGN_BIT : 0;
+    return np_masks_are_ours() ? (int)(open | sign) : mask;
+}
 
 EXPORT int sigblock(int mask) { return REAL(sigblock)(number_without_ours(mask)); }
 EXPORT int sigsetmask(int mask) { return REAL(sigsetmask)(number_without_ours(mask)); }
 EXPORT int sighold(int number) { return (number == SIGSEGV || number == SIGBUS) && np_masks_are_ours() ? 0 : REAL(sighold)(number); }
+
+EXPORT int sigrelse(int number) {
+    if (number == SIGSEGV && np_masks_are_ours()) np_masks_open_here();
+    return REAL(sigrelse)(number);
+}
 
 EXPORT int pthread_attr_setsigmask_np(pthread_attr_t *attributes, const sigset_t *set) {
     sigset_t changed;
@@ -130,7 +157,8 @@ EXPORT int pthread_attr_setsigmask_np(pthread_attr_t *attributes, const sigset_t
  * library's function is jumped to: nothing of ours may be on the stack that a context goes on with. */
 static void open_context(const ucontext_t *context) {
     sigset_t *mask = (sigset_t *)(uintptr_t)&context->uc_sigmask;
-    if (np_masks_are_ours() && (sigismember(mask, SIGSEGV) == 1 || sigismember(mask, SIGBUS) == 1)) np_masks_open(mask);
+    bool has_any = sigismember(mask, SIGSEGV) == 1 || sigismember(mask, SIGBUS) == 1 || sigismember(mask, SIGN_OF_BLOCKED) == 1;
+    if (has_any && np_masks_are_ours()) np_masks_open(mask);
 }
 
 EXPORT int setcontext(const ucontext_t *context) {
@@ -162,7 +190,7 @@ SPAWN(posix_spawnp)
 /* The C library runs a timer's function in a thread with nearly all signals blocked. So one of these stands in for it: a program has few such functions. */
 typedef void (*notify)(union sigval value);
 static notify notified[16];
-#define STAND_IN(at) static void stand_in_##at(union sigval value) { open_here(); __atomic_load_n(&notified[at], __ATOMIC_ACQUIRE)(value); }
+#define STAND_IN(at) static void stand_in_##at(union sigval value) { np_masks_open_here(); __atomic_load_n(&notified[at], __ATOMIC_ACQUIRE)(value); }
 #define EACH(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7) DO(8) DO(9) DO(10) DO(11) DO(12) DO(13) DO(14) DO(15)
 #define NAME(at) stand_in_##at,
 EACH(STAND_IN)

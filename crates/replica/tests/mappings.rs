@@ -173,8 +173,8 @@ fn handlers_of_the_program_are_kept() {
         let output = run(&mut command);
         (String::from_utf8_lossy(&output.stdout).into_owned(), output.status)
     };
-    // The rows between the first and the last write while the signals of faults would be blocked, and were ended by the first write. In the last one the
-    // program's handler took the place of ours.
+    // The rows between the first and the last write while the signals of faults would be blocked, and were ended by the first write. The last
+    // but one has faults of the program's own in its handler. In the last one that handler took the place of ours.
     let kinds = [
         ["own", "default", "ignored", "sent", "bus", "threads"].as_slice(),
         &["blocked", "inherited", "masked"],
@@ -191,6 +191,7 @@ fn handlers_of_the_program_are_kept() {
             "timer",
             "spawned",
         ],
+        &["again", "unblocked", "released", "left", "others"],
         &["__sysv_signal", "sigset", "bsd_signal", "ssignal"],
     ];
     for kind in kinds.concat() {
@@ -201,6 +202,8 @@ fn handlers_of_the_program_are_kept() {
     assert_eq!(outcome("masked", Some(&mappings)).0, "written 7\n");
     assert_eq!(outcome("sigsuspend", Some(&mappings)).0, "written 7\n");
     assert_eq!(outcome("nested", Some(&mappings)).0, "own handler\n");
+    assert_eq!(outcome("again", Some(&mappings)).0, "written 7\nagain\n");
+    assert_eq!(outcome("left", Some(&mappings)).0, "written 7\nleft\nleft\nleft\n");
     assert_eq!(outcome("__sysv_signal", Some(&mappings)).0, "written 7\nown handler\n");
 }
 

@@ -755,7 +755,8 @@ NP_EXPORT int semop(int id, struct sembuf *operations, size_t count) {
 }
 
 NP_EXPORT int semtimedop(int id, struct sembuf *operations, size_t count, const struct timespec *timeout) {
-    return OUTSIDE_UNTIL(int, NP_REAL(semtimedop)(id, operations, count, timeout), EAGAIN);
+    /* Without a time-out it is IPC_NOWAIT that ends it so, however long the host took for that. */
+    return OUTSIDE_UNTIL(int, NP_REAL(semtimedop)(id, operations, count, timeout), timeout != NULL ? EAGAIN : 0);
 }
 
 NP_EXPORT int aio_suspend(const struct aiocb *const list[], int count, const struct timespec *timeout) {

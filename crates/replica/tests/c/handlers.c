@@ -7,12 +7,15 @@
  * `__ppoll_chk`, `epoll_pwait2`: in a handler that ends such a wait, which blocks all others; `nested`: in its handler of a bad pointer; `sigsetmask`,
  * `sigblock`, `sighold`, `setcontext`, `swapcontext`: after it blocked all by these; `attribute`: in a thread that begins with all blocked; `early`: in one
  * that a library's constructor made so (-DLIBRARY); `timer`: in a timer's; `spawned`: the C library itself writes a child's number;
+ * `again`: its handler of a bad pointer has one itself, and is not called again; `unblocked`: unless it unblocked the signal, by `released` with sigrelse();
+ * `left`: it leaves the handler by siglongjmp(), three times; `others`: a bad pointer with all signals blocked but those of faults;
  * `__sysv_signal`, `sigset`, `bsd_signal`, `ssignal`: as `own`, with a handler that came by this name. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <semaphore.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -91,6 +94,39 @@ static void write_and_end(int number) {
     on_signal(number);
 }
 
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+static const char *kind;
+static sigjmp_buf before_fault;
+
+static void fault_again(int number) {
+    static int calls;
+    sigset_t one;
+    if (write(1, "again\n", 6) != 6 || (calls++ > 0 && strcmp(kind, "again"))) on_signal(number);
+    sigemptyset(&one);
+    sigaddset(&one, SIGSEGV);
+    if (!strcmp(kind, "unblocked")) sigprocmask(SIG_UNBLOCK, &one, NULL);
+    if (!strcmp(kind, "released")) sigrelse(SIGSEGV);
+    *bad_pointer = 1;
+}
+
+static void jump_out(int number) { siglongjmp(before_fault, number); }
+
+static void leave_handlers(void) {
+    for (volatile int i = 0; i < 3; i++) {
+        if (sigsetjmp(before_fault, 1) == 0) *bad_pointer = 1;
+        if (write(1, "left\n", 5) != 5) exit(3);
+    }
+    exit(0);
+}
+
+static void block_others(void) {
+    sigset_t others;
+    sigfillset(&others);
+    sigdelset(&others, SIGSEGV);
+    sigdelset(&others, SIGBUS);
+    sigprocmask(SIG_SETMASK, &others, NULL);
+}
+
 static void write_in_handler(int number) { shared[5] = (char)(number - SIGUSR1 + 7); }
 
 static void block_all(char **argv) {
@@ -103,7 +139,7 @@ static void block_all(char **argv) {
 }
 
 /* The signal is there before the wait, which lets it in. 0: it is no such kind. */
-static int write_while_waiting(const char *kind) {
+static int write_while_waiting(void) {
     struct epoll_event event;
     sigset_t one, others, before;
     if (!strstr("sigsuspend ppoll pselect epoll_pwait sigpause __ppoll_chk epoll_pwait2", kind)) return 0;
@@ -180,8 +216,7 @@ static void spawn_into_memory(void) {
 }
 
 /* Writes with all signals blocked. 0: it is no such kind. */
-#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
-static int write_blocked(const char *kind) {
+static int write_blocked(void) {
     if (!strcmp(kind, "attribute")) return write_in_thread(), 1;
     if (!strcmp(kind, "timer")) return write_by_timer(), 1;
     if (!strcmp(kind, "early")) return early_write(shared), 1;
@@ -195,14 +230,16 @@ static int write_blocked(const char *kind) {
     return 1;
 }
 
-static void handle_faults(const char *kind) {
-    size_t room = strcmp(kind, "nested") ? 8192 : 65536; /* of two faults */
+static void handle_faults(void) {
+    size_t room = strcmp(kind, "own") ? 65536 : 8192; /* of more than one fault */
     stack_t stack = {.ss_sp = malloc(room), .ss_size = room};
     sigaltstack(&stack, NULL);
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_ONSTACK};
     if (!strcmp(kind, "default")) action.sa_handler = SIG_DFL;
     if (!strcmp(kind, "ignored")) action.sa_handler = SIG_IGN;
     if (!strcmp(kind, "nested")) action.sa_handler = write_and_end;
+    if (strstr("again unblocked released", kind)) action.sa_handler = fault_again;
+    if (!strcmp(kind, "left")) action.sa_handler = jump_out;
     if (!strcmp(kind, "__sysv_signal")) by_sysv_signal(SIGSEGV, on_signal);
     else if (!strcmp(kind, "sigset")) sigset(SIGSEGV, on_signal);
     else if (!strcmp(kind, "bsd_signal")) by_bsd_signal(SIGSEGV, on_signal);
@@ -213,17 +250,17 @@ static void handle_faults(const char *kind) {
 
 int main(int argc, char **argv) {
     if (argc != 3) return 2;
-    const char *kind = argv[2];
+    kind = argv[2];
     block_all(argv);
     int file = open(argv[1], O_RDWR);
     shared = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     if (shared == MAP_FAILED) return 2;
     if (!strcmp(kind, "threads")) write_with_threads();
-    handle_faults(kind);
+    handle_faults();
     struct sigaction masked = {.sa_handler = write_in_handler};
     sigfillset(&masked.sa_mask);
     if (sigaction(SIGUSR1, &masked, NULL) != 0) return 2;
-    int has_written = write_while_waiting(kind) || write_blocked(kind);
+    int has_written = write_while_waiting() || write_blocked();
     if (!strcmp(kind, "nested")) *bad_pointer = 1;
     if (!strcmp(kind, "masked")) raise(SIGUSR1);
     else if (!has_written) shared[5] = 7;
@@ -232,6 +269,8 @@ int main(int argc, char **argv) {
     if (has_written || !strcmp(kind, "blocked") || !strcmp(kind, "started") || !strcmp(kind, "masked")) return 0;
     if (!strcmp(kind, "sent")) raise(SIGSEGV);
     if (!strcmp(kind, "bus") && ftruncate(file, 0) == 0) return shared[PAGE];
+    if (!strcmp(kind, "left")) leave_handlers();
+    if (!strcmp(kind, "others")) block_others();
     *bad_pointer = 1;
     return 1;
 }
