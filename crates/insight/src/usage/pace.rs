@@ -243,8 +243,8 @@ fn mix(a: &Sums, b: &Sums, share: f64, time_ns: f64) -> Sums {
 }
 
 /// Sums of latencies by window and thread: as measured, where the clock of their cycles is known, else those of an idle machine. Accesses of which neither is
-/// known, because their homes are not, take as long as the thread's others in the window: the price has them wait as these do, and what is not taken for
-/// waiting here is own work.
+/// known, because their homes are not, take as long as the thread's others in the window, or in the nearest that has some: the price has them wait as these
+/// do, and what is not taken for waiting here is own work.
 fn latencies(trace: &Trace, machine: &Machine, windows: Windows, khz: Option<f64>) -> Vec<f64> {
     let threads = trace.threads().len();
     let mut sums = vec![0.0; windows.count * threads];
@@ -263,8 +263,16 @@ fn latencies(trace: &Trace, machine: &Machine, windows: Windows, khz: Option<f64
                 untold[at] += weight;
             }
         }
-        let of_all = sums.iter_mut().zip(told.iter().zip(&untold)).filter(|(_, (told, _))| **told > 0.0);
-        of_all.for_each(|(sum, (told, untold))| *sum *= 1.0 + untold / told);
+        let known = sums.clone();
+        for (at, untold) in untold.iter().enumerate().filter(|(_, untold)| **untold > 0.0) {
+            let (window, thread) = (at / threads, at % threads);
+            let of = |window: usize| {
+                let at = window * threads + thread;
+                told.get(at).filter(|told| **told > 0.0).map(|told| known[at] / told)
+            };
+            let near = |away: usize| window.checked_sub(away).and_then(of).or_else(|| of(window + away));
+            sums[at] += untold * (0..windows.count).find_map(near).unwrap_or(0.0);
+        }
     }
     sums
 }
@@ -304,30 +312,34 @@ mod tests {
     use crate::context::Analysis;
     use crate::usage::Usage;
 
-    /// Samples without latencies, of which each second one has no known home. Those counted as own work, and the price had them wait for memory as well.
+    /// Samples without latencies, of which each second one, or each in the second half of the run, has no known home. Those counted as own work, and the price
+    /// had them wait for memory as well.
     #[test]
     fn accesses_of_unknown_homes_wait_as_others_do() {
         let machine = Machine::load("opteron-8385").expect("a built-in model");
-        let end = TimeNs(10_000_000);
-        let thread = Thread { node: Some(NodeId(0)), end: Some(end), ..Thread::default() };
-        let mut tables = Tables { threads: vec![thread], end, ..Tables::default() };
-        for sample in 0..2_000_u64 {
-            let mut access = AccessRef::at(0x7000_0000_0000 + sample * 64);
-            access.time = TimeNs(sample * end.0 / 2_000);
-            access.node = Some(NodeId(0));
-            access.home = sample.is_multiple_of(2).then_some(NodeId(1));
-            access.weight = 10;
-            tables.accesses.push(&access);
-        }
-        let trace = Trace::from_tables(tables);
-        let analysis = Analysis::on(&trace, Some(&machine), Filter::default());
-        let usage = Usage::of(&analysis, &machine, &std::collections::BTreeMap::new());
         let latency_ns = machine.idle_latency_ns(NodeId(0), NodeId(1)).expect("told");
-        let working: Vec<&Pace> = usage.paces.iter().filter(|pace| pace.accesses > 0.0).collect();
-        assert!(working.len() > 40, "{}", working.len());
-        for pace in working {
-            let waited_ns = (pace.busy_ns - pace.own_ns) * pace.outstanding;
-            assert!((waited_ns / (pace.accesses * latency_ns) - 1.0).abs() < 1e-6, "{pace:?}");
+        let end = TimeNs(10_000_000);
+        let known: [fn(u64) -> bool; 2] = [|sample| sample.is_multiple_of(2), |sample| sample < 1_000];
+        for is_known in known {
+            let thread = Thread { node: Some(NodeId(0)), end: Some(end), ..Thread::default() };
+            let mut tables = Tables { threads: vec![thread], end, ..Tables::default() };
+            for sample in 0..2_000_u64 {
+                let mut access = AccessRef::at(0x7000_0000_0000 + sample * 64);
+                access.time = TimeNs(sample * end.0 / 2_000);
+                access.node = Some(NodeId(0));
+                access.home = is_known(sample).then_some(NodeId(1));
+                access.weight = 10;
+                tables.accesses.push(&access);
+            }
+            let trace = Trace::from_tables(tables);
+            let analysis = Analysis::on(&trace, Some(&machine), Filter::default());
+            let usage = Usage::of(&analysis, &machine, &std::collections::BTreeMap::new());
+            let working: Vec<&Pace> = usage.paces.iter().filter(|pace| pace.accesses > 0.0).collect();
+            assert!(working.len() > 40, "{}", working.len());
+            for pace in working {
+                let waited_ns = (pace.busy_ns - pace.own_ns) * pace.outstanding;
+                assert!((waited_ns / (pace.accesses * latency_ns) - 1.0).abs() < 1e-6, "{pace:?}");
+            }
         }
     }
 
