@@ -15,7 +15,7 @@ use crate::fixture::open;
 
 #[test]
 fn findings_read_as_they_did() {
-    let opened = open(Kind::Big, 40_000, 60, 16);
+    let opened = open(Kind::Big, 50_000, 60, 8);
     let (some, all) = opened.with(Filter::default(), |export| {
         let found = export.analysis.findings(export.machine);
         let render = |all| text(&found, export.analysis.trace(), export.machine, all, Look::default());

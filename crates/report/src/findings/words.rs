@@ -316,7 +316,7 @@ pub(crate) fn nothing_words(findings: &Findings) -> Option<String> {
         ),
         Nothing::NoFixGains => format!(
             "Nothing to fix by placing memory or threads: remote accesses and queueing cost {} of the threads' time, compared with idle local \
-             accesses (modelled), but no known fix gains 1 % or more.",
+             accesses (modelled), but no known fix gains 1 % or more, and more than the error of sampling.",
             percent(findings.at_stake)
         ),
     })
