@@ -90,12 +90,13 @@ fn sentences(profile: &HeapProfile) -> String {
     let rate =
         total.allocations_per_second.map_or_else(String::new, |rate| format!(" ({} per second)", units::count(rate)));
     parts.push(format!(
-        "{} were allocated, {} in all{rate}; {} of the blocks by realloc.",
-        blocks(total.allocations),
+        "{} allocated, {} in all{rate}; {} by realloc.",
+        units::counted(total.allocations, "block was", "blocks were"),
         units::bytes(total.allocated_bytes),
         units::count(total.reallocations as f64)
     ));
     parts.push(match total.median_lifetime_ns {
+        None if total.allocations == 1 => "It was never freed.".to_owned(),
         None => "None of them was freed.".to_owned(),
         Some(life) => {
             let left = format!("{} in {} never freed", units::bytes(total.left_bytes), blocks(total.left_blocks));
