@@ -85,8 +85,9 @@ fn too_old(status: &Status, max_age: Duration, now_ns: u64) -> Option<String> {
     let most_ns = (max_age.as_nanos() as u64).saturating_add(status.interval_ns.saturating_mul(2));
     let age_ns = now_ns.saturating_sub(status.unix_ns);
     let age = units::time_ns(age_ns);
-    // Without a time, the loop has not begun yet.
-    (status.unix_ns > 0 && age_ns > most_ns).then(|| match status.state {
+    // Without a time, a loop that starts has not begun yet.
+    let has_begun = status.unix_ns > 0 || status.state != State::Starting;
+    (has_begun && age_ns > most_ns).then(|| match status.state {
         State::Starting => {
             format!("there are no figures {age} after the start: the balancing loop hangs in its first step, or that takes so long")
         }
