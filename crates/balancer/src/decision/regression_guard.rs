@@ -134,21 +134,15 @@ impl RegressionGuard {
         self.after.is_some()
     }
 
-    /// Whether a batch is being evaluated, and there is something to evaluate it by.
-    #[must_use]
-    pub fn will_judge(&self) -> bool {
-        self.has_measure() && self.is_judging()
-    }
-
     /// Whether changes wait for windows, which pass whatever is ordered: those by which the batch is evaluated, or with which the next one is compared.
     #[must_use]
     pub fn must_wait(&self) -> bool {
         self.is_full() || self.is_measuring()
     }
 
-    /// Whether the batch has lasted so long that it is evaluated before it goes on.
+    /// Whether the batch has lasted so long that it is evaluated before it goes on, if there is something to evaluate it by.
     fn is_full(&self) -> bool {
-        self.will_judge() && self.since_first >= LONGEST
+        self.has_measure() && self.is_judging() && self.since_first >= LONGEST
     }
 
     /// Whether there is taken to be a measure, so that changes will be evaluated and may be undone.
@@ -165,8 +159,7 @@ impl RegressionGuard {
 
     /// Whether the windows are being measured that the next changes will be compared with: no changes may be made meanwhile. Those from before changes that
     /// were undone may be of another phase of the program, in which everything would be undone.
-    #[must_use]
-    pub fn is_measuring(&self) -> bool {
+    fn is_measuring(&self) -> bool {
         self.has_measure() && self.lacks_windows()
     }
 

@@ -5,6 +5,7 @@
 //! greatest share that is allowed until no more than half of that; or until it has not been above that share for long: then it is how this machine always is.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::path::PathBuf;
 use std::time::Duration;
 use std::time::Instant;
@@ -53,6 +54,14 @@ struct OfCgroup {
     level: Level,
     read_at: Option<Instant>,
     processes: Vec<Pid>,
+}
+
+impl OfCgroup {
+    /// Reads it from the cgroup's folder. Returns whether high pressure has begun or ended with it, as an event. A cgroup that is gone waits for nothing.
+    fn read(&mut self, folder: &Path, most: f64) -> Option<event::Pressure> {
+        let share = Pressure::of_cgroup(folder, Resource::Memory).map_or(0.0, |pressure| pressure.some.of_10s);
+        self.level.read(share, most).then(|| told(self.level, folder.display().to_string()))
+    }
 }
 
 /// The pressure that the balancer knows of.
@@ -131,11 +140,7 @@ impl MemoryPressure {
             if !cgroup.level.is_high {
                 return cgroup.read_at.is_some_and(|at| at.elapsed() < CGROUPS_EVERY);
             }
-            // One that is gone waits for nothing.
-            let share = Pressure::of_cgroup(folder, Resource::Memory).map_or(0.0, |pressure| pressure.some.of_10s);
-            if cgroup.level.read(share, most) {
-                changes.push(told(cgroup.level, folder.display().to_string()));
-            }
+            changes.extend(cgroup.read(folder, most));
             cgroup.level.is_high
         });
         changes
@@ -152,10 +157,7 @@ impl MemoryPressure {
         // Where it is high, `look` reads it.
         if !cgroup.level.is_high && cgroup.read_at.is_none_or(|at| at.elapsed() >= CGROUPS_EVERY) {
             cgroup.read_at = Some(Instant::now());
-            let share = Pressure::of_cgroup(&folder, Resource::Memory).map_or(0.0, |pressure| pressure.some.of_10s);
-            if cgroup.level.read(share, self.most) {
-                changes.push(told(cgroup.level, folder.display().to_string()));
-            }
+            changes.extend(cgroup.read(&folder, self.most));
         }
         if cgroup.level.is_high && !cgroup.processes.contains(&pid) {
             cgroup.processes.push(pid);

@@ -538,6 +538,25 @@ mod tests {
         }
     }
 
+    /// Copies that know of files 1 and 2 of this process, all of whose pages were ordered; and what orders a page of a file on two nodes.
+    fn with_two_files() -> (Copies, Targets, impl Fn(u64, u64) -> Order) {
+        let mappings = Mappings::prepare(Rules { by_order: true, ..Rules::default() }).unwrap();
+        let mut copies = Copies::new(mappings, &Machine::live().unwrap(), 0);
+        let (pid, mut targets) = (Pid::own(), Targets::default());
+        targets.add(pid).unwrap();
+        let process = targets.all[&pid].number();
+        copies.registry.saw(pid, vec![found(1), found(2)]);
+        let order = move |inode: u64, page: u64| {
+            let page = PageKey { process, page: PageNumber((inode << 12) + page), size: PageSize::Small };
+            Order::Replicate { page, nodes: [0, 1].map(NodeIndex).to_vec() }
+        };
+        for page in 0..16 {
+            let _ = copies.need_not(&order(1, page), &targets);
+            let _ = copies.need_not(&order(2, page), &targets);
+        }
+        (copies, targets, order)
+    }
+
     #[test]
     fn an_answer_of_a_process_that_has_ended_is_told_once() {
         let mappings = Mappings::prepare(Rules { by_order: true, ..Rules::default() }).unwrap();
@@ -576,20 +595,7 @@ mod tests {
     /// Each file was compared with the same free memory: files that fitted one by one were copied together, into the memory that is to stay free.
     #[test]
     fn files_of_one_batch_share_what_a_node_has_left() {
-        let mappings = Mappings::prepare(Rules { by_order: true, ..Rules::default() }).unwrap();
-        let mut copies = Copies::new(mappings, &Machine::live().unwrap(), 0);
-        let (pid, mut targets) = (Pid::own(), Targets::default());
-        targets.add(pid).unwrap();
-        let process = targets.all[&pid].number();
-        copies.registry.saw(pid, vec![found(1), found(2)]);
-        let order = |inode: u64, page: u64| {
-            let page = PageKey { process, page: PageNumber((inode << 12) + page), size: PageSize::Small };
-            Order::Replicate { page, nodes: [0, 1].map(NodeIndex).to_vec() }
-        };
-        for page in 0..16 {
-            let _ = copies.need_not(&order(1, page), &targets);
-            let _ = copies.need_not(&order(2, page), &targets);
-        }
+        let (mut copies, targets, order) = with_two_files();
         // For one copy of 256 KiB on each.
         let room = [NodeMemory { free_bytes: 300 << 10, ..NodeMemory::default() }; 2];
         let mut memory = room;
@@ -612,20 +618,7 @@ mod tests {
     /// The rate limited moves alone: a batch of files was copied at once, whatever they took of the memory's bandwidth.
     #[test]
     fn copies_keep_to_the_rate() {
-        let mappings = Mappings::prepare(Rules { by_order: true, ..Rules::default() }).unwrap();
-        let mut copies = Copies::new(mappings, &Machine::live().unwrap(), 0);
-        let (pid, mut targets) = (Pid::own(), Targets::default());
-        targets.add(pid).unwrap();
-        let process = targets.all[&pid].number();
-        copies.registry.saw(pid, vec![found(1), found(2)]);
-        let order = |inode: u64, page: u64| {
-            let page = PageKey { process, page: PageNumber((inode << 12) + page), size: PageSize::Small };
-            Order::Replicate { page, nodes: [0, 1].map(NodeIndex).to_vec() }
-        };
-        for page in 0..16 {
-            let _ = copies.need_not(&order(1, page), &targets);
-            let _ = copies.need_not(&order(2, page), &targets);
-        }
+        let (mut copies, targets, order) = with_two_files();
         let mut memory = [NodeMemory { free_bytes: 1 << 30, ..NodeMemory::default() }; 2];
         // A byte per second: the first file is paid for in days.
         copies.set_rate(Some(1));
