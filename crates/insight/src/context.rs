@@ -56,9 +56,7 @@ impl<'t> Analysis<'t> {
         let nodes: Vec<NodeId> = machine.nodes().iter().map(|node| node.id).collect();
         let with_memory: Vec<NodeId> =
             machine.nodes().iter().filter(|node| node.has_memory()).map(|node| node.id).collect();
-        let is_apart = |node: &&Node| node.has_memory() && !machine.has_online_cpus(node);
-        let without_cpus = machine.nodes().iter().filter(is_apart).map(|node| node.id).collect();
-        Analysis { without_cpus, ..Analysis::new(trace, &nodes, &with_memory, filter) }
+        Analysis { without_cpus: without_cpus(machine), ..Analysis::new(trace, &nodes, &with_memory, filter) }
     }
 
     /// The trace that is analysed.
@@ -164,4 +162,10 @@ impl AllSums {
             }
         }
     }
+}
+
+/// Nodes with memory on which no thread can run, in the machine's order.
+pub(crate) fn without_cpus(machine: &Machine) -> Vec<NodeId> {
+    let is_apart = |node: &&Node| node.has_memory() && !machine.has_online_cpus(node);
+    machine.nodes().iter().filter(is_apart).map(|node| node.id).collect()
 }

@@ -9,6 +9,7 @@ use numapilot_trace::ids::{ProcessIndex, ThreadIndex};
 use super::bandwidth;
 use super::costs::{COPY_BYTES_PER_S, MOVE_SMALL_NS, PAGE_BYTES};
 use super::kind::{Effect, Fix, FixKind};
+use crate::context::without_cpus;
 use crate::facts::SiteFacts;
 use crate::scene::Scene;
 
@@ -252,8 +253,7 @@ impl FixCandidate {
         };
         let more_bytes = self.more_bytes(scene.machine);
         let spreads_over_all = matches!(self.kind, FixKind::Interleave | FixKind::InterleaveAll);
-        let is_apart = |node: &&Node| spreads_over_all && node.has_memory() && !scene.machine.has_online_cpus(node);
-        let without_cpus = scene.machine.nodes().iter().filter(is_apart).map(|node| node.id).collect();
+        let without_cpus = if spreads_over_all { without_cpus(scene.machine) } else { Vec::new() };
         let Effect { gain, work_gain, uncertainty } = effect;
         let (kind, sites) = (self.kind.clone(), self.sites.clone());
         Fix { kind, sites, without_cpus, threads, processes, gain, work_gain, uncertainty, more_bytes }
