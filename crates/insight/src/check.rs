@@ -228,6 +228,7 @@ mod tests {
             damaged_chunks: 0,
             part_of_run: None,
             objects: Vec::new(),
+            accesses_by_thread: Vec::new(),
         }
     }
 

@@ -115,6 +115,7 @@ pub mod tests {
             damaged_chunks: 0,
             part_of_run: None,
             objects: Vec::new(),
+            accesses_by_thread: Vec::new(),
         }
     }
 

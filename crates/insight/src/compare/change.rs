@@ -6,8 +6,8 @@
 //!
 //! One recording does not show how much runs differ by themselves: threads race, addresses are random, and the figures with them. Where only one
 //! side has several, its spread stands for the other's too. Where neither has, a verdict needs a difference beyond what equal runs were
-//! found to differ by ([`Repeatability`]). Where nothing is known of that, because the time waits for something outside the program or the machine is a
-//! real one, a larger difference is in doubt.
+//! found to differ by ([`Repeatability`]). Where less is known of that, because the time waits for something outside the program, threads race for
+//! their work or the machine is a real one, a larger difference is in doubt.
 
 use serde::Serialize;
 
@@ -31,23 +31,32 @@ pub struct Repeatability {
     share: f64,
     /// and by this amount, in the unit of the figure,
     amount: f64,
-    /// and perhaps by this amount besides, which no measurement bounds.
+    /// and perhaps by this amount besides, which no measurement bounds,
     open: f64,
+    /// and by this many times both the first.
+    raced: f64,
 }
 
 impl Repeatability {
     /// Of run times. Short runs differ by more than a share: threads' clocks keep within a window of 100 us of each other (`docs/virtual-time.md`), and each
     /// start and each piece of work that threads race for may fall on either side of it. Ten windows are left for that.
-    pub const OF_RUN_TIMES: Repeatability = Repeatability { share: 0.05, amount: 1e6, open: 0.0 };
+    pub const OF_RUN_TIMES: Repeatability = Repeatability { share: 0.05, amount: 1e6, open: 0.0, raced: 0.0 };
     /// Of counts and latencies.
-    pub const OF_AMOUNTS: Repeatability = Repeatability { share: 0.05, amount: 0.0, open: 0.0 };
+    pub const OF_AMOUNTS: Repeatability = Repeatability { share: 0.05, amount: 0.0, open: 0.0, raced: 0.0 };
     /// Of shares and of the controllers' imbalance.
-    pub const OF_SHARES: Repeatability = Repeatability { share: 0.0, amount: 0.03, open: 0.0 };
+    pub const OF_SHARES: Repeatability = Repeatability { share: 0.0, amount: 0.03, open: 0.0, raced: 0.0 };
 
     /// The same for recordings whose figures may differ by `open` besides, in the unit of the figure: infinite where nothing is known of equal runs.
     #[must_use]
     pub fn with_open(self, open: f64) -> Repeatability {
         Repeatability { open, ..self }
+    }
+
+    /// The same for programs whose threads race for their work: perhaps ten times as much in all. Of the programs that were measured, equal runs differ by four
+    /// times as much, and what decides it (how often the work goes to another cache or node) is theirs.
+    #[must_use]
+    pub fn of_raced_work(self) -> Repeatability {
+        Repeatability { raced: 9.0, ..self }
     }
 
     /// The same for the sum over so many threads: the clock of each differs by itself.
@@ -150,7 +159,10 @@ impl Change {
     pub fn of(before: Repeated, after: Repeated, repeatability: Repeatability) -> Change {
         let is_single = before.deviation.is_none() && after.deviation.is_none();
         let (measured, open) = match is_single {
-            true => (repeatability.between(before.estimate.value, after.estimate.value), repeatability.open),
+            true => {
+                let measured = repeatability.between(before.estimate.value, after.estimate.value);
+                (measured, repeatability.open + repeatability.raced * measured)
+            }
             false => (0.0, 0.0),
         };
         let untold = is_single.then_some(measured + open);
@@ -283,6 +295,27 @@ mod tests {
         let (slow, fast) = (repeated(&exact(&[1.41e9, 1.42e9, 1.40e9])), repeated(&exact(&[1.03e9, 1.02e9, 1.04e9])));
         let several = Change::of(slow, fast, Repeatability::OF_RUN_TIMES.with_open(f64::INFINITY));
         assert_eq!((several.verdict, several.untold, several.open), (ChangeVerdict::Better, None, 0.0));
+    }
+
+    #[test]
+    fn raced_work_leaves_less_than_twice_as_much_in_doubt() {
+        let one = |value: f64| repeated(&exact(&[value]));
+        let of = |before: f64, after: f64| {
+            let raced = Change::of(one(before), one(after), Repeatability::OF_RUN_TIMES.of_raced_work());
+            (raced.verdict, Change::of(one(before), one(after), Repeatability::OF_RUN_TIMES).verdict)
+        };
+        use ChangeVerdict::{Better, InDoubt, NoEvidence, Worse};
+        // Two recordings of one program, then differences as of a change.
+        assert_eq!(of(3.0e9, 3.8e9), (InDoubt, Worse));
+        assert_eq!(of(3.8e9, 3.0e9), (InDoubt, Better));
+        assert_eq!(of(3.0e9, 2.9e9), (NoEvidence, NoEvidence));
+        assert_eq!((of(3.0e9, 1.4e9).0, of(1.4e9, 3.0e9).0), (Better, Worse));
+        let shares = |after: f64| Change::of(one(0.7), one(after), Repeatability::OF_SHARES.of_raced_work());
+        assert!(shares(0.5).verdict == InDoubt && shares(0.5).untold.is_some_and(|untold| (untold - 0.3).abs() < 1e-9));
+        assert_eq!(shares(0.35).verdict, Better);
+        let several = |around: f64| repeated(&exact(&[around, 1.01 * around, 0.99 * around]));
+        let told = Change::of(several(3.0e9), several(2.5e9), Repeatability::OF_RUN_TIMES.of_raced_work());
+        assert_eq!((told.verdict, told.open), (Better, 0.0));
     }
 
     #[test]

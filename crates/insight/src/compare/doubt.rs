@@ -1,9 +1,10 @@
 //! What one recording of each side cannot tell: why, and the recordings and the command that would.
 
 use numapilot_text::shell::quoted;
-use numapilot_text::units::whole_percent;
+use numapilot_text::units::{significant_percent, whole_percent};
 use serde::Serialize;
 
+use super::racing::raced_for;
 use super::run::{RunSummary, TimeSource};
 
 /// Further recordings of each side. Three of each have an interval of 2.5 standard deviations for the mean, by Student's t, two one of 9.
@@ -71,21 +72,30 @@ fn options(names: &[String], is_simulated: bool) -> String {
     names.iter().zip(2..).map(of).collect::<Vec<_>>().join(" and ")
 }
 
-/// Why the run times of one recording each may differ by chance, where more than what was measured of equal runs may.
-pub(super) fn why_in_doubt(before: &RunSummary, after: &RunSummary) -> Option<String> {
+/// Why figures of one recording each may differ by chance, where more than what was measured of equal runs may.
+pub(super) fn why_in_doubt(before: &RunSummary, after: &RunSummary) -> Vec<String> {
     if !before.is_simulated || !after.is_simulated {
-        return Some(
+        return vec![
             "In doubt: on a real machine other programs, the scheduler and the clock rate change every run, and one recording of each does not show by \
              how much."
                 .to_owned(),
-        );
+        ];
     }
-    idle(&[before, after], 0.0).map(|idle| {
+    let raced = raced_for(before, after).map(|moved| {
+        format!(
+            "In doubt: other threads made {} of the accesses than in the recording before, so threads race for their work, or the change divides it \
+             otherwise. Equal runs of programs that race were found to differ by up to 22 %; only a difference of 50 % (of shares: 30 points) and more counts.",
+            significant_percent(moved)
+        )
+    });
+    // Beside a race, only what is more than equal runs differ by anyway is worth a word.
+    let idle = idle(&[before, after], if raced.is_some() { IDLE_LEAST } else { 0.0 }).map(|idle| {
         format!(
             "In doubt: {idle}. That time is as long as sleeps, time-outs and what the program waits for outside itself, so equal runs may differ by as much. \
              Processor time does not contain it."
         )
-    })
+    });
+    raced.into_iter().chain(idle).collect()
 }
 
 /// That a part of the run times is no work, where that is so.
@@ -158,9 +168,15 @@ mod tests {
         let note = idle_note(&[idle], &[lasting("c", 1.03e9, 1.0e9)]).expect("a note");
         assert!(note.contains("no thread worked in 97 to 99 % of the run times"), "{note}");
         assert_eq!(idle_note(std::slice::from_ref(&busy), &[lasting("d", 1e9, 4e7)]), None);
-        let why = why_in_doubt(&busy, &lasting("d", 1e9, 4e7)).expect("a reason");
-        assert!(why.starts_with("In doubt: no thread worked in 0 to 4 %"), "{why}");
+        let why = |before: &RunSummary, after: &RunSummary| why_in_doubt(before, after).join(" / ");
+        let said = why(&busy, &lasting("d", 1e9, 4e7));
+        assert!(said.starts_with("In doubt: no thread worked in 0 to 4 %"), "{said}");
         let real = RunSummary { is_simulated: false, ..busy.clone() };
-        assert!(why_in_doubt(&real, &busy).is_some_and(|why| why.contains("a real machine")));
+        assert!(why(&real, &busy).contains("a real machine"));
+        let with = |run: RunSummary, accesses: [u64; 2]| RunSummary { accesses_by_thread: accesses.to_vec(), ..run };
+        let raced = why(&with(busy.clone(), [10, 10]), &with(lasting("d", 1e9, 4e7), [11, 9]));
+        assert!(raced.starts_with("In doubt: other threads made 5.0 % of") && !raced.contains(" / "), "{raced}");
+        let both = why(&with(busy.clone(), [10, 10]), &with(lasting("d", 1e9, 4e8), [11, 9]));
+        assert!(both.contains("counts. / In doubt: no thread worked in 0 to 40 %"), "{both}");
     }
 }

@@ -7,6 +7,7 @@ mod change;
 mod doubt;
 mod idle;
 mod matching;
+mod racing;
 mod run;
 
 use serde::Serialize;
@@ -33,6 +34,9 @@ pub struct Comparison {
     pub gain: Option<Estimate>,
     /// What was predicted, beside `gain`.
     pub prediction: Option<Judged>,
+    /// With one recording of each side: the share of the accesses that other threads made than before, where they are counted (simulated machines). From
+    /// 0.0005 on threads are taken to race for their work.
+    pub moved_work: Option<f64>,
     /// With one recording of each side: the recordings that would tell more.
     pub remedy: Option<Remedy>,
     /// Objects, those with most remote accesses on either side first.
@@ -130,9 +134,9 @@ pub fn compare(
     // Objects that a side says nothing of are not new or gone.
     let is_of_accesses = before.iter().chain(&after).all(|run| run.is_of_accesses);
     let objects = if is_of_accesses { object_changes(&before, &after) } else { Vec::new() };
-    let remedy = match (before.as_slice(), after.as_slice()) {
-        ([before], [after]) => Some(Remedy::of(before, after)),
-        _ => None,
+    let (remedy, moved_work) = match (before.as_slice(), after.as_slice()) {
+        ([before], [after]) => (Some(Remedy::of(before, after)), racing::moved_work(before, after)),
+        _ => (None, None),
     };
     let mut notes = notes(&before, &after, &metrics, time_source);
     notes.extend(by_chance(&objects));
@@ -140,14 +144,18 @@ pub fn compare(
         let time = metrics.iter().find(|line| line.metric == predicted.of).map(|line| &line.change);
         judged(predicted, found, time)
     });
-    Ok(Comparison { before, after, time_source, metrics, gain, prediction, remedy, objects, notes })
+    Ok(Comparison { before, after, time_source, metrics, gain, prediction, moved_work, remedy, objects, notes })
 }
 
 /// How far equal runs of the recordings' program may differ in a figure.
 pub(crate) fn repeatability(metric: Metric, before: &[RunSummary], after: &[RunSummary]) -> Repeatability {
     let most = |of: &dyn Fn(&RunSummary) -> f64| before.iter().chain(after).map(of).fold(0.0, f64::max);
     let threads = if metric == Metric::ProcessorTime { most(&RunSummary::threads_at_work) } else { 1.0 };
-    metric.repeatability().summed(threads).with_open(most(&|run| run.open(metric)))
+    let found = metric.repeatability().summed(threads).with_open(most(&|run| run.open(metric)));
+    match (before, after) {
+        ([before], [after]) if racing::raced_for(before, after).is_some() => found.of_raced_work(),
+        _ => found,
+    }
 }
 
 /// Why two sides cannot be compared.
@@ -193,7 +201,11 @@ fn doubts(before: &[RunSummary], after: &[RunSummary], metrics: &[MetricChange])
             .to_owned(),
     ];
     let is_in_doubt = metrics.iter().any(|line| line.change.verdict == ChangeVerdict::InDoubt);
-    said.extend(if is_in_doubt { doubt::why_in_doubt(old, new) } else { idle });
+    if is_in_doubt {
+        said.extend(doubt::why_in_doubt(old, new));
+    } else {
+        said.extend(idle);
+    }
     said
 }
 
@@ -368,6 +380,7 @@ mod tests {
             damaged_chunks: 0,
             part_of_run: None,
             objects: Vec::new(),
+            accesses_by_thread: Vec::new(),
         }
     }
 
@@ -465,6 +478,30 @@ mod tests {
             "{:?}",
             found.notes
         );
+    }
+
+    #[test]
+    fn one_recording_each_of_a_program_whose_threads_race_is_in_doubt() {
+        use ChangeVerdict::{Better, InDoubt};
+        let of = |ns: f64, accesses_by_thread: &[u64]| RunSummary {
+            time: Some(lasting(ns)),
+            accesses_by_thread: accesses_by_thread.to_vec(),
+            ..run("t")
+        };
+        let found =
+            |after: &[u64]| compare(vec![of(1.4e9, &[10, 500, 500])], vec![of(1e9, after)], None).expect("two sides");
+        let raced = found(&[10, 510, 490]);
+        assert_eq!((raced.metrics[0].metric, raced.metrics[0].change.verdict), (Metric::RunTime, InDoubt));
+        assert!(raced.moved_work.is_some_and(|moved| (moved - 10.0 / 1010.0).abs() < 1e-12), "{:?}", raced.moved_work);
+        let notes = raced.notes.join(" ");
+        assert!(notes.contains("In doubt: other threads made 0.99 % of the accesses"), "{notes}");
+        let divided = found(&[10, 500, 500]);
+        assert_eq!((divided.metrics[0].change.verdict, divided.moved_work), (Better, Some(0.0)));
+        assert!(!divided.notes.join(" ").contains("In doubt"), "{:?}", divided.notes);
+        // Several recordings tell it themselves.
+        let side = |ns: f64| [0.0, 1e6, 2e6].map(|more| of(ns + more, &[10, 500, 500 + more as u64])).to_vec();
+        let several = compare(side(1.4e9), side(1e9), None).expect("two sides");
+        assert_eq!((several.metrics[0].change.verdict, several.moved_work), (Better, None));
     }
 
     #[test]

@@ -152,6 +152,9 @@ pub struct RunSummary {
     /// Objects, one for each allocation site.
     #[serde(skip)]
     pub objects: Vec<ObjectSummary>,
+    /// Exact accesses of each thread, cached ones too, by the order of creation; 0 where a thread was not counted, and so all on real machines.
+    #[serde(skip)]
+    pub accesses_by_thread: Vec<u64>,
 }
 
 /// All objects of one site in one state of the program (in one recording, or merged over several).
@@ -220,6 +223,7 @@ impl RunSummary {
             damaged_chunks: losses.damaged_chunks.saturating_add(losses.torn_chunks),
             objects: if is_of_accesses { objects_of(&rows, analysis.trace()) } else { Vec::new() },
             part_of_run,
+            accesses_by_thread: accesses_by_thread(analysis.trace()),
         }
     }
 
@@ -286,6 +290,12 @@ fn part_of_run(meta: &Meta) -> Option<String> {
     // Other reasons: the program had ended, and processes that it left behind were not followed any further.
     let is_cut = why.starts_with("limit") || why.starts_with("write failed");
     is_cut.then(|| format!("stopped before the program's end ({why})"))
+}
+
+fn accesses_by_thread(trace: &Trace) -> Vec<u64> {
+    let mut threads: Vec<_> = trace.threads().iter().collect();
+    threads.sort_by_key(|thread| thread.index);
+    threads.iter().map(|thread| thread.counters.as_ref().map_or(0, |counters| counters.accesses)).collect()
 }
 
 /// Why a recording's samples do not stand for memory accesses, if so.
@@ -476,6 +486,7 @@ mod tests {
             damaged_chunks: 0,
             part_of_run: None,
             objects,
+            accesses_by_thread: Vec::new(),
         }
     }
 
