@@ -7,12 +7,12 @@
 use std::collections::BTreeMap;
 
 use numapilot_machine::NodeIndex;
+use numapilot_random::quantile::student;
 use numapilot_trace::engine::Engine;
 use numapilot_trace::meta::Meta;
 use numapilot_traffic::TrafficError;
 use serde_json::Value;
 
-use crate::estimate::student;
 use crate::measured::{MeasuredLoad, Sums, loads};
 use crate::price::members::LEAST;
 use crate::price::{Priced, Pricer, Watched};

@@ -1,7 +1,7 @@
 //! What an analysis looks at: a trace, the machine's nodes, and a filter.
 
 use numapilot_flows::{AccessRef, Filter, Trace};
-use numapilot_machine::{Machine, Node, NodeId};
+use numapilot_machine::{Machine, NodeId};
 use numapilot_trace::ids::ObjectId;
 
 use crate::blind::Blindness;
@@ -56,7 +56,8 @@ impl<'t> Analysis<'t> {
         let nodes: Vec<NodeId> = machine.nodes().iter().map(|node| node.id).collect();
         let with_memory: Vec<NodeId> =
             machine.nodes().iter().filter(|node| node.has_memory()).map(|node| node.id).collect();
-        Analysis { without_cpus: without_cpus(machine), ..Analysis::new(trace, &nodes, &with_memory, filter) }
+        let without_cpus = machine.memory_without_cpus().map(|node| node.id).collect();
+        Analysis { without_cpus, ..Analysis::new(trace, &nodes, &with_memory, filter) }
     }
 
     /// The trace that is analysed.
@@ -162,10 +163,4 @@ impl AllSums {
             }
         }
     }
-}
-
-/// Nodes with memory on which no thread can run, in the machine's order.
-pub(crate) fn without_cpus(machine: &Machine) -> Vec<NodeId> {
-    let is_apart = |node: &&Node| node.has_memory() && !machine.has_online_cpus(node);
-    machine.nodes().iter().filter(is_apart).map(|node| node.id).collect()
 }

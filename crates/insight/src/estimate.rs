@@ -8,15 +8,9 @@
 //! one draw of its whole weight.
 
 use numapilot_flows::AccessRef;
+use numapilot_random::quantile::{Z, student};
 use serde::Serialize;
 
-/// Two-sided 95 % quantile of the normal distribution.
-const Z: f64 = 1.959_963_984_540_054;
-/// Two-sided 95 % quantiles of Student's t for 1 to 30 degrees of freedom; the normal one beyond.
-const STUDENT: [f64; 30] = [
-    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120,
-    2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
-];
 /// Below this many samples on either side of a share, the observed variance says little and the cautious one is used.
 const FEW: u64 = 5;
 
@@ -78,11 +72,6 @@ impl Estimate {
     pub fn complement(&self) -> Estimate {
         Estimate { value: 1.0 - self.value, low: 1.0 - self.high, high: 1.0 - self.low }
     }
-}
-
-/// Half of a 95 % interval, in standard errors that were estimated with so many degrees of freedom.
-pub(crate) fn student(freedom: usize) -> f64 {
-    STUDENT.get(freedom.saturating_sub(1)).copied().unwrap_or(Z)
 }
 
 /// The number of accesses that a sample stands for, alone and with its cluster.

@@ -30,10 +30,15 @@ impl MemoryTier {
 }
 
 impl Machine {
+    /// Nodes with memory on which no thread can run, by ascending number: every access to their memory is remote.
+    pub fn memory_without_cpus(&self) -> impl Iterator<Item = &Node> {
+        self.nodes().iter().filter(|node| self.is_without_cpus(node))
+    }
+
     /// Whether a node's memory is slower than that of nodes with CPUs: no threads can run on the node, and it has no more bandwidth than they have. HBM that is
     /// a node of its own has more. Where bandwidths are not known, such memory is taken for slow.
     pub fn is_slow_memory(&self, node: &Node) -> bool {
-        node.has_memory() && !self.has_online_cpus(node) && !self.is_wide(node)
+        self.is_without_cpus(node) && !self.is_wide(node)
     }
 
     /// The first node without CPUs whose memory has more bandwidth than that of every node with CPUs; `None`: there is none.
@@ -57,7 +62,12 @@ impl Machine {
     }
 
     fn is_wide_memory(&self, node: &Node) -> bool {
-        node.has_memory() && !self.has_online_cpus(node) && self.is_wide(node)
+        self.is_without_cpus(node) && self.is_wide(node)
+    }
+
+    /// Whether a node has memory, and no CPU that is online.
+    fn is_without_cpus(&self, node: &Node) -> bool {
+        node.has_memory() && !self.has_online_cpus(node)
     }
 
     /// Whether a node's memory has more bandwidth than that of every node with CPUs, as far as both are known.
@@ -82,6 +92,7 @@ mod tests {
             |machine: &Machine| machine.nodes().iter().map(|node| machine.is_slow_memory(node)).collect::<Vec<_>>();
         assert_eq!((of(&slow), slow.wide_memory().is_none()), (vec![false, false, true], true));
         assert_eq!(tiers(&slow), [vec![0, 1], vec![2], vec![]]);
+        assert_eq!(slow.memory_without_cpus().map(|node| node.id).collect::<Vec<_>>(), [NodeId(2)]);
         let text = crate::builtin_text("xeon-2s-cxl").expect("its text");
         let wide =
             text.replace("{ value = 76.8, source", "{ value = 800, source").replace("[38.4, 76.8]", "[400, 900]");
@@ -89,6 +100,7 @@ mod tests {
         let wide = Machine::from_model_text(&wide, "wide.toml").expect("a sound model");
         assert_eq!((of(&wide), wide.wide_memory().map(|node| node.id.0)), (vec![false; 3], Some(2)));
         assert_eq!(tiers(&wide), [vec![], vec![], vec![2]]);
+        assert_eq!(wide.memory_without_cpus().map(|node| node.id).collect::<Vec<_>>(), [NodeId(2)]);
     }
 
     #[test]

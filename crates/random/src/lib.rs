@@ -4,10 +4,12 @@
 //! [`Random`] (SplitMix64) is what new code takes. [`Xoshiro`] draws for the simulator, [`Linear`] the restarts of the balancer's packing, [`Xorshift`] the
 //! input of tests: what was made with them stays comparable, so they keep their generators.
 //!
-//! [`fnv1a`] hashes bytes, for names of files.
+//! [`fnv1a`] hashes bytes, for names of files. [`quantile`] says how far random errors reach.
 //!
 //! Only operations that IEEE 754 fixes to the last bit are used. A draw is brought into a range in one of two ways, which give different numbers:
 //! [`Random::below`] takes the high half of a product, [`Random::remainder`] the remainder of a division.
+
+pub mod quantile;
 
 /// The odd number nearest to 2^64 divided by the golden ratio: SplitMix64's step.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;

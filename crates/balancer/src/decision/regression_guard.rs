@@ -9,6 +9,8 @@
 
 use std::collections::VecDeque;
 
+use numapilot_random::quantile::student;
+
 /// Number of windows kept from before a change.
 const BEFORE: usize = 6;
 /// Number of windows after a change, before it is evaluated.
@@ -23,8 +25,6 @@ const LONGEST: usize = 20;
 const SILENCE: usize = 20;
 /// Initial balance of the account in nanoseconds.
 const ADVANCE_NS: f64 = 1e9;
-/// Student's t for 95 %, two-sided, by degrees of freedom from 1 on.
-const T95: [f64; 10] = [12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23];
 
 /// The evaluation of a batch.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -271,7 +271,7 @@ fn moments(windows: &[f64]) -> (f64, f64) {
 fn half_width(squares: f64, counts: [usize; 2]) -> f64 {
     let freedom = counts.iter().sum::<usize>().saturating_sub(2).max(1);
     let shares: f64 = counts.iter().map(|count| 1.0 / (*count as f64).max(1.0)).sum();
-    T95[freedom.min(T95.len()) - 1] * (squares / freedom as f64 * shares).sqrt()
+    student(freedom) * (squares / freedom as f64 * shares).sqrt()
 }
 
 fn judge(before: &[f64], after: &[f64], max_harm: f64) -> Judgement {

@@ -9,9 +9,10 @@
 //! found to differ by ([`Repeatability`]). Where less is known of that, because the time waits for something outside the program, threads race for
 //! their work or the machine is a real one, a larger difference is in doubt.
 
+use numapilot_random::quantile::student;
 use serde::Serialize;
 
-use crate::estimate::{Estimate, student};
+use crate::estimate::Estimate;
 
 /// A figure over some recordings of the same state.
 #[derive(Clone, Copy, Debug, PartialEq)]

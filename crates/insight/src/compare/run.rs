@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use numapilot_flows::{Evidence, ObjectKind, Trace};
 use numapilot_machine::Machine;
+use numapilot_random::quantile::student;
 use numapilot_trace::engine::RecordedBy;
 use numapilot_trace::meta::Meta;
 use serde::Serialize;
@@ -12,7 +13,7 @@ use super::change::Repeatability;
 use super::idle::idle_ns;
 use crate::context::Analysis;
 use crate::decision::{DecisionRow, RowKey};
-use crate::estimate::{Estimate, share_of_share, student, sum_of_shares};
+use crate::estimate::{Estimate, share_of_share, sum_of_shares};
 use crate::processor_time::processor_ns;
 use crate::totals::UNKNOWN_MAX;
 use crate::whatif::WhatIfError;

@@ -9,7 +9,6 @@ use numapilot_trace::ids::{ProcessIndex, ThreadIndex};
 use super::bandwidth;
 use super::costs::{COPY_BYTES_PER_S, MOVE_SMALL_NS, PAGE_BYTES};
 use super::kind::{Effect, Fix, FixKind};
-use crate::context::without_cpus;
 use crate::facts::SiteFacts;
 use crate::scene::Scene;
 
@@ -253,7 +252,11 @@ impl FixCandidate {
         };
         let more_bytes = self.more_bytes(scene.machine);
         let spreads_over_all = matches!(self.kind, FixKind::Interleave | FixKind::InterleaveAll);
-        let without_cpus = if spreads_over_all { without_cpus(scene.machine) } else { Vec::new() };
+        let without_cpus = if spreads_over_all {
+            scene.machine.memory_without_cpus().map(|node| node.id).collect()
+        } else {
+            Vec::new()
+        };
         let Effect { gain, work_gain, uncertainty } = effect;
         let (kind, sites) = (self.kind.clone(), self.sites.clone());
         Fix { kind, sites, without_cpus, threads, processes, gain, work_gain, uncertainty, more_bytes }
