@@ -104,5 +104,10 @@ class Workflows(unittest.TestCase):
         self.assertEqual(values(jobs(FILES["release.yml"])["publish"], "needs"), ["packages"])
 
 
+def load_tests(loader, tests, pattern):
+    """With the tests of the tools that the workflow `release` calls."""
+    return unittest.TestSuite([tests, loader.loadTestsFromName("test_abi")])
+
+
 if __name__ == "__main__":
     unittest.main()
