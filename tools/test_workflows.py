@@ -65,7 +65,7 @@ class Workflows(unittest.TestCase):
                 for tool in re.findall(r"(?<![\w/])tools/[\w-]+", command):
                     self.assertTrue(os.access(TREE / tool, os.X_OK), (name, command))
                     seen.add(tool)
-        self.assertLessEqual({"check", "docs", "test", "packages", "query", "zoo", "fuzz", "version", "tools/try-packages", "tools/soak"}, seen)
+        self.assertLessEqual({"check", "docs", "test", "packages", "release-dry-run", "query", "zoo", "fuzz", "tools/try-packages", "tools/soak"}, seen)
 
     def test_actions_are_pinned(self):
         commits = {}
@@ -98,15 +98,30 @@ class Workflows(unittest.TestCase):
                 self.assertEqual("options: --privileged" in part, runs_tests, (name, job))
 
     def test_packages_that_are_published_were_installed_before(self):
-        for name in ["nightly.yml", "release.yml"]:
+        for name, made in {"nightly.yml": "make query packages", "release.yml": 'TAG="$GITHUB_REF_NAME" make release-dry-run'}.items():
             commands = values(jobs(FILES[name])["packages"], "run")
-            self.assertIn("tools/try-packages --throwaway dist", commands[commands.index("make query packages") :], name)
+            self.assertIn("tools/try-packages --throwaway dist", commands[commands.index(made) :], name)
         self.assertEqual(values(jobs(FILES["release.yml"])["publish"], "needs"), ["packages"])
+
+    def test_what_is_published_is_what_a_rehearsal_left(self):
+        makefile = (TREE / "Makefile").read_text(encoding="utf-8")
+        rehearsal = makefile.partition("\nrelease-dry-run:")[2].partition("\n\n")[0].splitlines()[1:]
+        self.assertEqual([line.split()[0] for line in rehearsal], ["@$(RELEASED)", "@$(if", "@$(RELEASED)"])
+        self.assertIn("$(MAKE) --no-print-directory query packages", rehearsal[1])
+        packages, publish = jobs(FILES["release.yml"]).values()
+        self.assertEqual(values(packages, "path"), ["dist/", "build/release/NOTES.md"])
+        self.assertEqual(values(publish, "path"), ["dist", "notes"])
+        self.assertEqual(values(packages, "name"), values(publish, "name"))
+        (command,) = values(publish, "run")
+        self.assertTrue(command.endswith("--notes-file notes/NOTES.md dist/*"), command)
+        self.assertIn("--draft --verify-tag", command)
+        # Else a tag's text would be part of a command, or of what make expands.
+        self.assertIn('RELEASED := tools/release $(if $(value TAG),--tag "$$TAG") $(RELEASE)\n', makefile)
 
 
 def load_tests(loader, tests, pattern):
     """With the tests of the tools that the workflow `release` calls."""
-    return unittest.TestSuite([tests, loader.loadTestsFromName("test_abi")])
+    return unittest.TestSuite([tests, loader.loadTestsFromNames(["test_abi", "test_release"])])
 
 
 if __name__ == "__main__":
