@@ -1,6 +1,6 @@
 """Unit tests of tools/release. Run by tools/test_workflows.py, because the workflow `release` runs it.
 
-Needs git.
+Needs git and dpkg-deb.
 """
 
 import contextlib
@@ -90,7 +90,20 @@ class Tree(unittest.TestCase):
             self.assertEqual(release.wrong_interface(self.tree, "0.0.9", None), [])
         with mock.patch.object(release.abi, "check", return_value=(False, [found])):
             self.assertEqual(release.wrong_interface(self.tree, VERSION, None), [found])
-        self.assertIn("No such file", release.wrong_interface(self.tree, VERSION, self.tree / "no library")[0])
+        self.assertIn("0 packages libnumapilot0, not one", release.wrong_interface(self.tree, VERSION, self.tree)[0])
+
+    def test_the_library_is_that_of_the_package(self):
+        inside, dist, folder = self.tree / "inside", self.tree / "dist", self.tree / "unpacked"
+        for path in [inside / "DEBIAN", inside / "usr/lib/a", dist]:
+            path.mkdir(parents=True)
+        (inside / "DEBIAN/control").write_text("Package: libnumapilot0\nVersion: 1\nArchitecture: all\nMaintainer: a <a@b>\nDescription: a\n")
+        (inside / "usr/lib/a/libnumapilot.so.0").write_text("its bytes")
+        subprocess.run(["dpkg-deb", "--root-owner-group", "--build", inside, dist / "libnumapilot0_1_all.deb"], check=True, capture_output=True)
+        self.assertEqual(release.library_of(self.tree, dist, folder).read_text(), "its bytes")
+        (dist / "libnumapilot0_1_all.deb").write_text("damaged")
+        shutil.rmtree(folder)
+        with self.assertRaisesRegex(release.Failed, "has no libnumapilot.so.0: dpkg-deb"):
+            release.library_of(self.tree, dist, folder)
 
     def test_lock_files_that_are_behind_are_found(self):
         self.assertEqual(release.wrong_locks(self.tree, VERSION), [])
