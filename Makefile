@@ -28,7 +28,7 @@ export HOST_CFLAGS := $(strip $(HOST_CFLAGS) $(MAPPED_C))
 export CARGO_PROFILE_RELEASE_DEBUG := line-tables-only
 endif
 
-.PHONY: all build query demo lab lab-pilot zoo test check bench experiments servers lint style fuzz page docs setup-demo setup-test setup-bench setup-experiments setup-lab setup-web setup-zoo setup-servers setup-docs setup-packages packages workloads clean help
+.PHONY: all build query demo lab lab-pilot zoo test check bench experiments servers lint style fuzz page docs setup-demo setup-test setup-bench setup-experiments setup-lab setup-web setup-zoo setup-servers setup-docs setup-packages setup-abi packages release-dry-run abi workloads clean help
 
 all: build
 
@@ -50,7 +50,9 @@ help:
 	@echo "make docs    the documents as a searchable book (build/book/index.html), every link checked"
 	@echo "make build   only the release binary: $(NUMAPILOT)"
 	@echo "make packages  packages for Debian and rpm, tarballs and a bill of materials in dist/ (with numapilot-query, if make query built it)"
+	@echo "make release-dry-run  a release without publishing: checks, packages, notes, a table of what would be uploaded (RELEASE=--unreleased; REUSE=yes: of dist/)"
 	@echo "make query   that, and the SQL engine of 'numapilot query' beside it (some minutes more)"
+	@echo "make abi     libnumapilot's interface compared with that of the last release, and which version the difference needs (ABI=--write renews the baseline)"
 
 setup-demo:
 	@tools/setup demo
@@ -72,6 +74,8 @@ setup-docs:
 	@tools/setup docs
 setup-packages:
 	@tools/setup packages
+setup-abi:
+	@tools/setup abi
 
 build: setup-demo
 	@cargo build --profile $(BUILD_PROFILE) $(CARGO_FLAGS) $(if $(filter dev,$(BUILD_PROFILE)),--workspace --tests,-p numapilot)
@@ -86,6 +90,20 @@ packages: build setup-packages
 	@$(MAKE) --no-print-directory -C crates/capi OUT=$(CURDIR)/$(BUILD)/packages/capi
 	@$(MAKE) --no-print-directory -C crates/replica/c OUT=$(CURDIR)/$(BUILD)/packages/replica CFLAGS="-O2 -g $(MAPPED_C)"
 	@tools/packages dist
+
+# All of a release but publishing it, of which the workflow `release` uploads what this leaves: dist/ and build/release/NOTES.md. TAG: the release's tag (else
+# there may be none yet). RELEASE: more options of tools/release, such as --unreleased. REUSE=yes: with the packages that are in dist/.
+# A tag is text of others: make expands none of it, and the shell takes it as one word.
+RELEASED := tools/release $(if $(value TAG),--tag "$$TAG") $(RELEASE)
+release-dry-run: setup-packages
+	@$(RELEASED)
+	@$(if $(REUSE),,$(MAKE) --no-print-directory query packages)
+	@$(RELEASED) dist
+
+# libnumapilot's interface to built programs, beside what it was at the last release (tools/abi-baseline.txt). Options in ABI: --print, --write.
+abi: setup-abi
+	@$(MAKE) --no-print-directory -C crates/capi OUT=$(CURDIR)/$(BUILD)/capi
+	@tools/abi --library $(BUILD)/capi/libnumapilot.so.0 $(ABI)
 
 # The same real programs twice: as any compiler builds them, and with numapilot's call-outs.
 INSTRUMENTED := OUT=$(CURDIR)/$(BUILD)/instrumented CC="$(CURDIR)/$(NUMAPILOT) cc" CXX="$(CURDIR)/$(NUMAPILOT) c++" FC="$(CURDIR)/$(NUMAPILOT) fc"

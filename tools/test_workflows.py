@@ -7,7 +7,10 @@ import os
 import pathlib
 import re
 import shlex
+import subprocess
 import sys
+import tempfile
+import tomllib
 import unittest
 
 TREE = pathlib.Path(__file__).resolve().parent.parent
@@ -65,7 +68,8 @@ class Workflows(unittest.TestCase):
                 for tool in re.findall(r"(?<![\w/])tools/[\w-]+", command):
                     self.assertTrue(os.access(TREE / tool, os.X_OK), (name, command))
                     seen.add(tool)
-        self.assertLessEqual({"check", "docs", "test", "packages", "query", "zoo", "fuzz", "version", "tools/try-packages", "tools/soak"}, seen)
+        wanted = {"check", "docs", "test", "packages", "release-dry-run", "query", "zoo", "fuzz", "tools/try-packages", "tools/soak", "tools/keep-libraries"}
+        self.assertLessEqual(wanted, seen)
 
     def test_actions_are_pinned(self):
         commits = {}
@@ -76,6 +80,43 @@ class Workflows(unittest.TestCase):
                 self.assertEqual(commits.setdefault(found[1], found[2]), found[2], (name, used))
             # The token is not left behind for what the job builds and runs.
             self.assertEqual(text.count("uses: actions/checkout@"), text.count("persist-credentials: false"), name)
+
+    def test_caches_hold_what_others_made_and_have_a_key_for_each_state_of_it(self):
+        """What is published is built of the sources alone, and fresh machines are fresh: neither has a cache."""
+        found = {(name, job): part for name, text in FILES.items() for job, part in jobs(text).items() if "actions/cache@" in part}
+        self.assertEqual(sorted(found), [("check.yml", "check"), ("check.yml", "docs"), ("nightly.yml", "soak"), ("test.yml", "test")])
+        rust = {}
+        for (name, job), part in found.items():
+            keys = values(part, "key")
+            self.assertEqual(len(keys), part.count("actions/cache@"), (name, job))
+            for key in keys:
+                # What is compiled belongs to one system; one without files in it would never change.
+                self.assertIn("-bookworm-", key)
+                patterns = re.findall(r"'([^']+)'", re.search(r"hashFiles\((.*)\)", key)[1])
+                self.assertEqual([pattern for pattern in patterns if not list(TREE.glob(pattern))], [], (name, job, key))
+                self.assertEqual([step for step in re.findall(r"steps\.keys\.outputs\.(\w+)", key) if f'echo "{step}=$(' not in part], [], (name, job, key))
+            if " target\n" in part:
+                rust[job] = keys[0]
+                for needed in ["outputs.rust", "'Cargo.*'", "'crates/query/Cargo.*'"]:
+                    self.assertIn(needed, keys[0])
+                self.assertEqual(values(part, "run")[-1], "tools/keep-libraries target")
+        # What one makes for clippy, the other does not: each has its own.
+        self.assertEqual(len(set(rust.values())), 2, rust)
+        for name in ["Cargo.toml", "Cargo.lock", "crates/query/Cargo.lock"]:
+            self.assertTrue((TREE / name).is_file(), name)
+
+    def test_cached_folders_are_those_that_are_used(self):
+        part = jobs(FILES["test.yml"])["test"]
+        sources = "".join((TREE / "crates/lab/src" / name).read_text(encoding="utf-8") for name in ["cache.rs", "initramfs.rs", "kernel.rs", "qemu.rs"])
+        self.assertIn('".cache/numapilot/lab"', sources)
+        folders = re.findall(r"~/\.cache/numapilot/lab/(.*)", part)
+        self.assertEqual(folders, ["busybox-*", "kernel-*", "qemu-*"])
+        for folder in folders:
+            self.assertIn('"' + folder.rstrip("*"), sources)
+        for name in ["check.yml", "nightly.yml"]:
+            self.assertEqual(re.findall(r"~/\.cache/numapilot/lab/(.*)", FILES[name]), folders, name)
+        self.assertIn("mdbook_root=${XDG_CACHE_HOME:-$HOME/.cache}/numapilot/mdbook\n", (TREE / "tools/setup").read_text(encoding="utf-8"))
+        self.assertIn("path: ~/.cache/numapilot/mdbook\n", FILES["check.yml"])
 
     def test_rights_are_few(self):
         writes = []
@@ -98,10 +139,72 @@ class Workflows(unittest.TestCase):
                 self.assertEqual("options: --privileged" in part, runs_tests, (name, job))
 
     def test_packages_that_are_published_were_installed_before(self):
-        for name in ["nightly.yml", "release.yml"]:
+        for name, made in {"nightly.yml": "make query packages", "release.yml": 'TAG="$GITHUB_REF_NAME" make release-dry-run'}.items():
             commands = values(jobs(FILES[name])["packages"], "run")
-            self.assertIn("tools/try-packages --throwaway dist", commands[commands.index("make query packages") :], name)
+            self.assertIn("tools/try-packages --throwaway dist", commands[commands.index(made) :], name)
         self.assertEqual(values(jobs(FILES["release.yml"])["publish"], "needs"), ["packages"])
+
+    def test_what_is_published_is_what_a_rehearsal_left(self):
+        makefile = (TREE / "Makefile").read_text(encoding="utf-8")
+        rehearsal = makefile.partition("\nrelease-dry-run:")[2].partition("\n\n")[0].splitlines()[1:]
+        self.assertEqual([line.split()[0] for line in rehearsal], ["@$(RELEASED)", "@$(if", "@$(RELEASED)"])
+        self.assertIn("$(MAKE) --no-print-directory query packages", rehearsal[1])
+        packages, publish = jobs(FILES["release.yml"]).values()
+        self.assertEqual(values(packages, "path"), ["dist/", "build/release/NOTES.md"])
+        self.assertEqual(values(publish, "path"), ["dist", "notes"])
+        self.assertEqual(values(packages, "name"), values(publish, "name"))
+        (command,) = values(publish, "run")
+        self.assertTrue(command.endswith("--notes-file notes/NOTES.md dist/*"), command)
+        self.assertIn("--draft --verify-tag", command)
+        # Else a tag's text would be part of a command, or of what make expands.
+        self.assertIn('RELEASED := tools/release $(if $(value TAG),--tag "$$TAG") $(RELEASE)\n', makefile)
+
+class Libraries(unittest.TestCase):
+    """tools/keep-libraries: what of a build folder a cache holds."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.target = pathlib.Path(folder.name)
+
+    def make(self, *paths):
+        for path in paths:
+            (self.target / path).parent.mkdir(parents=True, exist_ok=True)
+            (self.target / path).write_text("")
+
+    def keep(self, *words):
+        return subprocess.run([TREE / "tools/keep-libraries", *words], capture_output=True, text=True, check=False)
+
+    def test_libraries_of_others_are_kept_and_all_else_goes(self):
+        kept = ["CACHEDIR.TAG", ".rustc_info.json", "debug/deps/libserde-0a.rlib", "debug/deps/libserde_derive-0b.so", "debug/deps/serde-0a.d",
+                "debug/build/zstd-sys-0c/out/libzstd.a", "debug/.fingerprint/serde-0a/lib-serde", "release/deps/libserde-1a.rmeta"]
+        gone = ["tmp/file", "doc/index.html", "debug/numapilot", "debug/libnumapilot_capi.a", "debug/.cargo-lock", "debug/examples/move-0d",
+                "debug/incremental/a/b", "debug/deps/libnumapilot_flows-0e.rlib", "debug/deps/numapilot-0f", "debug/deps/numapilot-0f.d",
+                "debug/deps/all-1b", "debug/deps/make_trace-1c", "debug/build/numapilot-runtime-1d/out/track.so",
+                "debug/.fingerprint/numapilot-1e/bin-numapilot", "release/numapilot-query"]
+        self.make(*kept, *gone)
+        ran = self.keep(self.target)
+        self.assertEqual((ran.returncode, ran.stderr), (0, ""))
+        self.assertEqual(sorted(str(path.relative_to(self.target)) for path in self.target.rglob("*") if path.is_file()), sorted(kept))
+
+    def test_another_folder_is_left_alone(self):
+        self.make("debug/deps/all-1b")
+        ran = self.keep(self.target)
+        self.assertEqual(ran.returncode, 1)
+        self.assertIn("no build folder of cargo", ran.stderr)
+        self.assertTrue((self.target / "debug/deps/all-1b").is_file())
+        self.assertEqual([self.keep(*words).returncode for words in [[], ["--help"], ["a", "b"]]], [2, 2, 2])
+
+    def test_packages_of_this_tree_have_the_names_that_it_removes(self):
+        manifests = [*TREE.glob("crates/*/Cargo.toml"), TREE / "crates/query/Cargo.toml"]
+        names = [tomllib.loads(path.read_text(encoding="utf-8"))["package"]["name"] for path in manifests]
+        self.assertGreater(len(names), 30)
+        self.assertEqual([name for name in names if not name.startswith("numapilot")], [])
+
+
+def load_tests(loader, tests, pattern):
+    """With the tests of the tools that the workflow `release` calls."""
+    return unittest.TestSuite([tests, loader.loadTestsFromNames(["test_abi", "test_release"])])
 
 
 if __name__ == "__main__":
