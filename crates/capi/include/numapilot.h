@@ -577,6 +577,10 @@ int numapilot_export_accesses(struct numapilot_trace trace, const struct numapil
 #endif  /* NUMAPILOT_H */
 
 
+/* As all above: once, however often the file is included. */
+#ifndef NUMAPILOT_INLINE_H
+#define NUMAPILOT_INLINE_H
+
 /* A filter without conditions: every access passes. */
 #ifdef __cplusplus
 #define NUMAPILOT_FILTER_ALL (numapilot_filter_all())
@@ -617,3 +621,5 @@ static inline const numapilot_access *numapilot_batch_next(numapilot_batch *batc
   for (numapilot_batch numapilot_batch_of_##access = numapilot_batch_start(), *numapilot_once_##access = &numapilot_batch_of_##access; \
        numapilot_once_##access; numapilot_once_##access = NULL)                                                          \
     for (const numapilot_access *access; (access = numapilot_batch_next(numapilot_once_##access, flow)) != NULL;)
+
+#endif  /* NUMAPILOT_INLINE_H */

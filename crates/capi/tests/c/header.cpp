@@ -1,5 +1,7 @@
 // header.cpp: the header in C++11.
 #include <numapilot.h>
+// Headers of a program may each include it.
+#include <numapilot.h>
 
 int main() {
     numapilot_filter filter = NUMAPILOT_FILTER_ALL;

@@ -1,5 +1,7 @@
 /* misuse.c: what nobody should do, and what then happens: a code and a message, never a crash. Usage: misuse TRACE */
 #include <numapilot.h>
+/* Headers of a program may each include it. */
+#include <numapilot.h>
 
 #include <pthread.h>
 #include <stdatomic.h>
