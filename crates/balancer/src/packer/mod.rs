@@ -6,6 +6,7 @@
 
 mod capacity;
 mod place;
+mod put_off;
 mod units;
 
 use std::collections::BTreeMap;
@@ -427,7 +428,7 @@ impl Packer {
         };
         let packing = pack(&capacity, &demands, &self.settings);
         self.says = words(&packing, demands.len());
-        let why = self.put_off();
+        let why = self.put_off(&found, &packing);
         if packing.is_change && why.is_empty() {
             return self.carry_out(found, &packing, control_port);
         }
@@ -441,17 +442,6 @@ impl Packer {
         // What was begun is paid for when it is complete.
         if !is_pressed {
             self.finish(&found, control_port);
-        }
-    }
-
-    /// Why no packing may be carried out now; empty: one may. It is carried out whole, and then paid for before the next one: one that is half done has threads
-    /// on other nodes than their memory.
-    fn put_off(&self) -> &'static str {
-        match self.regression_guard.may_change() {
-            _ if self.options.dry_run => "",
-            _ if self.pressure.is_high() => "memory pressure is high",
-            Err(why) => why,
-            Ok(()) => "",
         }
     }
 
@@ -703,32 +693,6 @@ mod tests {
         let placed = packer.place(&unit, &[pid], &mut desk);
         assert!(!placed.is_ended && !packer.held[&unit].is_unfinished);
         packer.end("the test is over".to_owned(), &mut desk);
-    }
-
-    /// However long moving took, the next packing came with the next step.
-    #[test]
-    fn a_packing_is_paid_for_before_the_next_one() {
-        let who = Who::Group(Group::Processes(vec![Pid::own()]));
-        let mut packer =
-            Packer::new(Machine::live().unwrap(), Options { who, dry_run: true, ..Options::default() }).unwrap();
-        let placed = |s| {
-            let moving = Duration::from_secs(s);
-            let moved = vec![numapilot_kernel::migrate::Migration { moving, ..Default::default() }];
-            Placed { moved, ..Placed::default() }
-        };
-        // A kernel that counts no pressure.
-        packer.pressure = MemoryPressure::new(Root::new("/nowhere"), 0.1);
-        packer.settle(1, placed(3), &mut Desk::default());
-        assert_eq!(packer.put_off(), "", "a dry run moves nothing");
-        packer.options.dry_run = false;
-        assert!(packer.put_off().contains("max-harm"));
-        // A second of the three was granted in advance; a hundredth of the time that programs run makes up for the others.
-        packer.regression_guard.window(None, 199e9);
-        assert!(packer.put_off().contains("max-harm"));
-        packer.regression_guard.window(None, 2e9);
-        assert_eq!(packer.put_off(), "");
-        packer.pressure = crate::system::pressure::tests::high();
-        assert_eq!(packer.put_off(), "memory pressure is high");
     }
 
     /// Only the processes of the last step were counted.
