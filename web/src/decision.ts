@@ -107,7 +107,7 @@ class Group {
         for (const list of [from, fromRemote, fromLocal]) list.fill(0);
     }
 
-    add({ rows }: Model, i: number): void {
+    add({ rows, isWithoutCpus }: Model, i: number): void {
         const [w, reach, from] = [rows.weight[i], rows.reach[i], rows.from[i]];
         this.samples += rows.samples[i];
         this.weight += w;
@@ -120,16 +120,18 @@ class Group {
             this.fromRemote[from] += w;
         }
         if (reach === LOCAL) this.fromLocal[from] += w;
-        if ((rows.flags[i] & HAS_ALLOCATOR) !== 0) this.owner(w, rows.flags[i], reach);
+        // No thread can be pinned to a node without CPUs.
+        const canPin = reach === REMOTE && !isWithoutCpus[rows.home[i]];
+        if ((rows.flags[i] & HAS_ALLOCATOR) !== 0) this.owner(w, rows.flags[i], reach, canPin);
     }
 
-    private owner(w: number, flags: number, reach: number): void {
+    private owner(w: number, flags: number, reach: number, canPin: boolean): void {
         this.withOwner += w;
         if (reach === REMOTE) this.remoteWithOwner += w;
         if ((flags & BY_ALLOCATOR) === 0) return;
         this.byOwner += w;
         if ((flags & BEFORE_OTHERS) !== 0) this.first += w;
-        if (reach === REMOTE) this.remoteByOwner += w;
+        if (canPin) this.remoteByOwner += w;
     }
 }
 

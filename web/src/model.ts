@@ -125,6 +125,8 @@ export class Model {
     readonly bins: number;
     readonly binNs: number;
     readonly isCells: boolean;
+    /** Per node: whether no thread can run there (CXL, HBM). Nothing is known of it without the machine. */
+    readonly isWithoutCpus: boolean[];
     private readonly ids = new Map<string, number>();
     private readonly locations: Frame[][] = [];
     private readonly stacks: Int32Array[] = [];
@@ -136,6 +138,7 @@ export class Model {
     ) {
         this.isCells = head.grain.kind === "cells";
         head.nodes.forEach((node, position) => this.positions.set(node, position));
+        this.isWithoutCpus = head.nodes.map((id) => head.machine?.nodes.find((node) => node.id === id)?.cpus === 0);
         this.readCode();
         this.sites = this.readSites();
         this.instances = this.readInstances();

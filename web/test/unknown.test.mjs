@@ -439,6 +439,25 @@ test("what few objects with a known allocating thread show is not said of all", 
     await done();
 });
 
+test("pinning avoids no accesses to the memory of a node without CPUs, under a filter either", async () => {
+    const [HAS_ALLOCATOR, BY_ALLOCATOR] = [2, 4];
+    for (const [cpus, pinned] of [
+        [4, "100"],
+        [0, "·"],
+    ]) {
+        const change = (head, columns) => {
+            // All are to the first node, by the threads that allocated what they access.
+            columns.row_home = columns.row_home.map(() => 0);
+            columns.row_flags = columns.row_flags.map((flags) => flags | HAS_ALLOCATOR | BY_ALLOCATOR);
+            head.machine.nodes.find((node) => node.id === head.nodes[0]).cpus = cpus;
+        };
+        const { page, done } = await openChanged("streamcluster.html", change, { fragment: "#from=1" });
+        const cells = await page.locator(".objects tbody tr.choosable td:nth-child(6) .over").allInnerTexts();
+        assert.ok(cells.length > 0 && cells.every((cell) => cell === pinned), `${cpus} CPUs: ${cells.join()}`);
+        await done();
+    }
+});
+
 test("of a machine whose links are not known, pairs of nodes are drawn, the busiest of many, and the page says so", async () => {
     for (const nodes of [4, 12, 64]) {
         const change = (head) => {

@@ -8,6 +8,7 @@ use numapilot_host::VirtAddr;
 use numapilot_machine::NodeId;
 
 use crate::actuator::MoveRequest;
+use crate::actuator::Moved;
 use crate::actuator::Mover;
 use crate::actuator::NodeRefusal;
 use crate::actuator::PageOutcomes;
@@ -92,6 +93,19 @@ pub struct Migration {
     pub hugetlb_bytes: u64,
     /// Nodes that took none of the pages, with the reason.
     pub refused: BTreeMap<NodeId, NodeRefusal>,
+}
+
+impl Migration {
+    /// Adds what came of some of the pages.
+    ///
+    /// # Errors
+    /// That which ended it half-way; what has moved before is added.
+    fn add(&mut self, moved: Moved) -> Result<(), KernelError> {
+        self.pages.add(&moved.pages);
+        self.refused.extend(moved.refused);
+        self.moving += Duration::from_nanos(moved.moving_ns);
+        moved.failed.map_or(Ok(()), Err)
+    }
 }
 
 /// Moves pages of `process` along `route`; `mover` `None`: only looks. `goes_on` is asked with how it stands before every call that moves, ten times a second
@@ -206,9 +220,7 @@ fn flush(
             done.stopped |= !goes_on(&so_far);
             !done.stopped
         })?;
-        done.pages.add(&moved.pages);
-        done.refused.extend(moved.refused);
-        done.moving += Duration::from_nanos(moved.moving_ns);
+        done.add(moved)?;
     }
     requests.clear();
     Ok(())
@@ -221,6 +233,18 @@ mod tests {
     use numapilot_host::Pid;
 
     use super::*;
+
+    /// It was left out of the account of those who go on after an error, and of the journal.
+    #[test]
+    fn what_has_moved_before_an_error_is_counted() {
+        let pages = PageOutcomes { moved: 3, not_tried: 1, ..PageOutcomes::default() };
+        let failed = Some(KernelError::Gone { pid: Pid(7) });
+        let moved = Moved { pages, moving_ns: 5, failed, ..Moved::default() };
+        let mut done = Migration { pages, ..Migration::default() };
+        assert!(matches!(done.add(moved), Err(KernelError::Gone { .. })));
+        assert_eq!((done.pages.moved, done.pages.not_tried, done.moving.as_nanos()), (6, 2, 5));
+        assert!(done.add(Moved::default()).is_ok() && done.pages.total() == 8);
+    }
 
     fn nodes(ids: &[u16]) -> Vec<NodeId> {
         ids.iter().map(|id| NodeId(*id)).collect()

@@ -295,7 +295,6 @@ impl Fail<'_> {
         let Some(pack) = raw.pack.as_ref().filter(|pack| *pack.get_ref()) else { return Ok(false) };
         let of_pages = [
             ("policy", raw.policy.is_some()),
-            ("max-harm", raw.max_harm.is_some()),
             ("probes", raw.probes.is_some()),
             ("samples", raw.samples.is_some()),
             ("table-pages", raw.table_pages.is_some()),
@@ -416,6 +415,11 @@ mod tests {
         assert_eq!((&without.journal, &without.control), (&None, &None));
         assert_eq!(without.needs_restart(&config).len(), 14);
         let packing = parse("system = true\npack = true").unwrap();
+        let paying = parse("system = true\npack = true\nmax-harm = \"2%\"").unwrap();
+        assert!(
+            paying.pack && (paying.tunables.max_harm - 0.02).abs() < 1e-12,
+            "moving whole processes is paid for, too"
+        );
         assert!(packing.pack && packing.needs_restart(&parse("system = true").unwrap()) == ["pack"]);
         let wrong = parse("system = true\npack = true\npolicy = \"pilot\"").unwrap_err();
         assert!(wrong.contains("n.toml, line 2") && wrong.contains("`policy` applies to pages"), "{wrong}");

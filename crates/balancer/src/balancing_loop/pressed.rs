@@ -18,13 +18,14 @@ impl Balancer {
         self.pressure_changed(changes, control_port);
     }
 
-    /// Splits orders into those that may be carried out now, and those about pages of processes whose cgroups have high pressure. A dry run reports all.
+    /// Splits orders into those that may be carried out now, and those about pages of processes whose cgroups have high pressure. A dry run reports all. While
+    /// the whole system's is high, no order is carried out, so the cgroups are not asked: each may be another file, which the kernel sums up when it is read.
     pub(super) fn split_pressed(
         &mut self,
         orders: Vec<Order>,
         control_port: &mut dyn ControlPort,
     ) -> (Vec<Order>, Vec<Order>) {
-        if self.options.dry_run {
+        if self.options.dry_run || self.pressure.is_high() {
             return (orders, Vec::new());
         }
         let (mut changes, mut pressed) = (Vec::new(), BTreeSet::new());
@@ -67,10 +68,16 @@ pub(super) fn held_back(
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use numapilot_host::Group;
+    use numapilot_host::PageNumber;
     use numapilot_host::Pid;
     use numapilot_host::Root;
     use numapilot_machine::Machine;
+    use numapilot_machine::NodeIndex;
+    use numapilot_placement::PageKey;
+    use numapilot_placement::PageSize;
 
     use super::*;
     use crate::balancing_loop::Options;
@@ -89,24 +96,60 @@ mod tests {
         assert_eq!(held_back(false, false, "", Ok(())), "");
     }
 
-    /// Under pressure that was made up.
-    #[test]
-    fn high_pressure_is_told_once_and_shown_until_it_ends() {
+    /// A loop of no process, under the pressure that is in the files below a folder.
+    fn under(root: &Path) -> Balancer {
         let machine = crate::evidence::estimate::completed(&Machine::live().unwrap()).unwrap().0;
         let policy = numapilot_placement::policy_by_name("first-touch", &machine, 1).unwrap();
         let who = Who::Group(Group::Processes(vec![Pid::own()]));
         let options = Options { who, dry_run: true, probes: false, samples: false, ..Options::default() };
         // Without events: this process does not watch itself.
         let mut balancer = Balancer::new(machine, policy, options, &[]).unwrap();
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::create_dir_all(folder.path().join("proc/pressure")).unwrap();
-        let waits = |percent: &str| {
-            let line = format!("some avg10={percent} avg60=0.00 avg300=0.00 total=1\n");
-            std::fs::write(folder.path().join("proc/pressure/memory"), line).unwrap();
-        };
-        waits("0.00");
-        balancer.pressure = MemoryPressure::new(Root::new(folder.path()), 0.1);
+        balancer.pressure = MemoryPressure::new(Root::new(root), 0.1);
+        balancer
+    }
+
+    /// Writes a file below a folder.
+    fn put(root: &Path, path: &str, text: &str) {
+        let file = root.join(path);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, text).unwrap();
+    }
+
+    fn waiting(percent: &str) -> String {
+        format!("some avg10={percent} avg60=0.00 avg300=0.00 total=1\n")
+    }
+
+    /// Every cgroup with pages to move was asked, although none of them would move.
+    #[test]
+    fn cgroups_are_not_asked_while_the_whole_system_has_too_much() {
+        let (folder, own) = (tempfile::tempdir().unwrap(), Pid::own());
+        let root = folder.path();
+        put(root, "proc/pressure/memory", &waiting("30.00"));
+        put(root, "sys/fs/cgroup/cgroup.controllers", "memory\n");
+        put(root, "sys/fs/cgroup/tight/memory.pressure", &waiting("60.00"));
+        put(root, &format!("proc/{own}/cgroup"), "0::/tight\n");
+        let mut balancer = under(root);
+        balancer.options.dry_run = false;
+        balancer.targets.add(own).unwrap();
+        let page =
+            PageKey { process: balancer.targets.all[&own].number(), page: PageNumber(16), size: PageSize::Small };
+        let orders = vec![Order::Migrate { page, to: NodeIndex(0) }];
         let mut desk = Desk::default();
+        assert_eq!(balancer.split_pressed(orders.clone(), &mut desk), (orders.clone(), Vec::new()));
+        assert!(balancer.pressure.is_high() && !balancer.pressure.is_known_high_for(own) && desk.events.is_empty());
+        put(root, "proc/pressure/memory", &waiting("1.00"));
+        balancer.look_at_pressure(&mut desk);
+        assert_eq!(balancer.split_pressed(orders.clone(), &mut desk), (Vec::new(), orders));
+        assert_eq!((desk.events.len(), balancer.pressure.is_known_high_for(own)), (2, true), "an end and a beginning");
+    }
+
+    /// Under pressure that was made up.
+    #[test]
+    fn high_pressure_is_told_once_and_shown_until_it_ends() {
+        let folder = tempfile::tempdir().unwrap();
+        let waits = |percent: &str| put(folder.path(), "proc/pressure/memory", &waiting(percent));
+        waits("0.00");
+        let (mut balancer, mut desk) = (under(folder.path()), Desk::default());
         for percent in ["30.00", "40.00", "1.00"] {
             waits(percent);
             balancer.look_at_pressure(&mut desk);

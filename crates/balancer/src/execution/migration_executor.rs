@@ -147,8 +147,9 @@ impl MigrationExecutor {
             return;
         };
         let huge = managed.huge.clone();
-        let moved = match self.mover.run(Some(&managed.process), requests, &huge, &mut |_| progress.goes_on()) {
-            Ok(moved) => moved,
+        let result = self.mover.run(Some(&managed.process), requests, &huge, &mut |_| progress.goes_on());
+        match result {
+            Ok(moved) => self.account(managed, (requests, parts), &moved, (done, results)),
             Err(error) => {
                 let outcome = match error {
                     KernelError::Gone { .. } => MoveOutcome::Gone,
@@ -158,14 +159,20 @@ impl MigrationExecutor {
                 };
                 parts.iter().for_each(|part| results[part.order] = Err(refusal_of(outcome)));
                 *done.pages.count_mut(outcome) += parts.len() as u64;
-                if outcome == MoveOutcome::Busy {
-                    done.unanswered.insert(number);
-                }
-                managed.look_at_nodes();
-                done.troubles.push(error.to_string());
-                return;
+                failed(managed, &error, done);
             }
-        };
+        }
+    }
+
+    /// Accounts for the pages of one process.
+    fn account(
+        &self,
+        managed: &mut ManagedProcess,
+        (requests, parts): (&[MoveRequest], &[Part]),
+        moved: &Moved,
+        (done, results): (&mut Done, &mut [Result<f64, Refusal>]),
+    ) {
+        let number = managed.number();
         let page_ns = moved.moving_ns as f64 / moved.pages.moved.max(1) as f64;
         for part in parts {
             let outcomes = &moved.outcomes[part.first..part.first + part.count];
@@ -185,7 +192,11 @@ impl MigrationExecutor {
         let pid = managed.target.pid;
         done.troubles.extend(moved.refused.iter().map(|(node, why)| why.error(pid, *node).to_string()));
         done.took_ns += moved.moving_ns;
-        self.note(managed, requests, &moved, done);
+        // What was not tried may be ordered again. If nothing moves then, that tells what to think of the process.
+        if let Some(error) = &moved.failed {
+            failed(managed, error, done);
+        }
+        self.note(managed, requests, moved, done);
     }
 
     /// Updates the known home nodes. Where a page was before is as it was found: of a large process, the known home of most pages is that of a neighbour.
@@ -268,6 +279,15 @@ impl Done {
         };
         self.outcomes.iter().filter(is_left).map(|outcome| outcome.action.clone()).collect()
     }
+}
+
+/// Notes that the kernel refused to move pages of a process, all of them or from one on.
+fn failed(managed: &mut ManagedProcess, error: &KernelError, done: &mut Done) {
+    if error.is_unanswered() {
+        done.unanswered.insert(managed.number());
+    }
+    managed.look_at_nodes();
+    done.troubles.push(error.to_string());
 }
 
 /// Result of an order from the outcomes of its pages; if none moved, that of the first page.
@@ -356,6 +376,34 @@ mod tests {
         let was = |page, node| (number, page, Some(NodeIndex(node)), NodeIndex(2));
         assert_eq!(done.moved, [was(first, 1), was(second, 0)]);
         assert_eq!([first, second].map(|page| managed.homes.of(page)), [Some(NodeIndex(2)); 2]);
+    }
+
+    /// They were taken to be where they were: the time was not paid for, and what did harm was not undone.
+    #[test]
+    fn pages_that_moved_before_an_error_are_paid_for_and_can_be_undone() {
+        let (migration_executor, mut targets, number) = of_this_process();
+        let migration_executor = MigrationExecutor { ids: [0, 1, 2].map(NodeId).to_vec(), ..migration_executor };
+        let managed = targets.all.get_mut(&Pid::own()).unwrap();
+        let [first, second] = [16, 17].map(PageNumber);
+        managed.homes.set(first, second + 1, NodeIndex(0));
+        let requests = [first, second].map(|page| MoveRequest { to: NodeId(2), address: VirtAddr::of_page(page) });
+        let parts = [0, 1].map(|order| Part { order, first: order, count: 1 });
+        let source = std::io::Error::from_raw_os_error(libc::EPERM);
+        let moved = Moved {
+            outcomes: vec![MoveOutcome::Moved, MoveOutcome::NotTried],
+            from: vec![Some(NodeId(1)); 2],
+            pages: PageOutcomes { moved: 1, not_tried: 1, ..PageOutcomes::default() },
+            moving_ns: 4000,
+            failed: Some(KernelError::MayNotMove { pid: Pid::own(), source }),
+            ..Moved::default()
+        };
+        let mut done = Done::default();
+        let mut results: Vec<Result<f64, Refusal>> = vec![Err(Refusal::Unsupported); 2];
+        migration_executor.account(managed, (&requests, &parts), &moved, (&mut done, &mut results));
+        assert_eq!(done.moved, [(number, first, Some(NodeIndex(1)), NodeIndex(2))]);
+        assert_eq!((done.pages.moved, done.pages.not_tried, done.took_ns), (1, 1, 4000));
+        assert_eq!(results, [Ok(4000.0), Err(Refusal::Busy)], "the other may be ordered again");
+        assert!(done.troubles.len() == 1 && done.troubles[0].contains("may not be moved"), "{:?}", done.troubles);
     }
 
     /// Of a batch that was undone at a limited rate, what the rate left stayed where it did harm.

@@ -2,10 +2,11 @@
 //! assignment with [`crate::decision::packing`], and moves processes if the gain is worth it.
 //!
 //! It is controlled and reports like the loop, by a [`ControlPort`]. It records every change before making it, and restores affinities and cpusets at its end;
-//! memory stays where it is.
+//! memory stays where it is. Moving is paid for as the loop's is; what it does to the programs is not measured, so nothing is judged.
 
 mod capacity;
 mod place;
+mod put_off;
 mod units;
 
 use std::collections::BTreeMap;
@@ -43,6 +44,7 @@ use crate::decision::packing::Demand;
 use crate::decision::packing::Packing;
 use crate::decision::packing::PackingSettings;
 use crate::decision::packing::pack;
+use crate::decision::regression_guard::RegressionGuard;
 use crate::event::Action;
 use crate::event::Decision;
 use crate::event::Event;
@@ -95,6 +97,8 @@ pub struct Packer {
     looker: Looker,
     mover: Mover,
     pressure: MemoryPressure,
+    /// The account for moving.
+    regression_guard: RegressionGuard,
     counters: Counters,
     kernel_moves: BalancingMoves,
     started: Instant,
@@ -127,6 +131,7 @@ impl Packer {
             looker: Looker::new()?,
             mover: Mover::new(numapilot_kernel::actuator::MoveOptions { waits: true, ..options.tunables.moving() }),
             pressure: MemoryPressure::new(Root::default(), options.tunables.max_pressure),
+            regression_guard: RegressionGuard::new(options.tunables.max_harm).with_measure(false),
             settings: PackingSettings::default(),
             watched: BTreeMap::new(),
             held: BTreeMap::new(),
@@ -173,7 +178,7 @@ impl Packer {
             evidence: vec![self.pressure.source()],
             settings: serde_json::json!({
                 "interval_ms": self.interval().as_millis() as u64, "bytes_per_s": tunables.bytes_per_s, "keep_bytes": tunables.keep_bytes,
-                "max_pressure": tunables.max_pressure, "target": self.settings.target,
+                "max_harm": tunables.max_harm, "max_pressure": tunables.max_pressure, "target": self.settings.target,
             }),
             ..Start::default()
         }));
@@ -322,6 +327,7 @@ impl Packer {
     }
 
     fn step(&mut self, control_port: &mut dyn ControlPort) {
+        let elapsed = self.last.elapsed();
         self.last = Instant::now();
         self.counters.observations += 1;
         self.find(control_port);
@@ -335,6 +341,8 @@ impl Packer {
         if let Some(what) = new_nodes::told(&Root::default(), &self.machine) {
             self.trouble(what, control_port);
         }
+        let ran_ns = self.watched.values().map(|one| one.cpus).sum::<f64>() * elapsed.as_nanos() as f64;
+        self.regression_guard.window(None, ran_ns);
         self.pressure.look().into_iter().for_each(|change| control_port.record(Event::Pressure(change)));
         if !self.is_paused {
             self.pack(control_port);
@@ -420,16 +428,20 @@ impl Packer {
         };
         let packing = pack(&capacity, &demands, &self.settings);
         self.says = words(&packing, demands.len());
-        let is_put_off = self.pressure.is_high() && !self.options.dry_run;
-        if packing.is_change && !is_put_off {
+        let why = self.put_off(&found, &packing);
+        if packing.is_change && why.is_empty() {
             return self.carry_out(found, &packing, control_port);
         }
         self.bind_new_threads(&found, control_port);
-        if !is_put_off {
+        let is_pressed = self.pressure.is_high() && !self.options.dry_run;
+        if packing.is_change {
+            self.says.push_str("; put off, because ");
+            self.says.push_str(why);
+            self.counters.put_offs += u64::from(is_pressed);
+        }
+        // What was begun is paid for when it is complete.
+        if !is_pressed {
             self.finish(&found, control_port);
-        } else if packing.is_change {
-            self.says.push_str("; put off, because memory pressure is high");
-            self.counters.put_offs += 1;
         }
     }
 
@@ -580,6 +592,7 @@ impl Packer {
         self.counters.pages.add(&pages);
         self.counters.moved_bytes += moved_bytes;
         self.counters.moving_ns += took_ns;
+        self.regression_guard.spent(took_ns as f64);
         self.counters.threads_moved += placed.threads;
         placed.settings.into_iter().for_each(|setting| control_port.record(Event::Setting(setting)));
         let threads_moved = placed.threads;

@@ -89,7 +89,7 @@ pub struct BalanceArgs {
     #[arg(long, conflicts_with_all = ["pids", "unit", "cgroup", "command", "config"])]
     pub system: bool,
     /// Place whole processes by their demand for processors and memory, instead of pages by a policy
-    #[arg(long, conflicts_with_all = ["policy", "max_harm", "table_pages", "no_probes", "no_samples", "config"])]
+    #[arg(long, conflicts_with_all = ["policy", "table_pages", "no_probes", "no_samples", "config"])]
     pub pack: bool,
     /// Placement policy: NAME or NAME:OPTION=VALUE,...
     #[arg(long, value_name = "POLICY", default_value = "pilot")]

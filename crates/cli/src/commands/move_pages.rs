@@ -51,18 +51,26 @@ pub fn run(arguments: &MoveArgs) -> Result<ExitCode> {
         }
         signals.arrived().is_empty()
     };
-    let done = migrate::run(&process, &mut route, (!arguments.dry_run).then_some(&mut mover), &mut goes_on);
+    let (mut done, mover) = (Migration::default(), (!arguments.dry_run).then_some(&mut mover));
+    let result = migrate::run_into(&mut done, &process, &mut route, mover, &mut goes_on);
     if shows {
         eprint!("\r\x1b[K");
     }
-    let done = done?;
-    if arguments.json {
-        output::print_json(&as_json(&done, arguments))?;
-    } else {
-        output::print(&text(&done, arguments))?;
+    if has_account(&done, result.is_ok()) {
+        if arguments.json {
+            output::print_json(&as_json(&done, arguments))?;
+        } else {
+            output::print(&text(&done, arguments))?;
+        }
     }
+    result?;
     let stayed = done.pages.busy + done.pages.no_room + done.pages.not_permitted + done.pages.not_tried;
     Ok(if stayed > 0 { ExitCode::from(BEYOND_LIMITS) } else { ExitCode::SUCCESS })
+}
+
+/// Whether there is an account to print: where an error ended the migration, what has moved before stays where it is.
+fn has_account(done: &Migration, is_complete: bool) -> bool {
+    is_complete || done.pages.moved > 0
 }
 
 /// Parses a list of nodes that have memory; `all` means all of these.
@@ -160,6 +168,14 @@ fn hint(outcome: MoveOutcome) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_has_moved_before_an_error_is_told() {
+        let pages = numapilot_kernel::actuator::PageOutcomes { moved: 1, ..Default::default() };
+        let some = Migration { pages, ..Migration::default() };
+        assert_eq!([true, false].map(|is_complete| has_account(&some, is_complete)), [true; 2]);
+        assert_eq!([true, false].map(|is_complete| has_account(&Migration::default(), is_complete)), [true, false]);
+    }
 
     #[test]
     fn reserved_huge_pages_that_stay_are_told() {

@@ -1,7 +1,10 @@
 //! Interprets the results of `move_pages` (`do_pages_move` in `mm/migrate.c`). Pure: the two system calls are behind a trait.
 //!
 //! The call may return 0: every page has its status. It may return the number of pages that did not move; some or all statuses are then not written.
-//! It may fail with ENOMEM after moving some pages. Statuses are preset to a value that the kernel never writes; pages that keep it are queried.
+//! It may fail with ENOMEM after moving some pages. Statuses are preset to a value that the kernel never writes; pages that keep it are queried. All other
+//! errors come before the first page of a call is moved, as all of them go to one node.
+
+use std::fmt::Debug;
 
 use numapilot_host::Pid;
 use numapilot_machine::NodeId;
@@ -32,7 +35,7 @@ pub(super) enum CallEnd {
 }
 
 /// The system calls that the actuator makes; tests replace them.
-pub(super) trait Calls {
+pub(super) trait Calls: Debug + Send + Sync {
     /// The state of each page: its node, or why it has none.
     fn query(&mut self, pid: Pid, addresses: &[u64]) -> Result<Vec<PageState>, KernelError>;
     /// Moves pages to one node. Statuses go to `status`, which has as many elements as there are addresses.
@@ -50,7 +53,8 @@ pub(super) fn before(state: PageState, to: NodeId) -> Option<MoveOutcome> {
     }
 }
 
-/// Moves a batch. `None` for a page: busy, to be tried again.
+/// Moves a batch. `None` for a page: busy, to be tried again; or not known, because the query failed: what the call has said of the others holds, and the
+/// kernel says of a page that has moved that it is there when it is tried again.
 pub(super) fn batch(calls: &mut dyn Calls, batch: &Batch<'_>) -> Result<Vec<Option<MoveOutcome>>, KernelError> {
     let mut status = vec![UNWRITTEN; batch.addresses.len()];
     let end = calls.move_to(batch, &mut status)?;
@@ -60,7 +64,14 @@ pub(super) fn batch(calls: &mut dyn Calls, batch: &Batch<'_>) -> Result<Vec<Opti
         return Ok(outcomes);
     }
     let addresses: Vec<u64> = unknown.iter().map(|&at| batch.addresses[at]).collect();
-    let states = calls.query(batch.pid, &addresses)?;
+    let states = match calls.query(batch.pid, &addresses) {
+        Ok(states) => states,
+        Err(error @ KernelError::Gone { .. }) => return Err(error),
+        Err(_) => {
+            unknown.into_iter().for_each(|at| outcomes[at] = None);
+            return Ok(outcomes);
+        }
+    };
     for (at, state) in unknown.into_iter().zip(states) {
         outcomes[at] = match before(state, batch.to) {
             Some(MoveOutcome::AlreadyThere) => Some(MoveOutcome::Moved),
@@ -90,6 +101,7 @@ mod tests {
     //! A simulated kernel that returns what the real one may: every page must get an outcome, and the outcome must be true.
 
     use std::collections::BTreeMap;
+    use std::io;
 
     use proptest::prelude::*;
 
@@ -105,13 +117,19 @@ mod tests {
         Zero,
     }
 
+    #[derive(Debug)]
     struct Kernel {
         pages: BTreeMap<u64, (Page, NodeId)>,
         room: usize,
+        /// Whether it answers no queries.
+        is_mute: bool,
     }
 
     impl Calls for Kernel {
-        fn query(&mut self, _: Pid, addresses: &[u64]) -> Result<Vec<PageState>, KernelError> {
+        fn query(&mut self, pid: Pid, addresses: &[u64]) -> Result<Vec<PageState>, KernelError> {
+            if self.is_mute {
+                return Err(KernelError::Denied { pid, source: io::Error::from_raw_os_error(libc::EPERM) });
+            }
             let state = |address| match self.pages[address] {
                 (Page::Absent, _) => PageState::Absent,
                 (Page::Zero, _) => PageState::Unmapped,
@@ -159,6 +177,19 @@ mod tests {
         }
     }
 
+    /// The call's own answers were thrown away with it.
+    #[test]
+    fn what_a_call_says_holds_where_the_rest_cannot_be_queried() {
+        let kinds = [Page::Movable, Page::Movable, Page::Absent, Page::Movable, Page::Busy];
+        let pages = kinds.iter().enumerate().map(|(at, page)| (at as u64 * 4096, (*page, NodeId(0))));
+        let mut kernel = Kernel { pages: pages.collect(), room: 80, is_mute: true };
+        let addresses: Vec<u64> = kernel.pages.keys().copied().collect();
+        let to_node_2 = Batch { pid: Pid(1), addresses: &addresses, to: NodeId(2) };
+        let outcomes = batch(&mut kernel, &to_node_2).unwrap();
+        let [moved, gone] = [Some(MoveOutcome::Moved), Some(MoveOutcome::Gone)];
+        assert_eq!(outcomes, [moved, moved, gone, None, None], "the fourth has moved, which the kernel did not say");
+    }
+
     proptest! {
         #[test]
         fn every_page_gets_its_true_fate(kinds in prop::collection::vec(0..12_u8, 1..60), room in 0..80_usize) {
@@ -170,7 +201,7 @@ mod tests {
                 _ => Page::Movable,
             };
             let pages = kinds.iter().enumerate().map(|(at, number)| (at as u64 * 4096, (kind(number), NodeId(0))));
-            let mut kernel = Kernel { pages: pages.collect(), room };
+            let mut kernel = Kernel { pages: pages.collect(), room, is_mute: false };
             let addresses: Vec<u64> = kernel.pages.keys().copied().collect();
             let outcomes = batch(&mut kernel, &Batch { pid: Pid(1), addresses: &addresses, to: NodeId(2) }).unwrap();
             prop_assert_eq!(outcomes.len(), addresses.len());

@@ -112,7 +112,7 @@ impl NodeRefusal {
 }
 
 /// Result of a run over move requests.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Moved {
     /// Outcome of each request, in the order of the requests.
     pub outcomes: Vec<MoveOutcome>,
@@ -127,6 +127,8 @@ pub struct Moved {
     pub calls: u64,
     /// Nodes that took none of the pages, with the reason.
     pub refused: BTreeMap<NodeId, NodeRefusal>,
+    /// The error that ended it when some pages had moved; those that were left are [`MoveOutcome::NotTried`]. `None`: it was not ended by an error.
+    pub failed: Option<KernelError>,
 }
 
 /// Moves pages. Keeps its buffers, the state of the rate limit and the nodes' free memory from call to call.
@@ -136,7 +138,7 @@ pub struct Mover {
     pace: Pace,
     started: Instant,
     huge_bytes: u64,
-    system: System,
+    system: Box<dyn Calls>,
     free_memory: NodeFreeMemory,
 }
 
@@ -144,7 +146,7 @@ impl Mover {
     /// A mover with these options and empty buffers.
     #[must_use]
     pub fn new(options: MoveOptions) -> Mover {
-        let system = System::new(options.shared);
+        let system = Box::new(System::new(options.shared));
         Mover {
             options,
             pace: Pace::new(options.bytes_per_s),
@@ -158,7 +160,7 @@ impl Mover {
     /// Sets other options. What the rate has let through so far stays counted.
     pub fn set_options(&mut self, options: MoveOptions) {
         if options.shared != self.options.shared {
-            self.system = System::new(options.shared);
+            self.system = Box::new(System::new(options.shared));
         }
         self.pace.set_rate(self.now_ns(), options.bytes_per_s);
         self.options = options;
@@ -169,8 +171,9 @@ impl Mover {
     /// is not tried.
     ///
     /// # Errors
-    /// The caller may not move this process's pages, or nothing moved and a target node has no memory or is forbidden by the process's cpuset. Where other
-    /// nodes took their pages, such a node's are [`MoveOutcome::Other`] (EACCES, ENODEV). A process that has ended is not an error: its pages are gone.
+    /// Nothing moved, and the caller may not move this process's pages, or a target node has no memory or is forbidden by the process's cpuset. Where other
+    /// nodes took their pages, such a node's are [`MoveOutcome::Other`] (EACCES, ENODEV); where an error came after some pages had moved, it is
+    /// [`Moved::failed`]. A process that has ended is not an error: its pages are gone.
     pub fn run(
         &mut self,
         process: Option<&Process>,
@@ -215,12 +218,26 @@ impl Mover {
             refused: BTreeMap::new(),
             pid,
         };
-        let looked = if asks_first { self.look(&mut work) } else { Ok(in_order(requests)) };
+        let result = self.work_through(&mut work, process, asks_first, may_be_huge, goes_on);
+        work.done(result.err())
+    }
+
+    /// Queries where the pages are, if that is not known, and moves them. What was done until an error is in `work`.
+    fn work_through(
+        &mut self,
+        work: &mut Work<'_>,
+        process: Option<&Process>,
+        asks_first: bool,
+        may_be_huge: &[(VirtAddr, VirtAddr)],
+        goes_on: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<(), KernelError> {
+        let requests = work.requests;
+        let looked = if asks_first { self.look(work) } else { Ok(in_order(requests)) };
         let pending = match looked {
             Ok(pending) => pending,
             Err(KernelError::Gone { .. }) => {
                 work.outcomes.fill(MoveOutcome::Gone);
-                return work.done();
+                return Ok(());
             }
             Err(error) => return Err(error),
         };
@@ -234,8 +251,8 @@ impl Mover {
                 false => 1,
             };
             let parts = parts(requests, &now, batch as u64, pages_of);
-            let again = self.pass(&mut work, process, &parts, &mut later, goes_on)?;
-            let Some(mut again) = again else { return work.done() };
+            let again = self.pass(work, process, &parts, &mut later, goes_on)?;
+            let Some(mut again) = again else { return Ok(()) };
             tries += 1;
             if are_heads {
                 // Pages whose head did not move, or whose huge page is none.
@@ -252,7 +269,7 @@ impl Mover {
             }
             now = again;
         }
-        work.done()
+        Ok(())
     }
 
     /// Queries where the pages are. Returns the indexes of the requests that remain, sorted by target and address.
@@ -294,25 +311,26 @@ impl Mover {
     }
 
     /// Queries where the pages of `later` are whose huge pages `heads` were sent for. Those that moved along leave the list and are accounted as the heads
-    /// are: a huge page is 512 pages or more of the rate and of the target's free memory. Returns how many.
-    fn came_along(&mut self, work: &mut Work<'_>, heads: &[usize], later: &mut Vec<usize>) -> Result<u64, KernelError> {
+    /// are: a huge page is 512 pages or more of the rate and of the target's free memory. Returns how many. Where the query fails, they stay in the list: the
+    /// call that tries them then tells why, and the account of the heads is kept.
+    fn came_along(&mut self, work: &mut Work<'_>, heads: &[usize], later: &mut Vec<usize>) -> u64 {
         let block = |index: usize| (work.requests[index].to, work.requests[index].address.0 / self.huge_bytes);
-        let (Some(first), Some(last)) = (heads.first(), heads.last()) else { return Ok(0) };
+        let (Some(first), Some(last)) = (heads.first(), heads.last()) else { return 0 };
         let (first, last) = (block(*first), block(*last));
         let from = later.partition_point(|index| block(*index) < first);
         let to = later.partition_point(|index| block(*index) <= last);
         let candidates: Vec<usize> = later[from..to].to_vec();
         if candidates.is_empty() {
-            return Ok(0);
+            return 0;
         }
         let addresses: Vec<u64> = candidates.iter().map(|&index| work.requests[index].address.0).collect();
         let states = match self.system.query(work.pid, &addresses) {
             Ok(states) => states,
             Err(KernelError::Gone { .. }) => {
                 later.drain(from..to).for_each(|index| work.outcomes[index] = MoveOutcome::Gone);
-                return Ok(0);
+                return 0;
             }
-            Err(error) => return Err(error),
+            Err(_) => return 0,
         };
         let (mut moved, mut left) = (0, Vec::new());
         for (&index, state) in candidates.iter().zip(states) {
@@ -326,7 +344,7 @@ impl Mover {
             }
         }
         later.splice(from..to, left);
-        Ok(moved)
+        moved
     }
 
     /// Moves the pages of `parts`, one after the other, and accounts for those of `later` that move with them. Returns those to retry; `None`: stop, whatever
@@ -365,7 +383,7 @@ impl Mover {
             }
             let addresses: Vec<u64> = part.iter().map(|&index| work.requests[index].address.0).collect();
             let begun = Instant::now();
-            let answer = interpret::batch(&mut self.system, &Batch { pid: work.pid, addresses: &addresses, to });
+            let answer = interpret::batch(&mut *self.system, &Batch { pid: work.pid, addresses: &addresses, to });
             work.moving += begun.elapsed();
             work.calls += 1;
             let answer = match answer {
@@ -383,7 +401,7 @@ impl Mover {
                     None => again.push(index),
                 }
             }
-            moved += self.came_along(work, part, later)?;
+            moved += self.came_along(work, part, later);
             work.moved += moved;
             let bytes = moved * page_bytes();
             self.pace.spend(self.now_ns(), bytes);
@@ -485,21 +503,93 @@ impl Work<'_> {
         vec![Some(MoveOutcome::Other(why.errno())); pages]
     }
 
-    /// The account; an error where a node refused and nothing has moved to others.
-    fn done(self) -> Result<Moved, KernelError> {
-        if let Some((node, why)) = self.refused.first_key_value().filter(|_| self.moved == 0) {
-            return Err(why.error(self.pid, *node));
+    /// The account, with the error that ended the work; that error alone where nothing has moved, or the reason of a node that refused.
+    fn done(self, failed: Option<KernelError>) -> Result<Moved, KernelError> {
+        if self.moved == 0 {
+            if let Some(error) = failed {
+                return Err(error);
+            }
+            if let Some((node, why)) = self.refused.first_key_value() {
+                return Err(why.error(self.pid, *node));
+            }
         }
         let pages = PageOutcomes::of(&self.outcomes);
         let moving_ns = u64::try_from(self.moving.as_nanos()).unwrap_or(u64::MAX);
         let Work { outcomes, from, calls, refused, .. } = self;
-        Ok(Moved { outcomes, from, pages, moving_ns, calls, refused })
+        Ok(Moved { outcomes, from, pages, moving_ns, calls, refused, failed })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+
+    use super::interpret::CallEnd;
     use super::*;
+    use crate::memory::PageState;
+
+    /// A kernel that answers so many queries and moves, and no more.
+    #[derive(Debug)]
+    struct Answers {
+        queries: u32,
+        moves: u32,
+    }
+
+    impl Answers {
+        fn take(left: &mut u32, pid: Pid) -> Result<(), KernelError> {
+            let source = io::Error::from_raw_os_error(libc::EPERM);
+            *left = left.checked_sub(1).ok_or(KernelError::MayNotMove { pid, source })?;
+            Ok(())
+        }
+    }
+
+    impl Calls for Answers {
+        fn query(&mut self, pid: Pid, addresses: &[u64]) -> Result<Vec<PageState>, KernelError> {
+            Answers::take(&mut self.queries, pid)?;
+            Ok(vec![PageState::On(NodeId(0)); addresses.len()])
+        }
+
+        fn move_to(&mut self, batch: &Batch<'_>, status: &mut [i32]) -> Result<CallEnd, KernelError> {
+            Answers::take(&mut self.moves, batch.pid)?;
+            status.fill(i32::from(batch.to.0));
+            Ok(CallEnd::Complete)
+        }
+    }
+
+    /// Five pages to a node that this machine does not have, two in a call, under a kernel that answers so often.
+    fn of_five(answers: Answers, may_be_huge: &[(VirtAddr, VirtAddr)]) -> Result<Moved, KernelError> {
+        let requests: Vec<MoveRequest> =
+            (1..6).map(|page| MoveRequest { to: NodeId(999), address: VirtAddr(page << 12) }).collect();
+        let options = MoveOptions { batch_pages: 2, ..MoveOptions::default() };
+        let mut mover = Mover { system: Box::new(answers), huge_bytes: 2 << 20, ..Mover::new(options) };
+        mover.run(None, &requests, may_be_huge, &mut |_| true)
+    }
+
+    /// All that had moved before was forgotten: it was neither paid for nor undone.
+    #[test]
+    fn an_error_keeps_the_account_of_what_has_moved_before_it() {
+        let some = of_five(Answers { queries: 1, moves: 2 }, &[]).unwrap();
+        assert_eq!((some.pages.moved, some.pages.not_tried, some.pages.total()), (4, 1, 5));
+        assert_eq!((some.outcomes[3], some.outcomes[4]), (MoveOutcome::Moved, MoveOutcome::NotTried));
+        assert_eq!(some.from, [Some(NodeId(0)); 5]);
+        assert!(matches!(some.failed, Some(KernelError::MayNotMove { .. })), "{:?}", some.failed);
+        let all = of_five(Answers { queries: 1, moves: 3 }, &[]).unwrap();
+        assert!(all.pages.moved == 5 && all.failed.is_none(), "{all:?}");
+        for (queries, moves) in [(0, 3), (1, 0)] {
+            let none = of_five(Answers { queries, moves }, &[]);
+            assert!(matches!(none, Err(KernelError::MayNotMove { .. })), "nothing has moved: {none:?}");
+        }
+    }
+
+    /// The pages of one huge page: the first one is moved, and whether the others came along is not answered.
+    #[test]
+    fn a_query_that_fails_after_a_call_keeps_what_the_call_has_moved() {
+        let huge = [(VirtAddr(0), VirtAddr(2 << 20))];
+        let some = of_five(Answers { queries: 1, moves: 1 }, &huge).unwrap();
+        assert_eq!((some.pages.moved, some.pages.not_tried, some.failed.is_some()), (1, 4, true));
+        let all = of_five(Answers { queries: 1, moves: 3 }, &huge).unwrap();
+        assert_eq!((all.pages.moved, all.failed.is_some()), (5, false), "tried one by one");
+    }
 
     #[test]
     fn a_slow_rate_does_not_keep_a_stop_waiting() {
@@ -542,13 +632,13 @@ mod tests {
         };
         let mut some = work(2);
         assert_eq!(some.refuse(NodeId(3), NodeRefusal::Forbidden, 1), [Some(MoveOutcome::Other(libc::EACCES))]);
-        let moved = some.done().unwrap();
+        let moved = some.done(None).unwrap();
         assert_eq!(moved.refused, BTreeMap::from([(NodeId(3), NodeRefusal::Forbidden)]));
         let why = moved.refused[&NodeId(3)].error(Pid(7), NodeId(3)).to_string();
         assert!(why.contains("process 7") && why.contains("node 3") && why.contains("cpuset"), "{why}");
         let mut none = work(0);
         none.refuse(NodeId(3), NodeRefusal::NoMemory, 3);
-        assert!(matches!(none.done(), Err(KernelError::NoMemoryNode { node: NodeId(3) })));
+        assert!(matches!(none.done(None), Err(KernelError::NoMemoryNode { node: NodeId(3) })));
     }
 
     #[test]
