@@ -18,7 +18,7 @@ Examples:
 
 Objects are matched by name, function, source line and size (docs/compare.md). Run times of recordings on a simulated machine come from \
 the traffic model, those of other recordings from the clock. One recording of each side does not show how much runs vary: \
-for programs that wait, and on real machines, the verdict is then \"in doubt\".")]
+for programs that wait or whose threads race for their work, and on real machines, the verdict is then \"in doubt\".")]
 pub struct CompareArgs {
     /// A recording from before the change
     #[arg(value_name = "BEFORE")]

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use anyhow::anyhow;
+use numapilot_host::Pid;
 use numapilot_kernel::actuator::MoveOptions;
 use numapilot_kernel::actuator::MoveOutcome;
 use numapilot_kernel::actuator::Mover;
@@ -58,7 +59,8 @@ pub fn run(arguments: &MoveArgs) -> Result<ExitCode> {
     }
     if has_account(&done, result.is_ok()) {
         if arguments.json {
-            output::print_json(&as_json(&done, arguments))?;
+            let failed = result.as_ref().err().map(ToString::to_string);
+            output::print_json(&as_json(&done, arguments.pid, arguments.dry_run, failed.as_deref()))?;
         } else {
             output::print(&text(&done, arguments))?;
         }
@@ -92,14 +94,16 @@ fn nodes(text: &str, option: &str, machine: &Machine) -> Result<Vec<NodeId>> {
     listed.into_iter().map(node).collect()
 }
 
-fn as_json(done: &Migration, arguments: &MoveArgs) -> serde_json::Value {
+/// The account as JSON. `failed`: the error that ended the migration half-way.
+fn as_json(done: &Migration, pid: Pid, dry_run: bool, failed: Option<&str>) -> serde_json::Value {
     let wanted = |((from, to), pages): (&(NodeId, NodeId), &u64)| json!({ "from": from.0, "to": to.0, "pages": pages });
     let pages: serde_json::Map<String, serde_json::Value> =
         done.pages.by_name().iter().map(|(name, count)| (name.replace(' ', "_"), json!(count))).collect();
     json!({
-        "pid": arguments.pid, "dry_run": arguments.dry_run, "page_bytes": page_bytes(), "looked_at": done.looked_at,
+        "pid": pid, "dry_run": dry_run, "page_bytes": page_bytes(), "looked_at": done.looked_at,
         "elsewhere": done.elsewhere, "hugetlb_bytes": done.hugetlb_bytes, "wanted": done.wanted.iter().map(wanted).collect::<Vec<_>>(), "pages": pages,
         "moving_s": done.moving.as_secs_f64(), "took_s": done.took.as_secs_f64(), "ended": done.ended, "stopped": done.stopped,
+        "failed": failed,
     })
 }
 
@@ -175,6 +179,9 @@ mod tests {
         let some = Migration { pages, ..Migration::default() };
         assert_eq!([true, false].map(|is_complete| has_account(&some, is_complete)), [true; 2]);
         assert_eq!([true, false].map(|is_complete| has_account(&Migration::default(), is_complete)), [true, false]);
+        let shown = as_json(&some, Pid(7), false, Some("process 7 may not be moved"));
+        assert_eq!((&shown["pages"]["moved"], &shown["failed"]), (&json!(1), &json!("process 7 may not be moved")));
+        assert!(as_json(&some, Pid(7), false, None)["failed"].is_null());
     }
 
     #[test]
