@@ -1,9 +1,9 @@
 //! Findings about engine `pmu`.
 
-use numapilot_perf_events::rights::{Scope, closed, passing_through, refused, rights};
+use numapilot_perf_events::rights::{Scope, by_capability, closed, passing_through, refused, rights};
 use numapilot_trace::engine::Engine;
 
-use super::{EventFacts, Finding, Obstacle, SamplerFact, Vendor};
+use super::{Answer, EventFacts, Finding, Obstacle, SamplerFact, Vendor};
 
 /// Whether engine `pmu` works on a machine with these facts: what it gives there, or why it does not.
 #[must_use]
@@ -52,10 +52,12 @@ fn limits(facts: &EventFacts, working: &[&SamplerFact]) -> Vec<Obstacle> {
         out.push(refused(facts, &sampler.pmu, sampler.own, Scope::Own));
     }
     let lacking_physical = working.iter().find(|sampler| sampler.own.works() && !sampler.physical.works());
-    if lacking_physical.is_some() {
+    if let Some(sampler) = lacking_physical {
+        // SPE's driver asked for the capability, whatever the level was (`arm_spe_pmu_event_init` in `drivers/perf/arm_spe_pmu.c`).
+        let no_level_helps = sampler.sampler == "spe" && !facts.kernel.is_at_least(6, 12);
         out.push(Obstacle::new(
             "physical addresses are not permitted, so the recorder asks the kernel for the home nodes of pages (move_pages) during the run",
-            rights(facts, Scope::Physical),
+            if no_level_helps { by_capability(facts) } else { rights(facts, Scope::Physical) },
         ));
     }
     if working.iter().any(|sampler| !sampler.system.works()) {
@@ -98,7 +100,13 @@ fn obstacles(facts: &EventFacts) -> Vec<Obstacle> {
     };
     let explain = |sampler: &SamplerFact| {
         let scope = if sampler.own.error() == Some(libc::EACCES) { scope(sampler) } else { Scope::Own };
-        refused(facts, &sampler.pmu, sampler.own, scope)
+        match scope {
+            // The kernel looks at the rights first: whoever has them is refused events of single processes all the same.
+            Scope::Kernel if !facts.kernel.is_at_least(6, 2) => {
+                refused(facts, &sampler.pmu, Answer::Refused(libc::EINVAL), Scope::Own)
+            }
+            scope => refused(facts, &sampler.pmu, sampler.own, scope),
+        }
     };
     let mut out: Vec<Obstacle> = facts.samplers.iter().map(explain).collect();
     let needs_filter = |sampler: &SamplerFact| {

@@ -115,3 +115,33 @@ fn a_guest_with_the_counters_of_armv9_has_counters() {
     assert!(reason("armv9_neoverse_n2").contains("counters, but none"));
     assert!(reason("breakpoint").contains("no hardware counters"));
 }
+
+/// Linux before 6.2 looks at the rights first (EACCES) and refuses IBS of single processes to all (EINVAL): the level that lets one see the kernel's accesses was
+/// said to be enough.
+#[test]
+fn no_level_is_said_to_give_ibs_of_processes_where_the_kernel_has_none() {
+    let said = |release: &str| {
+        let mut facts = facts("amd-zen4-kernel-6.8-unprivileged.json");
+        facts.events.kernel = Kernel::from(release.to_owned());
+        pmu::finding(&facts.events).obstacles.into_iter().next().unwrap()
+    };
+    let old = said("6.1.0-28-amd64");
+    assert!(old.reason.contains("whole CPUs only"), "{old:?}");
+    assert!(old.remedy.contains("--system") && old.remedy.contains("perf_event_paranoid=0"), "{old:?}");
+    assert!(said("6.2.0-39-generic").remedy.contains("perf_event_paranoid=1"));
+}
+
+/// "perf: arm_spe: Use perf_allow_kernel() for permissions" came with 6.12: before, the driver asked for the capability alone.
+#[test]
+fn no_level_is_said_to_give_spe_physical_addresses_where_the_driver_asks_for_the_capability() {
+    let remedy = |release: &str| {
+        let mut facts = facts("arm-altra.json");
+        facts.events.kernel = Kernel::from(release.to_owned());
+        facts.events.samplers[0].physical = Answer::Refused(libc::EACCES);
+        let limits = pmu::finding(&facts.events).limits;
+        limits.into_iter().find(|limit| limit.reason.contains("physical addresses")).unwrap().remedy
+    };
+    let (old, new) = (remedy("6.8.0-45-generic"), remedy("6.12.9"));
+    assert!(old.contains("setcap cap_perfmon+ep") && !old.contains("perf_event_paranoid"), "{old}");
+    assert!(new.contains("perf_event_paranoid=1"), "{new}");
+}

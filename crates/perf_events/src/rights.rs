@@ -108,6 +108,21 @@ pub fn rights(facts: &EventFacts, scope: Scope) -> String {
     }
 }
 
+/// How to get the capability, where no level of `perf_event_paranoid` stands for it.
+pub fn by_capability(facts: &EventFacts) -> String {
+    let capability = capability(facts);
+    match &facts.container {
+        Some(_) if facts.in_user_namespace => {
+            "run it as root on the host (capabilities of a rootless container do not count)".to_owned()
+        }
+        Some(_) => format!("start the container with `--cap-add {capability}`"),
+        None => format!(
+            "run it as root, or give it the right once with `sudo setcap cap_{}+ep $(command -v numapilot)`",
+            capability.to_lowercase()
+        ),
+    }
+}
+
 /// Processes that are named in a note.
 const NAMED_MAX: usize = 5;
 
@@ -219,7 +234,7 @@ pub fn refused(facts: &EventFacts, pmu: &str, answer: Answer, scope: Scope) -> O
                 "{pmu}: this kernel ({}) samples whole CPUs only; events of single processes came with Linux 6.2",
                 facts.kernel
             ),
-            match facts.is_privileged {
+            match facts.is_privileged && !facts.in_user_namespace {
                 true => "record whole CPUs with `--system`, or use Linux 6.2 or later".to_owned(),
                 false => format!(
                     "use Linux 6.2 or later, or record whole CPUs with `--system`: {}",
