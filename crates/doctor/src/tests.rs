@@ -116,8 +116,8 @@ fn a_guest_with_the_counters_of_armv9_has_counters() {
     assert!(reason("breakpoint").contains("no hardware counters"));
 }
 
-/// Linux before 6.2 looks at the rights first (EACCES) and refuses IBS of single processes to all (EINVAL): the level that lets one see the kernel's accesses was
-/// said to be enough.
+/// Linux before 6.2 looks at the rights first (EACCES), and refuses IBS of single processes to all (EINVAL): the level that lets one see the kernel's
+/// accesses was said to be enough.
 #[test]
 fn no_level_is_said_to_give_ibs_of_processes_where_the_kernel_has_none() {
     let said = |release: &str| {

@@ -408,10 +408,11 @@ impl<'a> Reader<'a> {
         }
         // Where a page is now says little of where it was long ago.
         let limit = ClockPair::now().order.saturating_sub(self.patience_ticks / PATIENCE_PER_ANSWER);
-        let (late, fresh) = entries.split_at(entries.partition_point(|entry| entry.time < limit));
-        let late = late.iter().filter(|entry| entry.header.is_some_and(|h| h.kind == kind::SAMPLE)).count() as u64;
+        let (old, fresh) = entries.split_at(entries.partition_point(|entry| entry.time < limit));
+        let late = old.iter().filter(|entry| entry.header.is_some_and(|h| h.kind == kind::SAMPLE)).count() as u64;
         if let Some(homes) = &mut self.homes {
-            homes.asked.late += late;
+            let late = old.iter().filter_map(|entry| sampled(&self.events, &self.queue, entry));
+            homes.asked.late += late.filter(|(_, access)| access.physical_address.is_none()).count() as u64;
             for (pid, access) in fresh.iter().filter_map(|entry| sampled(&self.events, &self.queue, entry)) {
                 if access.physical_address.is_none() {
                     homes.want(pid, access.address);
@@ -478,9 +479,15 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The access of a sample, with its process.
+/// The access of a sample, with its process; of an AUX trace, with the process that ran at the end of its piece.
 fn sampled<'a>(events: &EventSet, queue: &'a Queue, entry: &Entry) -> Option<(Pid, MemoryAccess<'a>)> {
-    let header = entry.header.filter(|header| header.kind == kind::SAMPLE)?;
+    let Some(header) = entry.header else {
+        let found = queue.access(entry)?;
+        return Some((found.last_task?.0, found.access));
+    };
+    if header.kind != kind::SAMPLE {
+        return None;
+    }
     let Ok(Record::Sample(event, sample)) = events.session.decode(header, queue.body(entry), 0) else { return None };
     let access = MemoryAccess::of_sample(&events.session.events()[event], &sample)?;
     Some((access.pid.filter(|&pid| pid != Pid(0))?, access))
@@ -510,6 +517,7 @@ mod tests {
     use std::process::Child;
     use std::process::Command;
 
+    use numapilot_host::Tid;
     use numapilot_perf_events::event::EventRequest;
     use numapilot_perf_events::open::RingSize;
     use numapilot_perf_events::open::Scope;
@@ -532,6 +540,21 @@ mod tests {
     fn end(mut child: Child) {
         child.kill().unwrap();
         child.wait().unwrap();
+    }
+
+    /// A load, and tick 1000. Without the right to physical addresses, nothing else told the home nodes of such accesses.
+    #[test]
+    fn the_kernel_is_asked_for_the_pages_of_spes_accesses_too() {
+        const LOAD: [u8; 20] = [0x49, 0, 0xb2, 0, 0x10, 0, 0, 0, 0, 0, 0, 0x71, 0xe8, 3, 0, 0, 0, 0, 0, 0];
+        let (events, mut queue, mut entries) = (EventSet::default(), Queue::default(), Vec::new());
+        queue.expect_spe(Vec::new());
+        queue.spe(&LOAD, None, Some((Pid(5), Tid(6))), CpuId(0));
+        // In a trace of a whole CPU the record names no task.
+        queue.spe(&LOAD, None, None, CpuId(0));
+        queue.ready(true, &mut entries);
+        let page = |entry: &Entry| sampled(&events, &queue, entry).map(|(pid, access)| (pid, access.address));
+        let asked: Vec<Option<(Pid, u64)>> = entries.iter().map(page).collect();
+        assert_eq!(asked, [Some((Pid(5), 0x1000)), None]);
     }
 
     #[test]

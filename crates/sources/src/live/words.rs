@@ -40,24 +40,12 @@ pub fn slower(share: u32, allowed: u32) -> Option<String> {
 
 /// Notes that a reader of the trace needs to interpret it correctly.
 pub fn notes(outcome: &LiveOutcome, numa_balancing: Option<i64>) -> Vec<String> {
-    let (counts, asked) = (&outcome.counts, &outcome.asked);
+    let counts = &outcome.counts;
     let mut notes = Vec::new();
     if counts.faults > 0 {
         notes.push(evidence(numa_balancing));
     }
-    if asked.gone + asked.late > 0 {
-        notes.push(format!(
-            "for {} the page's node could not be looked up in time ({} because the process had ended): the first toucher's node is taken as the home \
-             node, which is correct under the default policy",
-            recorded(outcome, asked.gone + asked.late),
-            asked.gone.min(counts.accesses)
-        ));
-    }
-    if let Some(why) = &asked.refused {
-        notes.push(format!(
-            "the kernel did not report the nodes of pages ({why}): their first toucher's node is taken as the home node"
-        ));
-    }
+    notes.extend(unknown_nodes(outcome));
     notes.extend(counts.guests_note());
     notes.extend(counts.beyond_note());
     notes.extend(counts.weight_note());
@@ -102,6 +90,38 @@ pub fn notes(outcome: &LiveOutcome, numa_balancing: Option<i64>) -> Vec<String> 
     notes
 }
 
+/// That the kernel did not say on which nodes pages are. The first touch of a page is known from its page fault alone: samples of accesses do not show it.
+fn unknown_nodes(outcome: &LiveOutcome) -> Vec<String> {
+    let (counts, asked) = (&outcome.counts, &outcome.asked);
+    let is_of_faults = counts.faults > 0;
+    let mut notes = Vec::new();
+    let unknown = asked.gone + asked.late;
+    if unknown > 0 {
+        let (which, home) = match is_of_faults {
+            true => (
+                recorded(outcome, unknown),
+                "the first toucher's node is taken as the home node, which is correct under the default policy",
+            ),
+            false => (
+                recorded_as(outcome, unknown, ["access", "accesses"]),
+                "unless another record tells the home node, it is unknown",
+            ),
+        };
+        notes.push(format!(
+            "for {which} the page's node could not be looked up in time ({} because the process had ended): {home}",
+            asked.gone.min(counts.accesses)
+        ));
+    }
+    if let Some(why) = &asked.refused {
+        let home = match is_of_faults {
+            true => "their first toucher's node is taken as the home node",
+            false => "unless another record tells a home node, it is unknown",
+        };
+        notes.push(format!("the kernel did not report the nodes of pages ({why}): {home}"));
+    }
+    notes
+}
+
 /// That CPUs came online after the events were opened.
 fn unobserved(cpus: &[CpuId]) -> Option<String> {
     let names: Vec<String> = cpus.iter().map(CpuId::to_string).collect();
@@ -116,8 +136,13 @@ fn unobserved(cpus: &[CpuId]) -> Option<String> {
 
 /// So many page faults of those that were asked about, which include the tracker's own: whose they are is known later, and those are not recorded.
 fn recorded(outcome: &LiveOutcome, asked: u64) -> String {
+    recorded_as(outcome, asked, ["page fault", "page faults"])
+}
+
+/// The same of other samples, by their name for one and for several.
+fn recorded_as(outcome: &LiveOutcome, asked: u64, [one, several]: [&str; 2]) -> String {
     let up_to = if outcome.counts.trackers > 0 { "up to " } else { "" };
-    format!("{up_to}{}", units::counted(asked.min(outcome.counts.accesses), "page fault", "page faults"))
+    format!("{up_to}{}", units::counted(asked.min(outcome.counts.accesses), one, several))
 }
 
 /// That pages may be larger than they count.
@@ -168,6 +193,7 @@ fn evidence(numa_balancing: Option<i64>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use numapilot_perf_events::homes::Asked;
     use numapilot_perf_events::page_sizes::SizesAsked;
     use numapilot_sampled::Counts;
 
@@ -179,6 +205,24 @@ mod tests {
         let words = said(vec![CpuId(4), CpuId(12)]);
         assert!(words.iter().any(|note| note.contains("on 2 CPUs") && note.ends_with(": 4, 12")), "{words:?}");
         assert!(said(Vec::new()).iter().all(|note| !note.contains("came online")));
+    }
+
+    /// Recordings of accesses were said to have homes by the first touch, of "page faults".
+    #[test]
+    fn no_first_touch_is_taken_for_a_home_where_none_is_seen() {
+        let said = |faults: u64| {
+            let asked = Asked { gone: 3, late: 2, refused: Some("no".to_owned()), ..Asked::default() };
+            let counts = Counts { accesses: 100, faults, ..Counts::default() };
+            let nodes = unknown_nodes(&LiveOutcome { counts, asked, ..LiveOutcome::default() });
+            assert_eq!(nodes.len(), 2, "{nodes:?}");
+            nodes
+        };
+        let (accesses, faults) = (said(0), said(100));
+        assert!(accesses[0].starts_with("for 5 accesses the page's node") && accesses[0].contains("(3 because"));
+        assert!(accesses.iter().all(|note| !note.contains("toucher") && note.ends_with("it is unknown")));
+        assert!(faults[0].starts_with("for 5 page faults the page's node"));
+        assert!(faults.iter().all(|note| note.contains("first toucher's node is taken")));
+        assert!(unknown_nodes(&LiveOutcome::default()).is_empty());
     }
 
     /// The kernel lowers `perf_event_max_sample_rate` by itself.
