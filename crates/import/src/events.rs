@@ -180,15 +180,29 @@ pub(super) fn filter_note(attr: &EventAttr, index: usize, features: &Features) -
             )
         });
     }
-    let is_of_loads =
-        recorded_name(index, features).is_some_and(|name| name.split(['/', '{', ',']).any(|word| word == "mem-loads"));
+    if !recorded_name(index, features).is_some_and(counts_tagged_loads) {
+        return None;
+    }
     let least = attr.config1 & 0xffff;
-    (is_of_loads && least > ALL_LOADS).then(|| {
+    Some(if least > ALL_LOADS {
         format!(
-            "`{shown}` samples only loads of {least} cycles or more: most loads that caches answered are missing, so that shares of stores are too large, and \
-             mean latencies too"
+            "`{shown}` samples only loads of {least} cycles or more, and of these only such as the processor tagged at random: most loads that caches \
+             answered are missing, so that shares of stores are too large, and mean latencies too; total access counts are not available"
+        )
+    } else {
+        format!(
+            "`{shown}` samples only loads that the processor tagged at random: the shares of objects are right among loads, but stores have too large a \
+             share, and total access counts are not available"
         )
     })
+}
+
+/// Whether an event counts loads with their latencies: "the MEM_TRANS_RETIRED event for load latency counts only tagged retired loads" (Intel's SDM 3B), as
+/// POWER's `mem-loads` counts marked ones. Events of stores count all of them.
+fn counts_tagged_loads(name: &str) -> bool {
+    let by_latency = ["mem_trans_retired.load_latency", "mem_uops_retired.load_latency"];
+    name.split(['/', '{', ','])
+        .any(|word| word == "mem-loads" || by_latency.iter().any(|known| word.starts_with(known)))
 }
 
 /// Whether perf's or the kernel's name of an event says that it samples nothing but stores.
@@ -282,9 +296,33 @@ mod tests {
             filter_note(&attr, 0, &Features { pmus: pmus.clone(), ..features("arm_spe_0/load_filter=1/") })
         };
         assert!(spe(0).is_none() && spe(30).is_some_and(|note| note.contains("only accesses of 30 cycles or more")));
-        let all =
-            [(4, 0x1cd, 3, "cpu/mem-loads,ldlat=3/P"), (4, 0x2cd, 0, "cpu/mem-stores/P"), (11, 1 << 19, 0, "ibs_op//")];
+        let all = [
+            (4, 0x2cd, 0, "cpu/mem-stores/P"),
+            (4, 0x81d0, 0, "mem_inst_retired.all_loads:pp"),
+            (11, 1 << 19, 0, "ibs_op//"),
+        ];
         assert_eq!(all.map(|(kind, config, config1, name)| note(kind, config, config1, name)), ["", "", ""]);
+    }
+
+    /// Without a threshold, too, the weights of loads are of another kind than those of stores.
+    #[test]
+    fn loads_that_the_processor_did_not_tag_are_told() {
+        let note = |config1: u64, name: &str| {
+            let attr = EventAttr { kind: 4, config: 0x1cd, config1, ..EventAttr::default() };
+            filter_note(&attr, 0, &features(name)).unwrap_or_default()
+        };
+        for (least, name) in [
+            (3, "cpu/mem-loads,ldlat=3/P"),
+            (30, "cpu_core/mem-loads,ldlat=30/P"),
+            (64, "mem_trans_retired.load_latency_gt_64"),
+        ] {
+            let said = note(least, name);
+            assert!(
+                said.contains("tagged at random") && said.contains("total access counts are not available"),
+                "{said}"
+            );
+            assert_eq!(said.contains("cycles or more"), least > 3, "{said}");
+        }
     }
 
     #[test]

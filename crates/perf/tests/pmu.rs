@@ -59,6 +59,11 @@ fn pebs_loads_come_with_their_auxiliary_event_where_there_is_one() {
     let configs: Vec<u64> = rapids[0].events.iter().map(|event| event.config).collect();
     assert_eq!(configs, [0x8203, 0x1cd]);
     assert_eq!(rapids[0].events[0].period_or_freq, 0);
+    // A load's weight is a number of tagged loads, a store's is one of all stores.
+    assert!(
+        rapids[0].lacking.iter().any(|what| what.contains("tags at random") && what.contains("total access counts"))
+    );
+    assert!(rapids[1].lacking.iter().all(|what| !what.contains("tags at random")));
     // Guests that have the PMU to themselves are not kept out; IBS would refuse the flag (EINVAL).
     let are_of_host = |offers: &[Offer]| {
         offers.iter().flat_map(|offer| &offer.events).map(|event| event.flags & EXCLUDE_GUEST != 0).collect::<Vec<_>>()

@@ -99,6 +99,10 @@ fn common(attr: EventAttr, request: &SampleRequest, fields: u64) -> EventAttr {
 
 /// Hardware without that filter.
 const NO_CHOICE: &str = "this PMU cannot select accesses that missed the L3: all accesses are sampled";
+/// "The MEM_TRANS_RETIRED event for load latency counts only tagged retired loads", and which are tagged the hardware draws (SDM 3B, "Load Latency Performance
+/// Monitoring Facility"; of small cores: "the number of tagged load uops retired"). The events of stores count all of them.
+const TAGGED: &str = "only loads that the processor tags at random are counted: the shares of objects are right among loads, but stores have too large a \
+                      share, and total access counts are not available";
 /// The hardware draws again when what it tagged did not miss, without counting how often.
 const SKEWED: &str = "only accesses that missed the L3 are sampled: the shares of objects are right, but total access counts are not available";
 
@@ -173,7 +177,8 @@ fn pebs(pmu: &Pmu, request: &SampleRequest) -> Result<Vec<Offer>, PmuError> {
             events.push(of_host(helper));
         }
         events.push(precise(common(load, request, fields), 2));
-        out.push(offer(Sampler::PebsLoads, events, no_choice()));
+        let lacking = [vec![TAGGED], no_choice()].concat();
+        out.push(offer(Sampler::PebsLoads, events, lacking));
     }
     if pmu.events.contains_key("mem-stores") {
         let store = precise(common(pmu.event("mem-stores")?, request, fields), 2);
