@@ -91,13 +91,10 @@ fn pebs_words_tell_every_access_in_both_forms_and_byte_orders() {
 
 #[test]
 fn spe_packets_tell_every_access() {
-    // What no core tells, or tells of loads only: line fills under way and the distance of memory by source.
+    // No core tells of line fills under way. The event of a remote access tells the distance of memory, which the source does not.
     let told = |truth: Truth| {
-        let level = match (truth.level, truth.is_write) {
-            (Level::LineFill, _) => Level::Unknown,
-            (level, _) => level,
-        };
-        Truth { level, is_remote: false, ..truth }
+        let level = if truth.level == Level::LineFill { Level::Unknown } else { truth.level };
+        Truth { level, is_remote: truth.is_remote && truth.level == Level::Ram, ..truth }
     };
     let want: Vec<Truth> = truth(COUNT).into_iter().map(told).collect();
     assert_eq!(accesses(&spe(COUNT).file(), false), want);

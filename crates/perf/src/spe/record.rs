@@ -151,7 +151,12 @@ impl SpeRecord {
             (SourceTable::HisiHip, Some(source)) => hisi_hip_source(source),
             _ => None,
         };
-        told.unwrap_or_else(|| self.answered_by_events())
+        match told {
+            // A core's number of memory stands for that of any socket.
+            Some((Level::Ram, _, snoop)) if self.has(event::REMOTE_ACCESS) => (Level::Ram, Distance::Remote, snoop),
+            Some(told) => told,
+            None => self.answered_by_events(),
+        }
     }
 
     fn answered_by_events(&self) -> (Level, Distance, Snoop) {
@@ -417,6 +422,26 @@ mod tests {
         assert_eq!([level(hip12, 2), level(hip12, 3)], [(Level::L3, Some(false)), (Level::PeerCache, Some(false))]);
         assert_eq!([level(hip12, 7), level(hip12, 4)], [(Level::PeerCache, Some(true)), (Level::PeerCache, None)]);
         assert_eq!(level(hip12, 11), (Level::Unknown, None));
+    }
+
+    /// "Remote access: the operation accessed another socket": it was the node's own memory where the core numbers its source, too.
+    #[test]
+    fn memory_of_another_socket_is_remote_beside_a_source() {
+        let answered = |midr: u64, source: u8, events: u32| {
+            let [a, b, c, d] = events.to_le_bytes();
+            let bytes = [0x49, 0x00, 0x62, a, b, c, d, 0xb2, 0, 0x10, 0, 0, 0, 0, 0, 0, 0x43, source, 0x01];
+            let access = Records::new(&bytes).next().unwrap().access(SourceTable::of_midr(midr)).unwrap();
+            (access.level, access.distance)
+        };
+        const MISSED: u32 = 1 << 2 | 1 << 3 | 1 << 9;
+        const REMOTE: u32 = 1 << 10;
+        for (midr, memory) in [(0x413f_d0c1, 0xe), (0xc00f_ac40, 7)] {
+            assert_eq!(answered(midr, memory, MISSED), (Level::Ram, Distance::Local));
+            assert_eq!(answered(midr, memory, MISSED | REMOTE), (Level::Ram, Distance::Remote));
+        }
+        // What is not memory is where its number says.
+        assert_eq!(answered(0x413f_d0c1, 8, REMOTE), (Level::L2, Distance::Local));
+        assert_eq!(answered(0x413f_d0c1, 0xd, REMOTE), (Level::Unknown, Distance::OtherSocket));
     }
 
     /// `perf record --per-thread -e arm_spe//`, whose traces name no CPU, where cores of two kinds are.
