@@ -224,14 +224,17 @@ impl Level {
 }
 
 /// Whether AMD's IBS is the source: of what is not locked it says "not available", as of all that it does not know (`perf_ibs_get_mem_lock`). Intel's
-/// processors say nothing (`pebs_set_tlb_lock`), and Nehalem, which knows neither, that of the TLB, too.
+/// processors say nothing (`pebs_set_tlb_lock`), and Nehalem, which knows neither, that of the TLB, too. IBS also says which TLB hit (`perf_ibs_get_tlb_lvl`),
+/// of what is locked as well; of loads Intel's processors tell the second level's misses alone, and call the rest hits of both.
 ///
 /// A "modified" line of its L3 is no transfer. The register has one bit for a cache's line, owned or not, and where it is 0 the kernel says `HITM`
 /// (`perf_ibs_get_mem_snoop`): of nearly every hit of the L3 (664 of 674 in the example of the commit that brought `perf mem` to AMD), and the L3, which holds
 /// what the cores' own caches let go of, holds modified lines of the core itself.
 fn is_of_ibs(lock: u64, tlb: u64) -> bool {
     const NOT_AVAILABLE: u64 = 1;
-    lock == NOT_AVAILABLE && tlb > NOT_AVAILABLE
+    /// `HIT | L1` and `HIT | L2`.
+    const HITS_OF_ONE: [u64; 2] = [0xa, 0x12];
+    lock == NOT_AVAILABLE && tlb > NOT_AVAILABLE || HITS_OF_ONE.contains(&tlb)
 }
 
 /// Whose cache it was: one that is elsewhere, or that took the line from another core's, is a peer's.
@@ -466,6 +469,8 @@ mod tests {
         let level = |lock: u64, tlb: u64| of_number(3, lock, tlb);
         // L1 hit, L2 hit, L2 miss.
         assert_eq!([0xa, 0x12, 0x14].map(|tlb| level(1, tlb)), [Level::L3; 3]);
+        // Locked: a miss of the second TLB looks as Intel's does.
+        assert_eq!([0xa, 0x12].map(|tlb| level(2, tlb)), [Level::L3; 2]);
         assert_eq!(of_number(0, 1, 0xa), Level::L3);
         // L1 or L2 hit, L2 miss, each also locked; and Nehalem.
         let intel = [(0, 0x1a), (0, 0x14), (2, 0x1a), (2, 0x14), (1, 1)];

@@ -155,11 +155,13 @@ impl OpRecord {
         }
     }
 
-    /// Cycles from the miss of the first data cache to the data: loads that missed only.
+    /// Cycles from the miss of the first data cache to the data: loads that missed only. The figure "is not valid for data cache writes or prefetch
+    /// instructions", which are loads to the register, too.
     #[must_use]
     pub fn latency_cycles(&self) -> Option<u32> {
         let cycles = (self.data3 >> 32) as u32 & 0xffff;
-        (self.has(data3::LOAD) && self.has(data3::MISS) && !self.has(data3::UNCACHED) && cycles != 0).then_some(cycles)
+        let is_valid = self.has(data3::LOAD) && self.has(data3::MISS) && !self.has(data3::UNCACHED | data3::PREFETCH);
+        (is_valid && cycles != 0).then_some(cycles)
     }
 
     /// Where the data came from. Stores that missed: unknown.
@@ -351,6 +353,7 @@ mod tests {
         let latency = |data3| OpRecord { data3: data3 | 300 << 32, ..OpRecord::default() }.latency_cycles();
         assert_eq!(latency(LOAD_MISS), Some(300));
         assert_eq!(latency(LOAD_MISS | data3::UNCACHED), None);
+        assert_eq!(latency(LOAD_MISS | data3::PREFETCH), None);
         assert_eq!(latency(data3::LOAD), None);
         assert_eq!(latency(data3::STORE | data3::MISS), None);
     }
