@@ -56,6 +56,8 @@ pub struct Samples {
     running: HashMap<CpuId, RunningTasks>,
     /// Process whose accesses in AUX traces are not part of the recording.
     left_out: Option<Pid>,
+    /// Thread ids in packets of AUX traces are of another PID namespace than those of records.
+    has_foreign_packets: bool,
     /// When processes were looked at in /proc, by process id.
     described: HashMap<Pid, u64>,
     /// Homes given by first touches.
@@ -88,6 +90,7 @@ impl Samples {
             chain: Vec::new(),
             running: HashMap::new(),
             left_out: None,
+            has_foreign_packets: false,
             described: HashMap::new(),
             first_touches: FirstTouches::default(),
             answers: HashMap::new(),
@@ -176,6 +179,11 @@ impl Samples {
     /// Accesses of this process in AUX traces are not part of the recording.
     pub fn leave_out(&mut self, pid: Pid) {
         self.left_out = Some(pid);
+    }
+
+    /// Thread ids in packets of AUX traces are of another PID namespace than those of records: only what ran then tells whose an access is.
+    pub fn distrust_packets(&mut self) {
+        self.has_foreign_packets = true;
     }
 
     /// A process was looked at in /proc at `order` or later: the kernel's records of it from before that tell nothing new.
@@ -330,7 +338,8 @@ impl Samples {
         let AuxAccess { access, last_task } = found;
         let running = || self.running.get(&access.cpu?)?.at(access.time?);
         let task = running().or(*last_task);
-        let tid = access.tid.or(task.map(|(_, tid)| tid));
+        let told = access.tid.filter(|_| !self.has_foreign_packets);
+        let tid = told.or(task.map(|(_, tid)| tid));
         let of_task = task.filter(|(_, of)| Some(*of) == tid).map(|(pid, _)| pid);
         let pid = of_task.or_else(|| self.tasks.pid_of(tid?));
         if pid.is_some() && pid == self.left_out {

@@ -23,6 +23,13 @@ pub(crate) fn own() -> u32 {
     of_process(Path::new("/proc/self")).unwrap_or(0)
 }
 
+/// Whether this process's namespace is another than the machine's first, by whose numbers the processor's own traces tell threads.
+pub(crate) fn is_inner() -> bool {
+    /// `PROC_PID_INIT_INO` of `include/linux/proc_ns.h`.
+    const FIRST: u32 = 0xefff_fffc;
+    !matches!(own(), 0 | FIRST)
+}
+
 fn of_process(folder: &Path) -> Option<u32> {
     // The runtime keeps as much of it (np_slot.pid_namespace); the kernel's own numbers are no longer.
     fs::metadata(folder.join("ns/pid")).ok().map(|meta| meta.ino() as u32)

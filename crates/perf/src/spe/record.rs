@@ -196,7 +196,8 @@ impl SpeRecord {
         let address = self.address.filter(|_| self.is_load_store() && self.unknown_packets == 0)?;
         let (level, distance, snoop) = self.answered_by(table);
         Some(MemoryAccess {
-            tid: self.context.map(Tid),
+            // 0 is no program's: the kernel did not write the thread there.
+            tid: self.context.filter(|&id| id != 0).map(Tid),
             address,
             physical_address: self.physical_address.filter(|&address| address != 0),
             ip: self.pc,
@@ -452,6 +453,15 @@ mod tests {
         assert_eq!(of(&[(0, common), (4, unknown)]), [common, unknown, unknown]);
         assert_eq!(of(&[(0, common), (4, common)]), [common; 3]);
         assert_eq!(of(&[]), [unknown; 3]);
+    }
+
+    #[test]
+    fn a_context_of_zero_names_no_thread() {
+        let tid = |id: u8| {
+            let bytes = [0x49, 0x00, 0xb2, 0, 0x10, 0, 0, 0, 0, 0, 0, 0x65, id, 0, 0, 0, 0x01];
+            Records::new(&bytes).next().unwrap().access(SourceTable::Unknown).unwrap().tid
+        };
+        assert_eq!([tid(0), tid(7)], [None, Some(Tid(7))]);
     }
 
     /// Events of SPE 1.4, on a core whose data sources are not known.

@@ -114,6 +114,24 @@ fn an_access_that_is_read_late_is_of_the_thread_that_ran_then() {
     assert_eq!(seen, [(1, 7), (2, 8), (3, 9), (5, 8), (5, 8), (5, 8)]);
 }
 
+/// SPE's packets have the machine's own numbers of threads (`contextidr_thread_switch`), records those of the recorder's namespace.
+#[test]
+fn threads_are_told_by_what_ran_where_packets_number_them_otherwise() {
+    let counted = |is_in_container: bool| {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut samples, _writer, _dir) = faults(folder.path());
+        if is_in_container {
+            samples.distrust_packets();
+        }
+        let (tid, address) = (Some(Tid(4711)), PageNumber(1).address());
+        let access = MemoryAccess { cpu: Some(CpuId(0)), tid, address, ..MemoryAccess::default() };
+        samples.access(&AuxAccess { access, last_task: Some((Pid(7), Tid(8))) }, 500).unwrap();
+        let counts = samples.counts();
+        (counts.accesses, counts.without_thread)
+    };
+    assert_eq!([counted(true), counted(false)], [(1, 0), (0, 1)]);
+}
+
 /// A recorder in a container that sees whole CPUs: the kernel writes process 0 for every program outside of it.
 #[test]
 fn tasks_that_the_kernel_does_not_name_are_no_process() {

@@ -31,6 +31,7 @@ use super::words;
 use crate::arena::Arena;
 use crate::engine::Engine;
 use crate::error::SourceError;
+use crate::namespaces;
 use crate::options::RecordOptions;
 use crate::options::Sampling;
 use crate::recording::Recording;
@@ -179,7 +180,7 @@ impl Live {
         let root = Some(PathBuf::from("/"));
         let known = TaskSource { root, tracker: path, knows_all_mappings: true, ..TaskSource::default() };
         let output = Output::new(writer.clone(), clock, tracker.map(|(arena, _)| arena.clone() as Arc<dyn Numbering>));
-        let reader = Reader::new(Reading {
+        let mut reader = Reader::new(Reading {
             events,
             wake: &self.wake,
             totals: &self.totals,
@@ -191,6 +192,9 @@ impl Live {
             asks_sizes,
             spe,
         });
+        if has_aux && namespaces::is_inner() {
+            reader.samples().distrust_packets();
+        }
         Some((reader, news))
     }
 
