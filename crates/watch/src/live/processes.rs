@@ -35,7 +35,7 @@ use numapilot_host::number;
 
 /// Maximum number of refreshes between two readings of a sleeping process.
 const RESTS_MAX: u32 = 32;
-/// Maximum number of files held open. A descriptor limit of 1,024 reduces it, so that some are left for other uses.
+/// Maximum number of files held open, where the limit on descriptors allows it ([`may_be_open`]).
 const OPEN_MAX: usize = 16_384;
 /// Share of one CPU that may be unaccounted for before all processes are read: short-lived processes, and the rounding of clock ticks.
 const UNACCOUNTED: f64 = 0.05;
@@ -108,6 +108,8 @@ pub struct ScanCost {
 pub struct Processes {
     known: BTreeMap<Pid, Known>,
     open: usize,
+    /// Files that may be held open: as many as at the last listing of /proc.
+    open_max: usize,
     forks: Option<u64>,
     /// The id that was assigned last.
     last_number: Option<u32>,
@@ -197,6 +199,7 @@ impl Processes {
         let there: BTreeSet<Pid> = pids.into_iter().collect();
         self.known.retain(|pid, _| there.contains(pid));
         self.open = self.known.values().filter(|known| known.file.is_some()).count();
+        self.open_max = may_be_open(descriptors_max(), descriptors().saturating_sub(self.open));
         for pid in there {
             self.known.entry(pid).or_insert_with(Known::fresh);
         }
@@ -207,7 +210,8 @@ impl Processes {
     fn read(&mut self, root: &Root, moment: &Moment, due: Due) -> u64 {
         let mut used = 0;
         let mut line = [0; LINE_MAX];
-        let (open, cost, youngest) = (&mut self.open, &mut self.cost, &mut self.youngest_ticks);
+        let (open, open_max) = (&mut self.open, self.open_max);
+        let (cost, youngest) = (&mut self.cost, &mut self.youngest_ticks);
         self.known.retain(|&pid, known| {
             if known.read_at_s == moment.at_s {
                 return true;
@@ -225,7 +229,7 @@ impl Processes {
             }
             cost.read += 1;
             let had_file = known.file.is_some();
-            let length = known.read(root, pid, &mut line, *open < OPEN_MAX);
+            let length = known.read(root, pid, &mut line, *open < open_max);
             *open = *open + usize::from(known.file.is_some()) - usize::from(had_file);
             let Some(stat) = length.and_then(|length| TaskStat::parse(&line[..length])) else {
                 *open -= usize::from(known.file.is_some());
@@ -359,6 +363,25 @@ impl Known {
     }
 }
 
+/// Files that may be held open where a process may have `limit` descriptors, and has `others`: half of what is left. A machine of many CPUs has thousands of
+/// events and of processes; without a free descriptor no other file could be read, and every process that has none would seem to have ended.
+fn may_be_open(limit: usize, others: usize) -> usize {
+    (limit.saturating_sub(others) / 2).min(OPEN_MAX)
+}
+
+/// Descriptors that this process may have; none where the system does not say.
+fn descriptors_max() -> usize {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the call writes one rlimit of our own, and leaves it as it is where it fails.
+    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+    usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX)
+}
+
+/// Descriptors that this process has now.
+fn descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count)
+}
+
 /// Whether an id is that of a process, not of a thread or of none.
 fn is_process(root: &Root, pid: Pid, buffer: &mut Vec<u8>) -> bool {
     TaskStatus::read(root, pid, buffer).and_then(|status| status.process()) == Some(pid)
@@ -370,6 +393,9 @@ mod tests {
 
     use super::*;
     use crate::fixture::Tree;
+
+    /// Set in the process that a test starts with a low limit on descriptors.
+    const FEW_DESCRIPTORS: &str = "NUMAPILOT_TEST_FEW_DESCRIPTORS";
 
     struct World {
         tree: Tree,
@@ -401,6 +427,31 @@ mod tests {
             let figures = self.processes.figures(&self.tree.machine());
             figures.iter().find(|process| process.pid == Pid(pid)).map(|process| process.cpus)
         }
+    }
+
+    /// With its 10 events on each of 256 CPUs and a file for each of 3,000 processes `top` had more descriptors than many systems give: it could read nothing
+    /// any more, and showed no process that it had no file of.
+    #[test]
+    fn files_held_open_leave_descriptors_for_others() {
+        assert_eq!([may_be_open(4096, 2600), may_be_open(1 << 20, 40), may_be_open(64, 100)], [748, OPEN_MAX, 0]);
+        if std::env::var_os(FEW_DESCRIPTORS).is_none() {
+            // The limit is the whole process's, in which other tests run.
+            let name = "live::processes::tests::files_held_open_leave_descriptors_for_others";
+            let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+            let ended = again.args(["--exact", name, "--test-threads=1"]).env(FEW_DESCRIPTORS, "1").output().unwrap();
+            assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stdout));
+            return;
+        }
+        let limit = libc::rlimit { rlim_cur: 100, rlim_max: 100 };
+        // SAFETY: the call reads one rlimit of our own; a limit that is lower may always be set.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);
+        let mut world = World::new();
+        for pid in 100..300 {
+            world.tree.process(pid, "sleeper", &[(pid, 1, 10)]);
+        }
+        world.step(0);
+        assert_eq!(world.step(0).known, 200);
+        assert!(world.processes.open > 0 && world.processes.open <= 50, "{} files", world.processes.open);
     }
 
     #[test]
