@@ -70,13 +70,17 @@ impl KernelReading {
             let text = root.text(&format!("{TIERS}/{name}/nodelist")).unwrap_or_default();
             reading.tiers.extend(parse_cpu_list(&text).unwrap_or_default().into_iter().map(|node| (node, tier)));
         }
+        // A kernel without nodes has all memory in one place.
+        let has_nodes = machine.nodes().len() > 1 || reading.online_nodes != OnlineNodes::default();
         for node in machine.nodes() {
             let is_offline = reading.online_nodes.lacks(node.id);
             let folder = format!("sys/devices/system/node/node{}", node.id);
             let text = root.read(&format!("{folder}/numastat"), buffer).unwrap_or_default();
             reading.numastat.push(numastat(text));
-            let text = root.read(&format!("{folder}/meminfo"), buffer).unwrap_or_default();
-            let memory = (meminfo::bytes_of(text, "MemTotal"), meminfo::bytes_of(text, "MemFree"));
+            let mut memory = amounts_in(root, &format!("{folder}/meminfo"), buffer);
+            if memory == (None, None) && !has_nodes {
+                memory = amounts_in(root, "proc/meminfo", buffer);
+            }
             reading.memory.push(match memory {
                 (Some(total), Some(free)) => (total, free),
                 // What it had when the machine was read is gone.
@@ -207,6 +211,12 @@ impl KernelReading {
 /// Whether a mode of `kernel.numa_balancing` promotes pages between tiers of memory and does nothing else.
 pub(super) fn is_of_tiers(mode: u64) -> bool {
     mode != 0 && mode & 1 == 0
+}
+
+/// Total and free memory in bytes by one of the kernel's files; `None`: it does not say.
+fn amounts_in(root: &Root, file: &str, buffer: &mut Vec<u8>) -> (Option<u64>, Option<u64>) {
+    let text = root.read(file, buffer).unwrap_or_default();
+    (meminfo::bytes_of(text, "MemTotal"), meminfo::bytes_of(text, "MemFree"))
 }
 
 fn numastat(text: &[u8]) -> NumaStat {
@@ -368,5 +378,20 @@ mod tests {
         assert!(
             matches!(reading.hinted_local_share(&reading), MetricValue::Missing(why) if why.contains("no NUMA balancing"))
         );
+    }
+
+    /// It stayed what it was when the machine was read: an exporter told the same for weeks.
+    #[test]
+    fn free_memory_of_a_kernel_without_nodes_is_that_of_now() {
+        let tree = Tree::empty();
+        for file in ["present", "online"] {
+            tree.put(&format!("sys/devices/system/cpu/{file}"), "0-1");
+        }
+        let put = |free: u64| tree.put("proc/meminfo", &format!("MemTotal: 1000 kB\nMemFree: {free} kB"));
+        put(400);
+        let machine = tree.machine();
+        put(100);
+        let reading = KernelReading::read(&tree.root(), &machine, &mut Vec::new());
+        assert_eq!(reading.memory, [(1_024_000, 102_400)]);
     }
 }
