@@ -23,6 +23,7 @@ use numapilot_machine::Machine;
 
 use crate::figures::MetricValue;
 use crate::figures::ProcessFigures;
+use crate::live::confinement;
 use numapilot_host::Pid;
 use numapilot_host::ProcessLine;
 use numapilot_host::ProcessTable;
@@ -125,6 +126,8 @@ pub struct Processes {
     buffer: Vec<u8>,
     /// Whether /proc hides some processes, whose time no reading explains; `None`: not looked yet.
     hides_some: Option<bool>,
+    /// Whether the id in /proc/loadavg is that of another namespace: lxcfs shows a container its host's. `None`: not looked yet.
+    has_foreign_ids: Option<bool>,
 }
 
 impl Processes {
@@ -184,7 +187,10 @@ impl Processes {
         let last = text.split(u8::is_ascii_whitespace).nth(4).and_then(|word| u32::try_from(number(word)?).ok());
         let before = std::mem::replace(&mut self.last_number, last);
         let given_out = before.zip(last).filter(|(before, last)| before <= last && last - before <= TRIED_MAX);
-        let Some((before, last)) = given_out.filter(|_| self.since_list < LIST_EVERY) else { return self.list(root) };
+        let look = || confinement::is_made_up(root, &["/proc/loadavg"]);
+        let has_foreign_ids = *self.has_foreign_ids.get_or_insert_with(look);
+        let is_enough = self.since_list < LIST_EVERY && !has_foreign_ids;
+        let Some((before, last)) = given_out.filter(|_| is_enough) else { return self.list(root) };
         for pid in (before + 1..=last).map(Pid) {
             if is_process(root, pid, &mut self.buffer) {
                 self.known.entry(pid).or_insert_with(Known::fresh);
@@ -515,6 +521,20 @@ mod tests {
         world.tree.process(7, "three", &[(7, 0, 5)]);
         world.step(1000);
         assert_eq!(world.cpus(7), Some(0.0));
+    }
+
+    /// lxcfs has the id that the host assigned last: a process of the container was found at the next listing only, up to 16 refreshes later.
+    #[test]
+    fn new_processes_are_found_whatever_ids_the_container_is_shown() {
+        let mut world = World::new();
+        world.tree.process(7, "one", &[(7, 0, 100)]);
+        world.tree.put("proc/loadavg", "0.00 0.01 0.05 1/99 70000");
+        world.tree.put("proc/self/mountinfo", "31 25 0:28 /proc/loadavg /proc/loadavg rw - fuse.lxcfs lxcfs rw");
+        world.step(0);
+        world.tree.process(8, "two", &[(8, 0, 100)]);
+        world.tree.put("proc/loadavg", "0.00 0.01 0.05 1/99 70001");
+        world.forks += 1;
+        assert_eq!(world.step(0).known, 2);
     }
 
     /// `top` had a row for each of them, without memory: hundreds on a large machine.
