@@ -19,7 +19,7 @@ use numapilot_host::meminfo;
 use numapilot_host::number;
 
 /// NUMA counters of `/proc/vmstat`, in the order in which they are shown.
-pub const VM_COUNTERS: [&str; 13] = [
+pub const VM_COUNTERS: [&str; 15] = [
     "numa_pte_updates",
     "numa_hint_faults",
     "numa_hint_faults_local",
@@ -31,9 +31,13 @@ pub const VM_COUNTERS: [&str; 13] = [
     // Between tiers of memory: up by the kernel's NUMA balancing, down where a node has too little free.
     "pgpromote_success",
     "pgpromote_candidate",
+    // Those that the limit on the rate of promotions does not count (Linux 6.17).
+    "pgpromote_candidate_nrl",
     "pgdemote_kswapd",
     "pgdemote_direct",
     "pgdemote_khugepaged",
+    // By `memory.reclaim` and other reclaim on request, which were counted as direct before (Linux 6.16).
+    "pgdemote_proactive",
 ];
 
 /// Where the kernel shows its tiers of memory, a folder `memory_tierN` for each (Linux 6.1).
@@ -329,6 +333,17 @@ mod tests {
         let after = read(12);
         assert_eq!(tiers(&after), [4, 4, 22].map(Some));
         assert_eq!(after.vm_since(&before), [("pgpromote_success", 7, 0), ("pgdemote_kswapd", 12, 7)]);
+    }
+
+    /// Newer kernels count some promotions and demotions apart: they were in no figure.
+    #[test]
+    fn moves_between_tiers_that_newer_kernels_count_apart_are_told() {
+        let tree = Tree::symmetric(2, 1, 4096);
+        let counts = [("pgpromote_candidate_nrl", 9), ("pgdemote_khugepaged", 2), ("pgdemote_proactive", 4)];
+        let lines: String = counts.iter().map(|(name, count)| format!("{name} {count}\n")).collect();
+        tree.put("proc/vmstat", &lines);
+        let reading = KernelReading::read(&tree.root(), &tree.machine(), &mut Vec::new());
+        assert_eq!(reading.vm_since(&KernelReading::default()), counts.map(|(name, count)| (name, count, count)));
     }
 
     #[test]
