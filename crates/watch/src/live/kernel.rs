@@ -156,6 +156,17 @@ impl KernelReading {
         })
     }
 
+    /// That CPUs have gone offline since the machine was read, as a sentence; `None`: none has. Events on such a CPU end with that, and count nothing when it
+    /// comes back (`__perf_event_exit_context` in `kernel/events/core.c`).
+    #[must_use]
+    pub fn gone_cpus(&self, machine: &Machine) -> Option<String> {
+        let is_gone = |cpu: &CpuId| !self.ticks.is_empty() && !self.ticks.contains_key(cpu);
+        let online = machine.cpus().iter().filter(|cpu| cpu.online).map(|cpu| cpu.id);
+        let cpus = format_cpu_list(online.filter(is_gone).map(|cpu| cpu.0));
+        (!cpus.is_empty())
+            .then(|| format!("Events are no longer counted on CPUs that went offline since the start: {cpus}."))
+    }
+
     /// That nodes have come online or gone offline since the machine was read, as sentences: memory of CXL devices does while the machine runs.
     #[must_use]
     pub fn changed_nodes(&self, machine: &Machine) -> Vec<String> {

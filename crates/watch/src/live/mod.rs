@@ -160,7 +160,8 @@ impl Live {
     /// What had changed of the machine at the last reading, as sentences: the figures lack it until the sources are opened anew.
     #[must_use]
     pub fn changes(&self) -> Vec<String> {
-        self.before.kernel.changes(&self.machine)
+        let kernel = &self.before.kernel;
+        kernel.changes(&self.machine).into_iter().chain(kernel.gone_cpus(&self.machine)).collect()
     }
 
     /// The sampler of accesses (or faults), if there is one.

@@ -182,6 +182,18 @@ fn what_has_changed_of_the_machine_is_known_until_the_sources_are_opened_anew() 
     assert!(live.interval().nodes.len() == 3 && live.changes().is_empty());
 }
 
+/// An exporter counted nothing on CPUs that had been offline for a while.
+#[test]
+fn sources_are_to_be_opened_anew_when_a_cpu_goes_offline() {
+    let tree = Tree::symmetric(2, 1, 1 << 20);
+    tree.put("proc/stat", "cpu0 1 0 0 1\ncpu1 1 0 0 1");
+    let mut live = Live::open(tree.root(), tree.machine(), &LiveOptions::default());
+    assert!(live.changes().is_empty());
+    tree.put("proc/stat", "cpu0 2 0 0 2");
+    assert_eq!(live.interval().notes, Vec::<String>::new(), "its node has a CPU less, which the figures say");
+    assert!(live.changes().len() == 1 && live.changes()[0].ends_with(": 1."), "{:?}", live.changes());
+}
+
 /// With `vm.numa_stat` at 0 the kernel's counters are all 0: no memory seemed to be allocated.
 #[test]
 fn allocations_that_the_kernel_does_not_count_are_not_0() {
