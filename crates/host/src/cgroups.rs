@@ -302,12 +302,17 @@ pub fn of_path(root: &Root, named: &Path) -> Result<PathBuf, CgroupError> {
     } else {
         candidates.push(as_it_is.clone());
     }
-    let Some(folder) = candidates.into_iter().find(|folder| is_cgroup(folder)) else {
-        return Err(CgroupError::NoCgroup { named: named.to_owned(), folder: as_it_is });
-    };
-    match processes(std::slice::from_ref(&folder)).is_empty() {
-        false => Ok(folder),
-        true => Err(CgroupError::EmptyCgroup { named: named.to_owned() }),
+    let first = root.path().join(MOUNTS[0]);
+    if !is_cgroup(&first) {
+        // Version 1 has a tree for each controller; batch systems make folders for their jobs in those that they use, and in no other.
+        candidates.extend(within(&first).into_iter().map(|mount| mount.join(&relative)));
+    }
+    candidates.retain(|folder| is_cgroup(folder));
+    let has_processes = |folder: &&PathBuf| !processes(std::slice::from_ref(*folder)).is_empty();
+    match candidates.iter().find(has_processes) {
+        Some(folder) => Ok(folder.clone()),
+        None if candidates.is_empty() => Err(CgroupError::NoCgroup { named: named.to_owned(), folder: as_it_is }),
+        None => Err(CgroupError::EmptyCgroup { named: named.to_owned() }),
     }
 }
 
@@ -650,5 +655,26 @@ mod tests {
         assert!(why("nothing").contains("systemd-cgls"), "{}", why("nothing"));
         assert!(why("/system.slice/postgresql.service").contains("no process is in this cgroup"));
         assert!(why("../../../etc").contains("is not the folder of a cgroup"), "{}", why("../../../etc"));
+    }
+
+    /// Slurm on a machine with cgroups of version 1: its jobs are in no tree that was looked at, though `/proc/PID/cgroup` names them so.
+    #[test]
+    fn a_cgroup_of_one_controller_is_found_by_its_path() {
+        let tree = Tree(tempfile::tempdir().unwrap());
+        let mounts = tree.0.path().join("sys/fs/cgroup");
+        let put = |folder: &str, pids: &str| {
+            fs::create_dir_all(mounts.join(folder)).unwrap();
+            fs::write(mounts.join(folder).join("cgroup.procs"), pids).unwrap();
+        };
+        put("systemd", "1\n");
+        put("cpuset/slurm/job_1", "");
+        put("memory/slurm/job_1", "");
+        put("memory/slurm/job_1/step_0", "80\n");
+        let of = |named: &str| of_path(&tree.root(), Path::new(named));
+        assert_eq!(of("/slurm/job_1").unwrap(), mounts.join("memory/slurm/job_1"));
+        assert_eq!(of("/sys/fs/cgroup/memory/slurm/job_1").unwrap(), mounts.join("memory/slurm/job_1"));
+        assert!(matches!(of("/slurm/job_2"), Err(CgroupError::NoCgroup { .. })));
+        put("memory/slurm/job_1/step_0", "");
+        assert!(matches!(of("/slurm/job_1"), Err(CgroupError::EmptyCgroup { .. })));
     }
 }

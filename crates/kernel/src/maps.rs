@@ -222,13 +222,26 @@ pub struct NumaLine<'a> {
     pub is_stack: bool,
 }
 
+/// Length of the policy that a text begins with. Two of them have names of two words (`policy_modes` in `mm/mempolicy.c`).
+fn policy_length(text: &[u8]) -> usize {
+    let of_two_words = [&b"prefer (many)"[..], b"weighted interleave"].into_iter().find(|name| text.starts_with(name));
+    let from = of_two_words.map_or(0, <[u8]>::len);
+    text[from..].iter().position(|&byte| byte == b' ').map_or(text.len(), |at| from + at)
+}
+
 /// Calls `visit` for each mapping in the text of `numa_maps`, with its pages by node, ascending. Huge pages of transparent kind are counted as the
 /// small pages that they are made of.
 pub fn numa_maps<'a>(text: &'a [u8], mut visit: impl FnMut(NumaLine<'a>, &[(NodeId, u64)])) {
     let mut pages = Vec::new();
     for line in lines(text) {
-        let mut words = line.split(|&byte| byte == b' ').filter(|word| !word.is_empty());
-        let (Some(start), Some(policy)) = (words.next().and_then(hex).map(VirtAddr), words.next()) else { continue };
+        let Some(blank) = line.iter().position(|&byte| byte == b' ') else { continue };
+        let Some(start) = hex(&line[..blank]).map(VirtAddr) else { continue };
+        let rest = line[blank..].trim_ascii_start();
+        let (policy, rest) = rest.split_at(policy_length(rest));
+        if policy.is_empty() {
+            continue;
+        }
+        let words = rest.split(|&byte| byte == b' ').filter(|word| !word.is_empty());
         let mut found = NumaLine { start, policy, ..NumaLine::default() };
         pages.clear();
         for word in words {
@@ -320,6 +333,25 @@ AnonHugePages:      2048 kB
         assert_eq!((found[0].0.policy, found[0].0.anonymous_pages), (&b"interleave:0-1"[..], 5));
         assert_eq!((found[1].0.file, found[1].0.anonymous_pages), (&b"/usr/lib/libc.so.6"[..], 0));
         assert!(found[2].0.is_huge && found[2].0.page_kib == 2048);
+    }
+
+    /// They were `prefer` and `weighted`, without their nodes: mappings on different nodes were one object.
+    #[test]
+    fn policies_of_two_words_are_read_whole() {
+        let text = b"7f20 prefer (many)=static:0-1 anon=1 N0=1 kernelpagesize_kB=4\n\
+            7f30 weighted interleave:0,2 heap anon=2 N2=2 kernelpagesize_kB=4\n\
+            7f40 weighted interleave:1\n7f50 prefer:1 anon=1 N1=1 kernelpagesize_kB=4\n7f60 \n";
+        let mut found = Vec::new();
+        numa_maps(text, |line, pages| {
+            found.push((String::from_utf8_lossy(line.policy).into_owned(), line.is_heap, pages.len()));
+        });
+        let expected = [
+            ("prefer (many)=static:0-1", false, 1),
+            ("weighted interleave:0,2", true, 1),
+            ("weighted interleave:1", false, 0),
+            ("prefer:1", false, 1),
+        ];
+        assert_eq!(found, expected.map(|(policy, is_heap, nodes)| (policy.to_owned(), is_heap, nodes)));
     }
 
     #[test]

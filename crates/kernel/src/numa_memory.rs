@@ -98,15 +98,15 @@ fn append(ranges: &mut Vec<(VirtAddr, VirtAddr)>, start: VirtAddr, end: VirtAddr
 }
 
 /// The name of a policy by which the program itself says where memory is to be; `None`: memory goes where it is first used (`default`, `local`). The kernel
-/// writes a policy's flags and nodes after `=` and `:` (`mpol_to_str` in `mm/mempolicy.c`), and two names in two words.
+/// writes a policy's flags and nodes after `=` and `:` (`mpol_to_str` in `mm/mempolicy.c`).
 fn chosen(policy: &[u8]) -> Option<&'static str> {
     let name = policy.split(|byte| matches!(byte, b':' | b'=')).next().unwrap_or_default();
     match name {
         b"default" | b"local" => None,
         b"bind" => Some("bind"),
         b"interleave" => Some("interleave"),
-        b"prefer" => Some("prefer"),
-        b"weighted" => Some("weighted interleave"),
+        b"prefer" | b"prefer (many)" => Some("prefer"),
+        b"weighted interleave" => Some("weighted interleave"),
         _ => Some("another policy"),
     }
 }

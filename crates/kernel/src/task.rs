@@ -6,7 +6,9 @@ use std::os::fd::AsRawFd;
 use std::os::fd::FromRawFd;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::path::PathBuf;
 use std::time::Duration;
+use std::time::Instant;
 
 pub use numapilot_host::Pid;
 use numapilot_host::Root;
@@ -224,18 +226,31 @@ pub fn ignores(pid: Pid, signal: libc::c_int) -> bool {
     of_status(pid, |status| Some(status.ignores(signal))).unwrap_or(false)
 }
 
+/// Time between two looks at a process that no descriptor of its own tells of.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
 /// A process held by a descriptor: it refers to the process that had the id when it was opened, even after the id is reused (pidfd_open, Linux 5.3).
 #[derive(Debug)]
 pub struct Process {
     pid: Pid,
-    fd: OwnedFd,
+    held: Held,
+}
+
+/// The descriptor of a process.
+#[derive(Debug)]
+enum Held {
+    /// Of the process itself.
+    Process(OwnedFd),
+    /// Of its folder in /proc, for older kernels, and for containers whose seccomp profile does not know the call. Its files are gone with the process, whoever
+    /// gets the id.
+    Folder(OwnedFd),
 }
 
 impl Process {
     /// Opens a descriptor of the process.
     ///
     /// # Errors
-    /// It has ended, or the kernel is older than 5.3.
+    /// It has ended, or there are too many descriptors.
     pub fn open(pid: Pid) -> Result<Process, KernelError> {
         let number = pid.raw().ok_or(KernelError::Gone { pid })?;
         // SAFETY: takes two integers and returns a new descriptor or -1.
@@ -243,14 +258,29 @@ impl Process {
         let fd = i32::try_from(fd).unwrap_or(-1);
         if fd < 0 {
             let source = io::Error::last_os_error();
-            // The id of a thread that is not a process.
-            return Err(match source.raw_os_error() {
-                Some(libc::EINVAL) => KernelError::Gone { pid },
-                _ => KernelError::of_call("pidfd_open", pid, source),
-            });
+            return match source.raw_os_error() {
+                // The id of a thread that is not a process.
+                Some(libc::EINVAL) => Err(KernelError::Gone { pid }),
+                // The kernel itself needs no right for it.
+                Some(libc::ENOSYS | libc::EPERM) if require_own_proc().is_ok() => Process::by_folder(pid),
+                _ => Err(KernelError::of_call("pidfd_open", pid, source)),
+            };
         }
         // SAFETY: `fd` is open and owned by nobody else.
-        Ok(Process { pid, fd: unsafe { OwnedFd::from_raw_fd(fd) } })
+        Ok(Process { pid, held: Held::Process(unsafe { OwnedFd::from_raw_fd(fd) }) })
+    }
+
+    fn by_folder(pid: Pid) -> Result<Process, KernelError> {
+        let path = PathBuf::from(format!("/proc/{pid}"));
+        let folder = fs::File::open(&path).map_err(|source| KernelError::of_file(path, pid, source))?;
+        let folder = OwnedFd::from(folder);
+        // A thread that is not a process has a folder, too.
+        let mut text = Vec::new();
+        let status = under(&folder).read("status", &mut text).map(TaskStatus::of);
+        match status.ok().and_then(TaskStatus::process) {
+            Some(process) if process == pid => Ok(Process { pid, held: Held::Folder(folder) }),
+            _ => Err(KernelError::Gone { pid }),
+        }
     }
 
     /// The process id.
@@ -259,35 +289,85 @@ impl Process {
         self.pid
     }
 
-    /// Sends it a signal (`pidfd_send_signal`, Linux 5.1): to this process, and never to one that was given its id later.
+    /// Sends it a signal (`pidfd_send_signal`, Linux 5.1): to this process, and never to one that was given its id later. On an older kernel, where the id
+    /// could be given away between two system calls, `kill`.
     ///
     /// # Errors
     /// It has ended, or belongs to another user.
     pub fn signal(&self, signal: libc::c_int) -> Result<(), KernelError> {
-        let none = std::ptr::null_mut::<libc::siginfo_t>();
-        // SAFETY: an open descriptor, a number, and no siginfo (the kernel fills it in as kill(2) does).
-        let sent = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, self.fd.as_raw_fd(), signal, none, 0) };
+        let gone = KernelError::Gone { pid: self.pid };
+        let (call, sent) = match &self.held {
+            Held::Process(fd) => {
+                let none = std::ptr::null_mut::<libc::siginfo_t>();
+                // SAFETY: an open descriptor, a number, and no siginfo (the kernel fills it in as kill(2) does).
+                let sent = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd.as_raw_fd(), signal, none, 0) };
+                ("pidfd_send_signal", sent)
+            }
+            Held::Folder(folder) if !runs(folder) => return Err(gone),
+            Held::Folder(_) => {
+                let number = self.pid.raw().ok_or(gone)?;
+                // SAFETY: takes two integers.
+                let sent = unsafe { libc::kill(number, signal) };
+                ("kill", libc::c_long::from(sent))
+            }
+        };
         if sent == 0 {
             return Ok(());
         }
-        Err(KernelError::of_call("pidfd_send_signal", self.pid, io::Error::last_os_error()))
+        Err(KernelError::of_call(call, self.pid, io::Error::last_os_error()))
     }
 
     /// Waits until it ends, the time is over, or a signal is caught, whichever comes first.
     pub fn wait(&self, time: Duration) {
-        let millis = libc::c_int::try_from(time.as_micros().div_ceil(1000)).unwrap_or(libc::c_int::MAX);
-        let mut poll = libc::pollfd { fd: self.fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: one valid pollfd.
-        unsafe { libc::poll(&raw mut poll, 1, millis) };
+        match &self.held {
+            Held::Process(fd) => {
+                let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+                // SAFETY: one valid pollfd.
+                unsafe { libc::poll(&raw mut poll, 1, millis(time)) };
+            }
+            Held::Folder(folder) => {
+                let began = Instant::now();
+                while runs(folder) {
+                    let left = time.saturating_sub(began.elapsed()).min(LOOK_EVERY);
+                    // SAFETY: no pollfd; it sleeps, and fails where a signal is caught.
+                    let slept = unsafe { libc::poll(std::ptr::null_mut(), 0, millis(left)) };
+                    if left.is_zero() || slept < 0 {
+                        return;
+                    }
+                }
+            }
+        }
     }
 
     /// Whether it still runs (a zombie does not).
     #[must_use]
     pub fn is_running(&self) -> bool {
-        let mut poll = libc::pollfd { fd: self.fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: one valid pollfd; a timeout of 0 returns at once. The descriptor becomes readable when the process ends.
-        !is_readable(unsafe { libc::poll(&mut poll, 1, 0) })
+        match &self.held {
+            Held::Process(fd) => {
+                let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+                // SAFETY: one valid pollfd; a timeout of 0 returns at once. The descriptor becomes readable when the process ends.
+                !is_readable(unsafe { libc::poll(&mut poll, 1, 0) })
+            }
+            Held::Folder(folder) => runs(folder),
+        }
     }
+}
+
+/// Milliseconds as poll(2) takes them, at least as long as `time`.
+fn millis(time: Duration) -> libc::c_int {
+    libc::c_int::try_from(time.as_micros().div_ceil(1000)).unwrap_or(libc::c_int::MAX)
+}
+
+/// The files of a folder that is open.
+fn under(folder: &OwnedFd) -> Root {
+    Root::new(format!("/proc/self/fd/{}", folder.as_raw_fd()))
+}
+
+/// Whether the process whose folder in /proc this is still runs.
+fn runs(folder: &OwnedFd) -> bool {
+    let mut text = Vec::new();
+    let line = under(folder).read("stat", &mut text).ok();
+    line.and_then(TaskStat::parse).is_some_and(|stat| !stat.is_zombie())
 }
 
 /// Whether a call of poll(2) found its descriptor readable. One that finds nothing may end with an error: EINTR where a signal is caught meanwhile
@@ -450,6 +530,33 @@ mod tests {
         assert!(matches!(process.signal(0), Err(KernelError::Gone { .. })), "not to whoever has its id next");
         assert!(matches!(Process::open(Pid::of_child(&child)), Err(KernelError::Gone { .. })));
         assert!(matches!(threads_of(Pid::of_child(&child)), Err(KernelError::Gone { .. })));
+    }
+
+    /// Linux 4.18 (RHEL 8) has no pidfd_open: `stat` started its command and then failed, and left the command to itself.
+    #[test]
+    fn a_kernel_without_descriptors_of_processes_has_their_folders() {
+        let mut child = Command::new("sleep").arg("100").spawn().unwrap();
+        let pid = Pid::of_child(&child);
+        let process = Process::by_folder(pid).unwrap();
+        process.wait(Duration::from_millis(1));
+        assert!(process.is_running() && process.pid() == pid);
+        process.signal(libc::SIGTERM).unwrap();
+        let began = Instant::now();
+        while process.is_running() && began.elapsed() < Duration::from_secs(100) {
+            process.wait(Duration::from_secs(100));
+        }
+        assert!(!process.is_running(), "nobody has waited for it yet");
+        let status = child.wait().unwrap();
+        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(libc::SIGTERM));
+        assert!(!process.is_running());
+        assert!(matches!(process.signal(0), Err(KernelError::Gone { .. })), "not to whoever has its id next");
+        assert!(matches!(Process::by_folder(Pid(u32::MAX)), Err(KernelError::Gone { .. })));
+        let of_a_thread = std::thread::spawn(|| {
+            // SAFETY: has no preconditions.
+            let tid = unsafe { libc::gettid() };
+            Process::by_folder(Pid(tid as u32))
+        });
+        assert!(matches!(of_a_thread.join().unwrap(), Err(KernelError::Gone { .. })));
     }
 
     #[test]

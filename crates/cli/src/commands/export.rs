@@ -8,12 +8,14 @@ use anyhow::Context;
 use anyhow::Result;
 use numapilot_host::Pid;
 use numapilot_host::Root;
+use numapilot_kernel::KernelError;
 use numapilot_kernel::task::start_ticks_of;
 use numapilot_machine::Machine;
 use numapilot_service::Address;
 use numapilot_service::metrics::MetricFamily;
 use numapilot_service::metrics::encode;
 use numapilot_service::metrics::page::MetricsPage;
+use numapilot_watch::WatchError;
 use numapilot_watch::export::families;
 use numapilot_watch::live::Live;
 use numapilot_watch::live::LiveOptions;
@@ -104,9 +106,14 @@ impl Exporter {
             stat.interval.processes.truncate(*most);
         }
         // Processes that have ended are left out.
-        let (live, reader) = (&self.live, &mut self.reader);
-        let maps = running(&self.pids).filter_map(|pid| reader.read(live.root(), live.machine(), pid).ok());
-        stat.memory = maps.collect();
+        let mut unread = Vec::new();
+        for pid in running(&self.pids) {
+            match self.reader.read(self.live.root(), self.live.machine(), pid) {
+                Ok(map) => stat.memory.push(map),
+                Err(WatchError::Kernel(KernelError::Gone { .. })) => {}
+                Err(error) => unread.push((pid, error.to_string())),
+            }
+        }
         // Nodes and CPUs that have come are in the figures from the next scrape on, and those that have gone no longer.
         if is_news(&mut self.changes, self.live.changes()) {
             match Machine::live() {
@@ -115,7 +122,8 @@ impl Exporter {
                 Err(_) => self.changes.clear(),
             }
         }
-        let families = families(&stat);
+        let mut families = families(&stat);
+        tell_unread(&mut families, &unread);
         self.last = Some((Instant::now(), families.clone()));
         families
     }
@@ -124,6 +132,14 @@ impl Exporter {
         // First without events, which closes the old ones: many CPUs have too many for both to be open.
         self.live = Live::open(Root::default(), machine.clone(), &LiveOptions::default());
         self.live = open(machine);
+    }
+}
+
+/// Adds why the memory of processes that run cannot be read: they would seem to have ended.
+fn tell_unread(families: &mut [MetricFamily], unread: &[(Pid, String)]) {
+    let Some(missing) = families.iter_mut().find(|family| family.name == "numapilot_figure_missing") else { return };
+    for (pid, why) in unread {
+        missing.push(&[("figure", &"process_memory_bytes"), ("pid", pid), ("because", why)], 1.0);
     }
 }
 
@@ -147,7 +163,18 @@ fn running(pids: &[(Pid, u64)]) -> impl Iterator<Item = Pid> {
 
 #[cfg(test)]
 mod tests {
+    use numapilot_watch::figures::Interval;
+
     use super::*;
+
+    /// A process with its address space locked, or that runs a program with other rights by now, had no figures, and nothing said why.
+    #[test]
+    fn memory_that_cannot_be_read_is_missing_for_a_reason() {
+        let mut found = families(&Stat { interval: Interval::default(), memory: Vec::new() });
+        tell_unread(&mut found, &[(Pid(7), "locked".to_owned())]);
+        let line = r#"numapilot_figure_missing{figure="process_memory_bytes",pid="7",because="locked"} 1"#;
+        assert!(encode(&found).lines().any(|told| told == line), "{}", encode(&found));
+    }
 
     #[test]
     fn a_process_that_has_the_id_of_one_that_ended_is_not_shown_in_its_place() {

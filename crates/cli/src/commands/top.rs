@@ -1,5 +1,6 @@
 //! `numapilot top`: shows the machine live on the terminal, or writes a picture of the screen.
 
+use std::ffi::OsStr;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -38,8 +39,10 @@ const SNAPSHOT_UPDATES: u64 = 3;
 
 /// Shows the screen, or a picture of it.
 pub fn run(arguments: &TopArgs) -> Result<ExitCode> {
-    if arguments.snapshot.is_none() && !std::io::stdout().is_terminal() {
-        bail!("top needs a terminal; `numapilot stat -I 1` prints lines, `top --snapshot FILE` a picture");
+    if arguments.snapshot.is_none()
+        && let Some(why) = no_screen(std::io::stdout().is_terminal(), std::env::var_os("TERM").as_deref())
+    {
+        bail!("{why}; `numapilot stat -I 1` prints lines, `top --snapshot FILE` a picture");
     }
     let mut source: Box<dyn Source> = match &arguments.replay {
         Some(trace) => Box::new(ReplaySource::new(replayed(arguments, trace)?)),
@@ -67,6 +70,17 @@ pub fn run(arguments: &TopArgs) -> Result<ExitCode> {
     let options = TopOptions { interval: arguments.interval, palette, count: arguments.count };
     let signal = top::run(source.as_mut(), &options).context("the terminal")?;
     Ok(signal.map_or(ExitCode::SUCCESS, |signal| ExitCode::from(u8::try_from(128 + signal).unwrap_or(1))))
+}
+
+/// Why the screen cannot be shown; `None`: it can. A terminal that calls itself dumb (those of editors and of build servers) prints what would place the text.
+fn no_screen(is_terminal: bool, kind: Option<&OsStr>) -> Option<&'static str> {
+    match kind {
+        _ if !is_terminal => Some("top needs a terminal"),
+        Some(kind) if kind == "dumb" => {
+            Some("top needs a terminal that places text, and TERM says that this one is dumb")
+        }
+        _ => None,
+    }
 }
 
 fn live() -> Result<Live> {
@@ -119,4 +133,18 @@ fn snapshot(source: &mut dyn Source, arguments: &TopArgs, palette: Palette) -> S
     (0..more).for_each(|_| update(&mut app, true));
     let (columns, rows) = arguments.size;
     top::picture(&mut app, palette, columns, rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A terminal of an editor was filled with control sequences.
+    #[test]
+    fn a_terminal_that_cannot_place_text_is_refused() {
+        let of = |is_terminal, kind: &str| no_screen(is_terminal, Some(OsStr::new(kind)));
+        assert!(of(true, "dumb").is_some_and(|why| why.contains("TERM")));
+        assert_eq!((of(true, "xterm-256color"), no_screen(true, None)), (None, None));
+        assert_eq!([of(false, "xterm"), of(false, "dumb")], [Some("top needs a terminal"); 2]);
+    }
 }

@@ -74,7 +74,11 @@ impl NodeFreeMemory {
             self.kept = kept_back(&fs::read_to_string(self.root.join("proc/zoneinfo")).unwrap_or_default());
             self.read_at = Some(Instant::now());
         }
-        let path = self.root.join(format!("sys/devices/system/node/node{}/meminfo", node.0));
+        let mut path = self.root.join(format!("sys/devices/system/node/node{}/meminfo", node.0));
+        if node == NodeId(0) && !path.exists() && !self.root.join("sys/devices/system/node/online").exists() {
+            // Of a kernel without nodes all memory counts as node 0.
+            path = self.root.join("proc/meminfo");
+        }
         let text = fs::read(&path).map_err(|source| KernelError::File { path, source })?;
         let Kept { low_pages, reserve_pages } = self.kept.get(&node).copied().unwrap_or_default();
         let bytes = |pages: u64| pages.saturating_mul(super::page_bytes());
@@ -190,6 +194,23 @@ mod tests {
         let slab = (1000 << 10) - low.min(500 << 10);
         assert_eq!(found.available_bytes(), (100_000 << 10) - reserve + (50_000 << 10) - low + slab);
         assert!(matches!(free_memory.of_node(NodeId(7)), Err(KernelError::File { .. })));
+    }
+
+    /// It had no memory: `advise` said that no program fits.
+    #[test]
+    fn of_a_kernel_without_nodes_the_first_has_all_memory() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir_all(root.path().join("proc")).unwrap();
+        let text =
+            "MemTotal:        1000 kB\nMemFree:          400 kB\nActive(file):     100 kB\nSReclaimable:      50 kB\n";
+        fs::write(root.path().join("proc/meminfo"), text).unwrap();
+        let mut free_memory = NodeFreeMemory::under(root.path());
+        let found = free_memory.of_node(NodeId(0)).unwrap();
+        assert_eq!((found.total_bytes, found.available_bytes()), (1000 << 10, 550 << 10));
+        assert!(free_memory.of_node(NodeId(1)).is_err(), "there is no other");
+        fs::create_dir_all(root.path().join("sys/devices/system/node")).unwrap();
+        fs::write(root.path().join("sys/devices/system/node/online"), "2\n").unwrap();
+        assert!(free_memory.of_node(NodeId(0)).is_err(), "a node that is offline");
     }
 
     #[test]

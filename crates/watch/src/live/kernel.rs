@@ -19,7 +19,7 @@ use numapilot_host::meminfo;
 use numapilot_host::number;
 
 /// NUMA counters of `/proc/vmstat`, in the order in which they are shown.
-pub const VM_COUNTERS: [&str; 13] = [
+pub const VM_COUNTERS: [&str; 15] = [
     "numa_pte_updates",
     "numa_hint_faults",
     "numa_hint_faults_local",
@@ -31,9 +31,13 @@ pub const VM_COUNTERS: [&str; 13] = [
     // Between tiers of memory: up by the kernel's NUMA balancing, down where a node has too little free.
     "pgpromote_success",
     "pgpromote_candidate",
+    // Those that the limit on the rate of promotions does not count (Linux 6.17).
+    "pgpromote_candidate_nrl",
     "pgdemote_kswapd",
     "pgdemote_direct",
     "pgdemote_khugepaged",
+    // By `memory.reclaim` and other reclaim on request, which were counted as direct before (Linux 6.16).
+    "pgdemote_proactive",
 ];
 
 /// Where the kernel shows its tiers of memory, a folder `memory_tierN` for each (Linux 6.1).
@@ -70,13 +74,17 @@ impl KernelReading {
             let text = root.text(&format!("{TIERS}/{name}/nodelist")).unwrap_or_default();
             reading.tiers.extend(parse_cpu_list(&text).unwrap_or_default().into_iter().map(|node| (node, tier)));
         }
+        // A kernel without nodes has all memory in one place.
+        let has_nodes = machine.nodes().len() > 1 || reading.online_nodes != OnlineNodes::default();
         for node in machine.nodes() {
             let is_offline = reading.online_nodes.lacks(node.id);
             let folder = format!("sys/devices/system/node/node{}", node.id);
             let text = root.read(&format!("{folder}/numastat"), buffer).unwrap_or_default();
             reading.numastat.push(numastat(text));
-            let text = root.read(&format!("{folder}/meminfo"), buffer).unwrap_or_default();
-            let memory = (meminfo::bytes_of(text, "MemTotal"), meminfo::bytes_of(text, "MemFree"));
+            let mut memory = amounts_in(root, &format!("{folder}/meminfo"), buffer);
+            if memory == (None, None) && !has_nodes {
+                memory = amounts_in(root, "proc/meminfo", buffer);
+            }
             reading.memory.push(match memory {
                 (Some(total), Some(free)) => (total, free),
                 // What it had when the machine was read is gone.
@@ -148,6 +156,17 @@ impl KernelReading {
         })
     }
 
+    /// That CPUs have gone offline since the machine was read, as a sentence; `None`: none has. Events on such a CPU end with that, and count nothing when it
+    /// comes back (`__perf_event_exit_context` in `kernel/events/core.c`).
+    #[must_use]
+    pub fn gone_cpus(&self, machine: &Machine) -> Option<String> {
+        let is_gone = |cpu: &CpuId| !self.ticks.is_empty() && !self.ticks.contains_key(cpu);
+        let online = machine.cpus().iter().filter(|cpu| cpu.online).map(|cpu| cpu.id);
+        let cpus = format_cpu_list(online.filter(is_gone).map(|cpu| cpu.0));
+        (!cpus.is_empty())
+            .then(|| format!("Events are no longer counted on CPUs that went offline since the start: {cpus}."))
+    }
+
     /// That nodes have come online or gone offline since the machine was read, as sentences: memory of CXL devices does while the machine runs.
     #[must_use]
     pub fn changed_nodes(&self, machine: &Machine) -> Vec<String> {
@@ -207,6 +226,12 @@ impl KernelReading {
 /// Whether a mode of `kernel.numa_balancing` promotes pages between tiers of memory and does nothing else.
 pub(super) fn is_of_tiers(mode: u64) -> bool {
     mode != 0 && mode & 1 == 0
+}
+
+/// Total and free memory in bytes by one of the kernel's files; `None`: it does not say.
+fn amounts_in(root: &Root, file: &str, buffer: &mut Vec<u8>) -> (Option<u64>, Option<u64>) {
+    let text = root.read(file, buffer).unwrap_or_default();
+    (meminfo::bytes_of(text, "MemTotal"), meminfo::bytes_of(text, "MemFree"))
 }
 
 fn numastat(text: &[u8]) -> NumaStat {
@@ -321,6 +346,17 @@ mod tests {
         assert_eq!(after.vm_since(&before), [("pgpromote_success", 7, 0), ("pgdemote_kswapd", 12, 7)]);
     }
 
+    /// Newer kernels count some promotions and demotions apart: they were in no figure.
+    #[test]
+    fn moves_between_tiers_that_newer_kernels_count_apart_are_told() {
+        let tree = Tree::symmetric(2, 1, 4096);
+        let counts = [("pgpromote_candidate_nrl", 9), ("pgdemote_khugepaged", 2), ("pgdemote_proactive", 4)];
+        let lines: String = counts.iter().map(|(name, count)| format!("{name} {count}\n")).collect();
+        tree.put("proc/vmstat", &lines);
+        let reading = KernelReading::read(&tree.root(), &tree.machine(), &mut Vec::new());
+        assert_eq!(reading.vm_since(&KernelReading::default()), counts.map(|(name, count)| (name, count, count)));
+    }
+
     #[test]
     fn cpus_that_come_and_go_add_no_time_of_the_past() {
         let tree = Tree::symmetric(1, 3, 4096);
@@ -368,5 +404,20 @@ mod tests {
         assert!(
             matches!(reading.hinted_local_share(&reading), MetricValue::Missing(why) if why.contains("no NUMA balancing"))
         );
+    }
+
+    /// It stayed what it was when the machine was read: an exporter told the same for weeks.
+    #[test]
+    fn free_memory_of_a_kernel_without_nodes_is_that_of_now() {
+        let tree = Tree::empty();
+        for file in ["present", "online"] {
+            tree.put(&format!("sys/devices/system/cpu/{file}"), "0-1");
+        }
+        let put = |free: u64| tree.put("proc/meminfo", &format!("MemTotal: 1000 kB\nMemFree: {free} kB"));
+        put(400);
+        let machine = tree.machine();
+        put(100);
+        let reading = KernelReading::read(&tree.root(), &machine, &mut Vec::new());
+        assert_eq!(reading.memory, [(1_024_000, 102_400)]);
     }
 }

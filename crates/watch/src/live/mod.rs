@@ -74,6 +74,8 @@ pub struct Live {
     confinement: Option<String>,
     /// That the times of CPUs are those of a container.
     made_up_cpu_times: Option<String>,
+    /// That the list of CPUs is that of a container.
+    made_up_cpus: Option<String>,
     /// That /proc hides other users' processes.
     hidden: Option<String>,
     began: Instant,
@@ -125,6 +127,7 @@ impl Live {
             is_system: options.scope.as_ref().is_none_or(|scope| *scope == Scope::System),
             confinement: confinement::words(&root, &machine),
             made_up_cpu_times: confinement::made_up_cpu_times(&root),
+            made_up_cpus: confinement::made_up_cpus(&root),
             hidden: hidden_processes(&root).map(|note| note.replacen('p', "P", 1) + "."),
             began: Instant::now(),
             before: Moment::default(),
@@ -157,7 +160,8 @@ impl Live {
     /// What had changed of the machine at the last reading, as sentences: the figures lack it until the sources are opened anew.
     #[must_use]
     pub fn changes(&self) -> Vec<String> {
-        self.before.kernel.changes(&self.machine)
+        let kernel = &self.before.kernel;
+        kernel.changes(&self.machine).into_iter().chain(kernel.gone_cpus(&self.machine)).collect()
     }
 
     /// The sampler of accesses (or faults), if there is one.
@@ -244,7 +248,7 @@ impl Live {
         interval.kernel = now.kernel.vm_since(&before.kernel);
         interval.sampled = self.sampler.as_ref().map(|sampler| sampler.counts(&before.samples, &now.samples));
         interval.notes.extend(self.confinement.iter().chain(&self.hidden).filter(|_| self.is_system).cloned());
-        interval.notes.extend(self.made_up_cpu_times.clone());
+        interval.notes.extend(self.made_up_cpu_times.iter().chain(&self.made_up_cpus).cloned());
         interval.notes.extend(now.kernel.changes(&self.machine));
         interval.notes.extend(self.counters.notes());
         interval.notes.extend(self.sampler.iter().flat_map(Sampler::notes));

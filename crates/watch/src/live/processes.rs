@@ -23,6 +23,7 @@ use numapilot_machine::Machine;
 
 use crate::figures::MetricValue;
 use crate::figures::ProcessFigures;
+use crate::live::confinement;
 use numapilot_host::Pid;
 use numapilot_host::ProcessLine;
 use numapilot_host::ProcessTable;
@@ -35,7 +36,7 @@ use numapilot_host::number;
 
 /// Maximum number of refreshes between two readings of a sleeping process.
 const RESTS_MAX: u32 = 32;
-/// Maximum number of files held open. A descriptor limit of 1,024 reduces it, so that some are left for other uses.
+/// Maximum number of files held open, where the limit on descriptors allows it ([`may_be_open`]).
 const OPEN_MAX: usize = 16_384;
 /// Share of one CPU that may be unaccounted for before all processes are read: short-lived processes, and the rounding of clock ticks.
 const UNACCOUNTED: f64 = 0.05;
@@ -108,6 +109,8 @@ pub struct ScanCost {
 pub struct Processes {
     known: BTreeMap<Pid, Known>,
     open: usize,
+    /// Files that may be held open: as many as at the last listing of /proc.
+    open_max: usize,
     forks: Option<u64>,
     /// The id that was assigned last.
     last_number: Option<u32>,
@@ -123,6 +126,8 @@ pub struct Processes {
     buffer: Vec<u8>,
     /// Whether /proc hides some processes, whose time no reading explains; `None`: not looked yet.
     hides_some: Option<bool>,
+    /// Whether the id in /proc/loadavg is that of another namespace: lxcfs shows a container its host's. `None`: not looked yet.
+    has_foreign_ids: Option<bool>,
 }
 
 impl Processes {
@@ -182,7 +187,10 @@ impl Processes {
         let last = text.split(u8::is_ascii_whitespace).nth(4).and_then(|word| u32::try_from(number(word)?).ok());
         let before = std::mem::replace(&mut self.last_number, last);
         let given_out = before.zip(last).filter(|(before, last)| before <= last && last - before <= TRIED_MAX);
-        let Some((before, last)) = given_out.filter(|_| self.since_list < LIST_EVERY) else { return self.list(root) };
+        let look = || confinement::is_made_up(root, &["/proc/loadavg"]);
+        let has_foreign_ids = *self.has_foreign_ids.get_or_insert_with(look);
+        let is_enough = self.since_list < LIST_EVERY && !has_foreign_ids;
+        let Some((before, last)) = given_out.filter(|_| is_enough) else { return self.list(root) };
         for pid in (before + 1..=last).map(Pid) {
             if is_process(root, pid, &mut self.buffer) {
                 self.known.entry(pid).or_insert_with(Known::fresh);
@@ -197,6 +205,7 @@ impl Processes {
         let there: BTreeSet<Pid> = pids.into_iter().collect();
         self.known.retain(|pid, _| there.contains(pid));
         self.open = self.known.values().filter(|known| known.file.is_some()).count();
+        self.open_max = may_be_open(descriptors_max(), descriptors().saturating_sub(self.open));
         for pid in there {
             self.known.entry(pid).or_insert_with(Known::fresh);
         }
@@ -207,7 +216,8 @@ impl Processes {
     fn read(&mut self, root: &Root, moment: &Moment, due: Due) -> u64 {
         let mut used = 0;
         let mut line = [0; LINE_MAX];
-        let (open, cost, youngest) = (&mut self.open, &mut self.cost, &mut self.youngest_ticks);
+        let (open, open_max) = (&mut self.open, self.open_max);
+        let (cost, youngest) = (&mut self.cost, &mut self.youngest_ticks);
         self.known.retain(|&pid, known| {
             if known.read_at_s == moment.at_s {
                 return true;
@@ -225,7 +235,7 @@ impl Processes {
             }
             cost.read += 1;
             let had_file = known.file.is_some();
-            let length = known.read(root, pid, &mut line, *open < OPEN_MAX);
+            let length = known.read(root, pid, &mut line, *open < open_max);
             *open = *open + usize::from(known.file.is_some()) - usize::from(had_file);
             let Some(stat) = length.and_then(|length| TaskStat::parse(&line[..length])) else {
                 *open -= usize::from(known.file.is_some());
@@ -359,6 +369,25 @@ impl Known {
     }
 }
 
+/// Files that may be held open where a process may have `limit` descriptors, and has `others`: half of what is left. A machine of many CPUs has thousands of
+/// events and of processes; without a free descriptor no other file could be read, and every process that has none would seem to have ended.
+fn may_be_open(limit: usize, others: usize) -> usize {
+    (limit.saturating_sub(others) / 2).min(OPEN_MAX)
+}
+
+/// Descriptors that this process may have; none where the system does not say.
+fn descriptors_max() -> usize {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the call writes one rlimit of our own, and leaves it as it is where it fails.
+    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+    usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX)
+}
+
+/// Descriptors that this process has now.
+fn descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count)
+}
+
 /// Whether an id is that of a process, not of a thread or of none.
 fn is_process(root: &Root, pid: Pid, buffer: &mut Vec<u8>) -> bool {
     TaskStatus::read(root, pid, buffer).and_then(|status| status.process()) == Some(pid)
@@ -370,6 +399,9 @@ mod tests {
 
     use super::*;
     use crate::fixture::Tree;
+
+    /// Set in the process that a test starts with a low limit on descriptors.
+    const FEW_DESCRIPTORS: &str = "NUMAPILOT_TEST_FEW_DESCRIPTORS";
 
     struct World {
         tree: Tree,
@@ -401,6 +433,31 @@ mod tests {
             let figures = self.processes.figures(&self.tree.machine());
             figures.iter().find(|process| process.pid == Pid(pid)).map(|process| process.cpus)
         }
+    }
+
+    /// With its 10 events on each of 256 CPUs and a file for each of 3,000 processes `top` had more descriptors than many systems give: it could read nothing
+    /// any more, and showed no process that it had no file of.
+    #[test]
+    fn files_held_open_leave_descriptors_for_others() {
+        assert_eq!([may_be_open(4096, 2600), may_be_open(1 << 20, 40), may_be_open(64, 100)], [748, OPEN_MAX, 0]);
+        if std::env::var_os(FEW_DESCRIPTORS).is_none() {
+            // The limit is the whole process's, in which other tests run.
+            let name = "live::processes::tests::files_held_open_leave_descriptors_for_others";
+            let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+            let ended = again.args(["--exact", name, "--test-threads=1"]).env(FEW_DESCRIPTORS, "1").output().unwrap();
+            assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stdout));
+            return;
+        }
+        let limit = libc::rlimit { rlim_cur: 100, rlim_max: 100 };
+        // SAFETY: the call reads one rlimit of our own; a limit that is lower may always be set.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);
+        let mut world = World::new();
+        for pid in 100..300 {
+            world.tree.process(pid, "sleeper", &[(pid, 1, 10)]);
+        }
+        world.step(0);
+        assert_eq!(world.step(0).known, 200);
+        assert!(world.processes.open > 0 && world.processes.open <= 50, "{} files", world.processes.open);
     }
 
     #[test]
@@ -464,6 +521,20 @@ mod tests {
         world.tree.process(7, "three", &[(7, 0, 5)]);
         world.step(1000);
         assert_eq!(world.cpus(7), Some(0.0));
+    }
+
+    /// lxcfs has the id that the host assigned last: a process of the container was found at the next listing only, up to 16 refreshes later.
+    #[test]
+    fn new_processes_are_found_whatever_ids_the_container_is_shown() {
+        let mut world = World::new();
+        world.tree.process(7, "one", &[(7, 0, 100)]);
+        world.tree.put("proc/loadavg", "0.00 0.01 0.05 1/99 70000");
+        world.tree.put("proc/self/mountinfo", "31 25 0:28 /proc/loadavg /proc/loadavg rw - fuse.lxcfs lxcfs rw");
+        world.step(0);
+        world.tree.process(8, "two", &[(8, 0, 100)]);
+        world.tree.put("proc/loadavg", "0.00 0.01 0.05 1/99 70001");
+        world.forks += 1;
+        assert_eq!(world.step(0).known, 2);
     }
 
     /// `top` had a row for each of them, without memory: hundreds on a large machine.

@@ -16,8 +16,11 @@ use crate::figures::MetricValue;
 use crate::figures::imbalance;
 use numapilot_host::Root;
 
-/// Named events that count traffic of a memory controller.
-const ALIASES: [&str; 2] = ["cas_count_read", "cas_count_write"];
+/// Named events that count traffic of a memory controller, reads and writes: all of it, or that of each half of a channel (Granite Rapids, Sierra Forest).
+const ALIASES: [(&str, [&str; 2]); 2] = [
+    ("cas_count_read", ["cas_count_read_sch0", "cas_count_read_sch1"]),
+    ("cas_count_write", ["cas_count_write_sch0", "cas_count_write_sch1"]),
+];
 const SOURCE: &str = "uncore (memory controllers' cas_count_read, cas_count_write)";
 const NEVER_RAN: &str = "other programs had the controllers' counters all the time";
 const MIB: f64 = (1_u64 << 20) as f64;
@@ -138,11 +141,8 @@ fn plan(pmus: &[Pmu], machine: &Machine) -> (Vec<Planned>, Vec<Option<NodeIndex>
         let cpus = parse_cpu_list(pmu.cpus.as_deref().unwrap_or("")).unwrap_or_default();
         for cpu in cpus.into_iter().map(CpuId) {
             let mut found = Vec::new();
-            for alias in ALIASES {
+            for alias in aliases(pmu) {
                 let Ok(attr) = pmu.event(alias) else { continue };
-                if !pmu.events.contains_key(alias) {
-                    continue;
-                }
                 let unit = pmu.events.get(&format!("{alias}.unit")).map_or("", String::as_str);
                 let scale = pmu.events.get(&format!("{alias}.scale")).and_then(|text| text.parse::<f64>().ok());
                 // A cache line, if sysfs gives no scale.
@@ -156,6 +156,18 @@ fn plan(pmus: &[Pmu], machine: &Machine) -> (Vec<Planned>, Vec<Option<NodeIndex>
         }
     }
     (planned, nodes)
+}
+
+/// The named events of a PMU that count its controller's traffic, each part of it once.
+fn aliases(pmu: &Pmu) -> Vec<&'static str> {
+    let mut found = Vec::new();
+    for (all, halves) in ALIASES {
+        match pmu.events.contains_key(all) {
+            true => found.push(all),
+            false => found.extend(halves.into_iter().filter(|half| pmu.events.contains_key(*half))),
+        }
+    }
+    found
 }
 
 /// The node of a CPU, if its package has no other.
@@ -217,6 +229,36 @@ mod tests {
         assert_eq!(planned.len(), 8);
         assert_eq!((planned[1].attr.kind, planned[1].attr.config, planned[1].scale), (20, 0x0c04, 64.0));
         assert_eq!((planned[7].attr.kind, planned[7].cpu, planned[7].controller), (21, firsts[1], 3));
+    }
+
+    /// Granite Rapids was said to count no traffic by a named event.
+    #[test]
+    fn halves_of_channels_are_counted_where_the_whole_has_no_event() {
+        let tree = Tree::of("two-sockets-smt");
+        let machine = tree.machine();
+        let folder = "sys/bus/event_source/devices/uncore_imc_0";
+        tree.put(&format!("{folder}/type"), "20");
+        tree.put(&format!("{folder}/cpumask"), &machine.nodes()[0].cpus[0].to_string());
+        tree.put(&format!("{folder}/format/event"), "config:0-7");
+        tree.put(&format!("{folder}/format/umask"), "config:8-15");
+        let events = || {
+            let pmus = numapilot_perf::pmu::read(tree.root().path()).unwrap();
+            let (planned, nodes) = plan(&pmus, &machine);
+            assert!(nodes.len() == 1 && planned.iter().all(|event| event.controller == 0 && event.scale == 64.0));
+            planned.iter().map(|event| event.attr.config).collect::<Vec<_>>()
+        };
+        let put = |alias: &str, event: u32, umask: u32| {
+            tree.put(&format!("{folder}/events/{alias}"), &format!("event={event:#x},umask={umask:#x}"));
+            tree.put(&format!("{folder}/events/{alias}.scale"), "6.103515625e-5");
+            tree.put(&format!("{folder}/events/{alias}.unit"), "MiB");
+        };
+        for (half, event) in [("sch0", 5), ("sch1", 6)] {
+            put(&format!("cas_count_read_{half}"), event, 0xcf);
+            put(&format!("cas_count_write_{half}"), event, 0xf0);
+        }
+        assert_eq!(events(), [0xcf05, 0xcf06, 0xf005, 0xf006]);
+        put("cas_count_read", 7, 1);
+        assert_eq!(events(), [0x0107, 0xf005, 0xf006], "nothing counts twice");
     }
 
     #[test]

@@ -12,7 +12,10 @@ use super::MemoryMap;
 use super::object::Object;
 
 /// Maximum number of nodes with a column each; more would leave no space for names.
-const COLUMNS_MAX: usize = 8;
+pub(super) const COLUMNS_MAX: usize = 8;
+
+/// Least width of the column that names nodes in their place.
+pub(super) const BY_NODE: usize = 36;
 
 /// Number of nodes that are named beyond that, those with most memory first.
 const NAMED_MAX: usize = 3;
@@ -45,7 +48,7 @@ pub fn text(map: &MemoryMap, objects: &[Object], options: TextOptions, look: Loo
             table = table.column(&format!("node {node}"), Align::Right);
         }
     } else {
-        table = table.flexible("by node", 36);
+        table = table.flexible("by node", BY_NODE);
     }
     for object in &objects[..shown] {
         table.row(row(map, object, options, is_wide));
@@ -123,8 +126,12 @@ fn by_node(map: &MemoryMap, on: impl Fn(&NodeId) -> u64, options: TextOptions, i
     if is_wide {
         return map.nodes.iter().map(|node| amount(on(node))).collect();
     }
-    let mut most: Vec<(u64, &NodeId)> =
-        map.nodes.iter().map(|node| (on(node), node)).filter(|(on, _)| *on > 0).collect();
+    vec![largest(&map.nodes, on, amount)]
+}
+
+/// The nodes that have most, and how many others have some: `8: 3 MiB, 0: 2 MiB, 5: 1 MiB, 4 more`.
+pub(super) fn largest(nodes: &[NodeId], on: impl Fn(&NodeId) -> u64, amount: impl Fn(u64) -> String) -> String {
+    let mut most: Vec<(u64, &NodeId)> = nodes.iter().map(|node| (on(node), node)).filter(|(on, _)| *on > 0).collect();
     most.sort_by_key(|(amount, node)| (std::cmp::Reverse(*amount), *node));
     let rest = most.len().saturating_sub(NAMED_MAX);
     let mut parts: Vec<String> =
@@ -132,7 +139,7 @@ fn by_node(map: &MemoryMap, on: impl Fn(&NodeId) -> u64, options: TextOptions, i
     if rest > 0 {
         parts.push(format!("{rest} more"));
     }
-    vec![parts.join(", ")]
+    parts.join(", ")
 }
 
 /// The memory that is far from the threads.

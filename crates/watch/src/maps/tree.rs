@@ -9,9 +9,9 @@ use numapilot_text::units;
 
 use super::HugeFile;
 use super::MemoryMap;
-
-/// Maximum number of nodes with a column each.
-const COLUMNS_MAX: usize = 8;
+use super::text::BY_NODE;
+use super::text::COLUMNS_MAX;
+use super::text::largest;
 
 /// Bytes by node of all the processes together. Of a page that several processes map, each has its share (`Pss` in smaps), so what only these processes
 /// map counts once, and what others map too in part. Huge pages of a shared file have no `Pss`: they count as in the process that has most of them.
@@ -64,27 +64,38 @@ pub fn tree_text(maps: &[MemoryMap], look: Look) -> String {
     let mut nodes: Vec<NodeId> = maps.iter().flat_map(|map| map.nodes.iter().copied()).collect();
     nodes.sort_unstable();
     nodes.dedup();
-    let columns = if nodes.len() <= COLUMNS_MAX { nodes.as_slice() } else { &[] };
+    let is_wide = nodes.len() <= COLUMNS_MAX;
     let mut table = Table::new().column("process", Align::Right).flexible("title", 16);
     for title in ["threads", "in memory", "far"] {
         table = table.column(title, Align::Right);
     }
-    for node in columns {
-        table = table.column(&format!("node {node}"), Align::Right);
+    if is_wide {
+        for node in &nodes {
+            table = table.column(&format!("node {node}"), Align::Right);
+        }
+    } else {
+        table = table.flexible("by node", BY_NODE);
     }
     let or_dot = |bytes: u64| if bytes == 0 { ".".to_owned() } else { units::bytes(bytes) };
+    let by_node = |on: &dyn Fn(&NodeId) -> u64| -> Vec<String> {
+        if is_wide {
+            nodes.iter().map(|node| or_dot(on(node))).collect()
+        } else {
+            vec![largest(&nodes, on, units::bytes)]
+        }
+    };
     for map in maps {
-        let of_node = |node: &NodeId| or_dot(map.areas.iter().map(|area| area.bytes_on(*node)).sum());
+        let on = |node: &NodeId| -> u64 { map.areas.iter().map(|area| area.bytes_on(*node)).sum() };
         let mut cells = vec![map.pid.to_string(), clean(&map.name), map.threads.to_string()];
         cells.extend([or_dot(map.bytes_by_node().iter().sum()), or_dot(map.far_bytes())]);
-        cells.extend(columns.iter().map(of_node));
+        cells.extend(by_node(&on));
         table.row(cells);
     }
     let total = total_by_node(maps);
     let threads: usize = maps.iter().map(|map| map.threads).sum();
     let mut cells = vec!["total".to_owned(), format!("{} processes", maps.len()), threads.to_string()];
     cells.extend([or_dot(total.values().sum()), or_dot(total_far(maps))]);
-    cells.extend(columns.iter().map(|node| or_dot(total.get(node).copied().unwrap_or(0))));
+    cells.extend(by_node(&|node: &NodeId| total.get(node).copied().unwrap_or(0)));
     table.row(cells);
     let note = "Rows count shared pages whole. The total counts them once, and only in part if others map them too.";
     format!("{}{}\n", table.render(look, 0), look.faint(note))
@@ -132,6 +143,29 @@ mod tests {
                 && note.len() <= 100,
             "{note}"
         );
+    }
+
+    /// On more than eight nodes (sub-NUMA clusters, HBM) no column said where the memory is.
+    #[test]
+    fn of_many_nodes_those_with_most_are_named() {
+        let tree = Tree::symmetric(16, 1, 1 << 20);
+        let pages: String = (0..16).map(|node| format!(" N{node}={}", node + 1)).collect();
+        let mut reader = Reader::default();
+        let mut read = |pid: u32| {
+            tree.process(pid, "app", &[(pid, 0, 100)]);
+            tree.put(
+                &format!("proc/{pid}/numa_maps"),
+                &format!("7f0000000000 default anon=1{pages} kernelpagesize_kB=4"),
+            );
+            reader.read(&tree.root(), &tree.machine(), Pid(pid)).unwrap()
+        };
+        let text = tree_text(&[read(40), read(41)], Look { width: 120, colour: false });
+        let rows: Vec<&str> = text.lines().collect();
+        assert!(
+            rows[0].contains("by node") && rows[1].contains("15: 64.0 KiB, 14: 60.0 KiB, 13: 56.0 KiB, 13 more"),
+            "{text}"
+        );
+        assert!(rows[3].contains("15: 128 KiB, 14: 120 KiB, 13: 112 KiB, 13 more"), "{text}");
     }
 
     #[test]

@@ -134,6 +134,12 @@ fn cpu_times_that_a_container_makes_up_are_of_no_node() {
     let cpus: Vec<(usize, Option<f64>)> = interval.nodes.iter().map(|node| (node.cpus, node.busy_cpus)).collect();
     assert_eq!(cpus, [(2, None), (2, None)]);
     assert!(interval.notes.len() == 1 && interval.notes[0].contains("lxcfs"), "{:?}", interval.notes);
+    // Nor are the CPUs that it says are online: a node seemed to have few or none, and no word said why.
+    for place in ["/sys/devices/system/cpu", "/sys/devices/system/cpu/online"] {
+        let interval = watched(&format!("{kernels}31 25 0:28 {place} {place} rw - fuse.lxcfs lxcfs rw"));
+        let is_told = interval.notes.len() == 1 && interval.notes[0].contains("How many CPUs of nodes are online");
+        assert!(is_told && interval.nodes[0].busy_cpus == Some(1.0), "{place}: {:?}", interval.notes);
+    }
 }
 
 #[test]
@@ -174,6 +180,18 @@ fn what_has_changed_of_the_machine_is_known_until_the_sources_are_opened_anew() 
     assert!(interval.notes.len() == 1 && interval.notes[0].ends_with(": 2."), "{:?}", interval.notes);
     let mut live = open();
     assert!(live.interval().nodes.len() == 3 && live.changes().is_empty());
+}
+
+/// An exporter counted nothing on CPUs that had been offline for a while.
+#[test]
+fn sources_are_to_be_opened_anew_when_a_cpu_goes_offline() {
+    let tree = Tree::symmetric(2, 1, 1 << 20);
+    tree.put("proc/stat", "cpu0 1 0 0 1\ncpu1 1 0 0 1");
+    let mut live = Live::open(tree.root(), tree.machine(), &LiveOptions::default());
+    assert!(live.changes().is_empty());
+    tree.put("proc/stat", "cpu0 2 0 0 2");
+    assert_eq!(live.interval().notes, Vec::<String>::new(), "its node has a CPU less, which the figures say");
+    assert!(live.changes().len() == 1 && live.changes()[0].ends_with(": 1."), "{:?}", live.changes());
 }
 
 /// With `vm.numa_stat` at 0 the kernel's counters are all 0: no memory seemed to be allocated.
