@@ -102,7 +102,7 @@ fn obstacles(facts: &EventFacts) -> Vec<Obstacle> {
         let scope = if sampler.own.error() == Some(libc::EACCES) { scope(sampler) } else { Scope::Own };
         match scope {
             // The kernel looks at the rights first: whoever has them is refused events of single processes all the same.
-            Scope::Kernel if !facts.kernel.is_at_least(6, 2) => {
+            Scope::Kernel if has_whole_cpus_only(facts) => {
                 refused(facts, &sampler.pmu, Answer::Refused(libc::EINVAL), Scope::Own)
             }
             scope => refused(facts, &sampler.pmu, sampler.own, scope),
@@ -123,6 +123,12 @@ fn obstacles(facts: &EventFacts) -> Vec<Obstacle> {
     }
     out.dedup();
     out
+}
+
+/// Whether IBS of this kernel samples whole CPUs only, as far as its version tells: Red Hat's kernels keep their number while they take over the events of
+/// newer ones, so that of those only a try tells.
+fn has_whole_cpus_only(facts: &EventFacts) -> bool {
+    !facts.kernel.is_at_least(6, 2) && !facts.kernel.to_string().contains(".el")
 }
 
 /// Why no PMU here samples memory accesses.

@@ -129,6 +129,8 @@ fn no_level_is_said_to_give_ibs_of_processes_where_the_kernel_has_none() {
     assert!(old.reason.contains("whole CPUs only"), "{old:?}");
     assert!(old.remedy.contains("--system") && old.remedy.contains("perf_event_paranoid=0"), "{old:?}");
     assert!(said("6.2.0-39-generic").remedy.contains("perf_event_paranoid=1"));
+    // Red Hat's number says nothing of its events.
+    assert!(said("5.14.0-427.13.1.el9_4.x86_64").remedy.contains("perf_event_paranoid=1"));
 }
 
 /// "perf: arm_spe: Use perf_allow_kernel() for permissions" came with 6.12: before, the driver asked for the capability alone.

@@ -180,7 +180,9 @@ pub(super) fn filter_note(attr: &EventAttr, index: usize, features: &Features) -
             )
         });
     }
-    if !recorded_name(index, features).is_some_and(counts_tagged_loads) {
+    // POWER counts marked instructions by both of its events (`MEM_LOADS` and `MEM_STORES` in `arch/powerpc/perf/power9-events-list.h`), and has no threshold.
+    let is_of_power = features.arch.starts_with("ppc");
+    if is_of_power || !recorded_name(index, features).is_some_and(counts_tagged_loads) {
         return None;
     }
     let least = attr.config1 & 0xffff;
@@ -197,8 +199,8 @@ pub(super) fn filter_note(attr: &EventAttr, index: usize, features: &Features) -
     })
 }
 
-/// Whether an event counts loads with their latencies: "the MEM_TRANS_RETIRED event for load latency counts only tagged retired loads" (Intel's SDM 3B), as
-/// POWER's `mem-loads` counts marked ones. Events of stores count all of them.
+/// Whether an event of Intel's counts loads with their latencies: "the MEM_TRANS_RETIRED event for load latency counts only tagged retired loads" (SDM 3B).
+/// Events of stores count all of them.
 fn counts_tagged_loads(name: &str) -> bool {
     let by_latency = ["mem_trans_retired.load_latency", "mem_uops_retired.load_latency"];
     name.split(['/', '{', ','])
@@ -323,6 +325,8 @@ mod tests {
             );
             assert_eq!(said.contains("cycles or more"), least > 3, "{said}");
         }
+        let power = Features { arch: "ppc64le".to_owned(), ..features("cpu/mem-loads/") };
+        assert_eq!(filter_note(&EventAttr::default(), 0, &power), None);
     }
 
     #[test]

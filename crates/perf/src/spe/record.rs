@@ -152,8 +152,10 @@ impl SpeRecord {
             _ => None,
         };
         match told {
-            // A core's number of memory stands for that of any socket.
-            Some((Level::Ram, _, snoop)) if self.has(event::REMOTE_ACCESS) => (Level::Ram, Distance::Remote, snoop),
+            // A core's number of memory stands for that of any socket. HIP12 has a number for each.
+            Some((Level::Ram, _, snoop)) if table != SourceTable::HisiHip && self.has(event::REMOTE_ACCESS) => {
+                (Level::Ram, Distance::Remote, snoop)
+            }
             Some(told) => told,
             None => self.answered_by_events(),
         }
@@ -443,6 +445,8 @@ mod tests {
         // What is not memory is where its number says.
         assert_eq!(answered(0x413f_d0c1, 8, REMOTE), (Level::L2, Distance::Local));
         assert_eq!(answered(0x413f_d0c1, 0xd, REMOTE), (Level::Unknown, Distance::OtherSocket));
+        // HIP12's own number tells the node's memory from that of another socket.
+        assert_eq!(answered(0x481f_d060, 8, REMOTE), (Level::Ram, Distance::Local));
     }
 
     /// `perf record --per-thread -e arm_spe//`, whose traces name no CPU, where cores of two kinds are.
