@@ -15,6 +15,7 @@ use numapilot_host::Root;
 use numapilot_host::TaskStat;
 use numapilot_host::TaskStatus;
 pub use numapilot_host::Tid;
+use numapilot_host::is_gone;
 use numapilot_host::number;
 use numapilot_host::ticks_per_s;
 use numapilot_machine::CpuId;
@@ -274,10 +275,11 @@ impl Process {
         let path = PathBuf::from(format!("/proc/{pid}"));
         let folder = fs::File::open(&path).map_err(|source| KernelError::of_file(path, pid, source))?;
         let folder = OwnedFd::from(folder);
-        // A thread that is not a process has a folder, too.
         let mut text = Vec::new();
-        let status = under(&folder).read("status", &mut text).map(TaskStatus::of);
-        match status.ok().and_then(TaskStatus::process) {
+        let status = under(&folder).read("status", &mut text);
+        let status = status.map_err(|error| KernelError::of_file(error.path, pid, error.source))?;
+        // A thread that is not a process has a folder, too.
+        match TaskStatus::of(status).process() {
             Some(process) if process == pid => Ok(Process { pid, held: Held::Folder(folder) }),
             _ => Err(KernelError::Gone { pid }),
         }
@@ -295,7 +297,6 @@ impl Process {
     /// # Errors
     /// It has ended, or belongs to another user.
     pub fn signal(&self, signal: libc::c_int) -> Result<(), KernelError> {
-        let gone = KernelError::Gone { pid: self.pid };
         let (call, sent) = match &self.held {
             Held::Process(fd) => {
                 let none = std::ptr::null_mut::<libc::siginfo_t>();
@@ -303,9 +304,12 @@ impl Process {
                 let sent = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd.as_raw_fd(), signal, none, 0) };
                 ("pidfd_send_signal", sent)
             }
-            Held::Folder(folder) if !runs(folder) => return Err(gone),
-            Held::Folder(_) => {
-                let number = self.pid.raw().ok_or(gone)?;
+            Held::Folder(folder) => {
+                let number = self.pid.raw().ok_or(KernelError::Gone { pid: self.pid })?;
+                // While its file can be read, nobody else has the id; a zombie has it, too. If it cannot be read for another reason, nobody knows.
+                let (held, mut text) = (under(folder), Vec::new());
+                let looked = held.read("stat", &mut text);
+                looked.map_err(|error| KernelError::of_file(error.path, self.pid, error.source))?;
                 // SAFETY: takes two integers.
                 let sent = unsafe { libc::kill(number, signal) };
                 ("kill", libc::c_long::from(sent))
@@ -366,8 +370,11 @@ fn under(folder: &OwnedFd) -> Root {
 /// Whether the process whose folder in /proc this is still runs.
 fn runs(folder: &OwnedFd) -> bool {
     let mut text = Vec::new();
-    let line = under(folder).read("stat", &mut text).ok();
-    line.and_then(TaskStat::parse).is_some_and(|stat| !stat.is_zombie())
+    match under(folder).read("stat", &mut text) {
+        Ok(line) => TaskStat::parse(line).is_some_and(|stat| !stat.is_zombie()),
+        // One that cannot be read for another reason, such as too few descriptors, has not ended for that.
+        Err(error) => !is_gone(&error.source),
+    }
 }
 
 /// Whether a call of poll(2) found its descriptor readable. One that finds nothing may end with an error: EINTR where a signal is caught meanwhile
@@ -557,6 +564,11 @@ mod tests {
             Process::by_folder(Pid(tid as u32))
         });
         assert!(matches!(of_a_thread.join().unwrap(), Err(KernelError::Gone { .. })));
+        let other = tempfile::tempdir().unwrap();
+        let held = OwnedFd::from(fs::File::open(other.path()).unwrap());
+        assert!(!runs(&held), "its file is gone");
+        fs::create_dir(other.path().join("stat")).unwrap();
+        assert!(runs(&held), "an error that does not say that it has ended");
     }
 
     #[test]
