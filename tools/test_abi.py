@@ -5,8 +5,6 @@ Needs gcc and readelf.
 
 import contextlib
 import dataclasses
-import importlib.machinery
-import importlib.util
 import io
 import pathlib
 import subprocess
@@ -22,6 +20,7 @@ sys.dont_write_bytecode = True
 
 import c_header  # noqa: E402
 import interface  # noqa: E402
+import loading  # noqa: E402
 from interface import Change, Interface, Member, Struct  # noqa: E402
 
 HEADER = """
@@ -46,15 +45,7 @@ static inline int numapilot_next(numapilot_batch *batch) {
 """
 
 
-def tool():
-    """tools/abi as a module: its name ends in no .py."""
-    loader = importlib.machinery.SourceFileLoader("abi", str(FOLDER / "abi"))
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
-    loader.exec_module(module)
-    return module
-
-
-abi = tool()
+abi = loading.tool("abi")
 
 
 def struct(size, *fields):

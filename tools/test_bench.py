@@ -2,8 +2,6 @@
 made here, with a cargo that builds nothing. Run by crates/cli/tests/speed_guard.rs."""
 
 import contextlib
-import importlib.machinery
-import importlib.util
 import io
 import json
 import os
@@ -22,16 +20,9 @@ FOLDER = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(FOLDER))
 sys.dont_write_bytecode = True
 
+import loading  # noqa: E402
 from benchmarks import analysis, comparison, figures, page, ratios  # noqa: E402
 from benchmarks.figures import Figure  # noqa: E402
-
-
-def tool():
-    """tools/bench as a module: its name ends in no .py."""
-    loader = importlib.machinery.SourceFileLoader("bench", str(FOLDER / "bench"))
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
-    loader.exec_module(module)
-    return module
 
 
 def time_of(value, name="join", unit="s", better="less"):
@@ -124,7 +115,7 @@ class Tables(unittest.TestCase):
         self.assertEqual(words, ["0.0123 s", "1.23 s", "12.3 s", "1,235 s", "0.00 s", "-4.50 s"])
 
     def test_the_status_is_of_the_worst(self):
-        bench, slow, same = tool(), rows_of([(1, 1.2)] * 6), rows_of([(1, 1)] * 6)
+        bench, slow, same = loading.tool("bench"), rows_of([(1, 1.2)] * 6), rows_of([(1, 1)] * 6)
         failed = {is_new: comparison.Failed("import", "no perf", is_new) for is_new in (False, True)}
         self.assertEqual(bench.status_of(slow + same, [], 0.05), 1)
         self.assertEqual(bench.status_of(slow + same, [], 0.25), 0)
@@ -133,7 +124,7 @@ class Tables(unittest.TestCase):
         self.assertEqual(bench.status_of([], [], 0.05), 2)
 
     def test_limits_are_percentages(self):
-        bench = tool()
+        bench = loading.tool("bench")
         self.assertEqual([bench.percent(text) for text in ("5%", "7.5 %", "0")], [0.05, 0.075, 0])
         for wrong in ("", "x", "-1", "nan", "inf"):
             self.assertRaises(Exception, bench.percent, wrong)

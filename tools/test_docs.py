@@ -1,7 +1,5 @@
 """Unit tests of the tools of the documents (docs-links, docs-preprocess, docs-reference, questions, markdown.py). Run by crates/cli/tests/docs.rs."""
 
-import importlib.machinery
-import importlib.util
 import os
 import shutil
 import stat
@@ -13,18 +11,11 @@ FOLDER = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, FOLDER)
 sys.dont_write_bytecode = True
 
+import loading  # noqa: E402
 import markdown  # noqa: E402
 
 
-def tool(name):
-    """A tool of this folder as a module: their names are no module names."""
-    loader = importlib.machinery.SourceFileLoader(name.replace("-", "_"), os.path.join(FOLDER, name))
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
-    loader.exec_module(module)
-    return module
-
-
-links, preprocess, reference, questions = tool("docs-links"), tool("docs-preprocess"), tool("docs-reference"), tool("questions")
+links, preprocess, reference, questions = (loading.tool(name) for name in ["docs-links", "docs-preprocess", "docs-reference", "questions"])
 
 
 def tree(folder, **documents):

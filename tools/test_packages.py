@@ -6,8 +6,6 @@ Needs gcc, binutils, dpkg-deb, rpm, GNU tar and xz.
 import ast
 import gzip
 import hashlib
-import importlib.machinery
-import importlib.util
 import json
 import os
 import pathlib
@@ -26,6 +24,7 @@ sys.path.insert(0, str(FOLDER))
 sys.dont_write_bytecode = True
 
 import elf  # noqa: E402
+import loading  # noqa: E402
 import packing  # noqa: E402
 import third_party  # noqa: E402
 
@@ -49,17 +48,7 @@ int main(int count, char **words) {
 """
 
 
-def tool():
-    """tools/packages as a module: its name ends in no .py."""
-    loader = importlib.machinery.SourceFileLoader("packages", str(FOLDER / "packages"))
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
-    # Its dataclasses look themselves up.
-    sys.modules[loader.name] = module
-    loader.exec_module(module)
-    return module
-
-
-packages = tool()
+packages = loading.tool("packages")
 VERSION = tomllib.loads((TREE / "Cargo.toml").read_text(encoding="utf-8"))["workspace"]["package"]["version"]
 
 

@@ -5,8 +5,6 @@ Needs git and dpkg-deb.
 
 import contextlib
 import hashlib
-import importlib.machinery
-import importlib.util
 import io
 import pathlib
 import shutil
@@ -19,21 +17,16 @@ from unittest import mock
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 TREE = FOLDER.parent
+sys.path.insert(0, str(FOLDER))
 sys.dont_write_bytecode = True
+
+import loading  # noqa: E402
 
 VERSION = tomllib.loads((TREE / "Cargo.toml").read_text(encoding="utf-8"))["workspace"]["package"]["version"]
 LOG = f"# Changelog\n\nWords.\n\n## {VERSION}\n\n- One thing: [how](docs/a.md).\n- Another one.\n\n## 0.0.1\n\n- Old.\n"
 
 
-def tool():
-    """tools/release as a module: its name ends in no .py."""
-    loader = importlib.machinery.SourceFileLoader("release", str(FOLDER / "release"))
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
-    loader.exec_module(module)
-    return module
-
-
-release = tool()
+release = loading.tool("release")
 COPIED = ["Cargo.toml", "crates/query/Cargo.toml", "packaging/kubernetes/daemonset.yaml", "packaging/packages.toml", *release.STATED, *release.LOCKS]
 
 

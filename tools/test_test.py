@@ -1,8 +1,6 @@
 """Unit tests of the runner of the tests (tools/test): each test that a program lists runs once. Run by crates/cli/tests/runner.rs."""
 
 import contextlib
-import importlib.machinery
-import importlib.util
 import io
 import os
 import pathlib
@@ -13,7 +11,10 @@ import unittest
 from unittest import mock
 
 FOLDER = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(FOLDER))
 sys.dont_write_bytecode = True
+
+import loading  # noqa: E402
 
 # What Rust's harness does with these arguments. LOSE: one test does not run. CRASH: a test ends the program.
 PROGRAM = """#!/usr/bin/env python3
@@ -34,17 +35,9 @@ print(f"\\ntest result: ok. {len(tests)} passed; 0 failed; 0 ignored; 0 measured
 """
 
 
-def runner():
-    """tools/test as a module: its name ends in no .py."""
-    loader = importlib.machinery.SourceFileLoader("runner", str(FOLDER / "test"))
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
-    loader.exec_module(module)
-    return module
-
-
 class Runner(unittest.TestCase):
     def setUp(self):
-        self.runner = runner()
+        self.runner = loading.tool("test")
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.package = pathlib.Path(folder.name) / "host"

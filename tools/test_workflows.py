@@ -159,6 +159,7 @@ class Workflows(unittest.TestCase):
         # Else a tag's text would be part of a command, or of what make expands.
         self.assertIn('RELEASED := tools/release $(if $(value TAG),--tag "$$TAG") $(RELEASE)\n', makefile)
 
+
 class Libraries(unittest.TestCase):
     """tools/keep-libraries: what of a build folder a cache holds."""
 
