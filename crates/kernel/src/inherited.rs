@@ -103,8 +103,9 @@ fn mask_in_child() {
     }
 }
 
-/// The limit on open files; `None`: the system does not say.
-fn files() -> Option<libc::rlimit> {
+/// The limit on open files of this process now; `None`: the system does not say.
+#[must_use]
+pub fn files() -> Option<libc::rlimit> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the call writes one rlimit of our own.
     (unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } == 0).then_some(limit)

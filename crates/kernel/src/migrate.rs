@@ -109,25 +109,11 @@ impl Migration {
 }
 
 /// Moves pages of `process` along `route`; `mover` `None`: only looks. `goes_on` is asked with how it stands before every call that moves, ten times a second
-/// while the rate makes it wait, and after every stretch of memory that was looked through.
+/// while the rate makes it wait, and after every stretch of memory that was looked through. The account is in `done`: where it fails, what it has moved until
+/// then is there.
 ///
 /// # Errors
 /// The process may not be looked into or moved, or a target cannot take pages.
-pub fn run(
-    process: &Process,
-    route: &mut Route,
-    mover: Option<&mut Mover>,
-    goes_on: &mut dyn FnMut(&Migration) -> bool,
-) -> Result<Migration, KernelError> {
-    let mut done = Migration::default();
-    run_into(&mut done, process, route, mover, goes_on)?;
-    Ok(done)
-}
-
-/// As [`run`], with the account in `done`: where it fails, what it has moved until then is there.
-///
-/// # Errors
-/// As [`run`].
 pub fn run_into(
     done: &mut Migration,
     process: &Process,
@@ -262,12 +248,18 @@ mod tests {
         assert_eq!(Route::new(&[], &nodes(&[1])), None);
     }
 
+    /// Looks through this process, and moves nothing.
+    fn look(route: &mut Route, goes_on: &mut dyn FnMut(&Migration) -> bool) -> Result<Migration, KernelError> {
+        let (process, mut done) = (Process::open(Pid::own()).unwrap(), Migration::default());
+        run_into(&mut done, &process, route, None, goes_on)?;
+        Ok(done)
+    }
+
     #[test]
     fn a_stop_ends_the_look_through_a_large_process_too() {
-        let process = Process::open(Pid::own()).unwrap();
         let mut route = Route::new(&nodes(&[999]), &nodes(&[0])).unwrap();
         let mut asked = 0;
-        let done = run(&process, &mut route, None, &mut |_| {
+        let done = look(&mut route, &mut |_| {
             asked += 1;
             false
         });
@@ -279,12 +271,11 @@ mod tests {
 
     #[test]
     fn mappings_that_are_left_out_are_counted_and_not_looked_at() {
-        let process = Process::open(Pid::own()).unwrap();
         let ranges = [(0x1000, 0x3000), (0x5000, u64::MAX)].map(|(start, end)| (VirtAddr(start), VirtAddr(end)));
         let mut route = Route::new(&nodes(&[0]), &nodes(&[1])).unwrap().without(ranges.to_vec());
         let left_out = [0, 0x1000, 0x2fff, 0x3000, 0x5000].map(|address| route.leaves_out(VirtAddr(address)));
         assert_eq!(left_out, [false, true, true, false, true]);
-        match run(&process, &mut route, None, &mut |_| true) {
+        match look(&mut route, &mut |_| true) {
             Ok(done) => assert!(done.looked_at == 0 && done.left_out_bytes > 100 << 10, "{done:?}"),
             Err(error) => numapilot_not_run::not_run!(MovePages, "{error}"),
         }
@@ -292,9 +283,8 @@ mod tests {
 
     #[test]
     fn a_look_counts_every_page_and_moves_none() {
-        let process = Process::open(Pid::own()).unwrap();
         let mut route = Route::new(&nodes(&[999]), &nodes(&[0])).unwrap();
-        match run(&process, &mut route, None, &mut |_| true) {
+        match look(&mut route, &mut |_| true) {
             Ok(done) => assert!(done.looked_at > 100 && done.elsewhere == done.looked_at && done.pages.total() == 0),
             Err(error) => numapilot_not_run::not_run!(MovePages, "{error}"),
         }

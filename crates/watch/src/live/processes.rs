@@ -17,6 +17,7 @@ use std::sync::Arc;
 use numapilot_kernel::actuator::page_bytes;
 use numapilot_kernel::cpu_time;
 use numapilot_kernel::cpu_time::ticks_per_s;
+use numapilot_kernel::inherited;
 use numapilot_kernel::task;
 use numapilot_machine::CpuId;
 use numapilot_machine::Machine;
@@ -377,10 +378,7 @@ fn may_be_open(limit: usize, others: usize) -> usize {
 
 /// Descriptors that this process may have; none where the system does not say.
 fn descriptors_max() -> usize {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the call writes one rlimit of our own, and leaves it as it is where it fails.
-    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
-    usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX)
+    inherited::files().map_or(0, |limit| usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX))
 }
 
 /// Descriptors that this process has now.
