@@ -89,22 +89,13 @@ fn capability(facts: &EventFacts) -> &'static str {
 
 /// How to get the right to open events of this scope.
 pub fn rights(facts: &EventFacts, scope: Scope) -> String {
-    let level = scope.level();
-    let capability = capability(facts);
+    let by_level = format!("`sudo sysctl kernel.perf_event_paranoid={}`", scope.level());
     match &facts.container {
         Some(_) if facts.in_user_namespace => {
-            format!(
-                "on the host: `sudo sysctl kernel.perf_event_paranoid={level}` (capabilities of a rootless container do not count)"
-            )
+            format!("on the host: {by_level} (capabilities of a rootless container do not count)")
         }
-        Some(_) => format!(
-            "start the container with `--cap-add {capability}`, or on the host: `sudo sysctl kernel.perf_event_paranoid={level}`"
-        ),
-        None => format!(
-            "run it as root, or give it the right once with `sudo setcap cap_{}+ep $(command -v numapilot)`, or allow everybody until the next boot with \
-             `sudo sysctl kernel.perf_event_paranoid={level}`",
-            capability.to_lowercase()
-        ),
+        Some(_) => format!("{}, or on the host: {by_level}", by_capability(facts)),
+        None => format!("{}, or allow everybody until the next boot with {by_level}", by_capability(facts)),
     }
 }
 
