@@ -331,6 +331,15 @@ mod tests {
         (MigrationExecutor::new(&machine, MoveOptions::default()), targets, number)
     }
 
+    /// The same with nodes 0 to 2, and two pages of this process whose home is known to be node 0.
+    fn of_two_pages() -> (MigrationExecutor, Targets, u32, [PageNumber; 2]) {
+        let (migration_executor, mut targets, number) = of_this_process();
+        let [first, second] = [16, 17].map(PageNumber);
+        targets.all.get_mut(&Pid::own()).unwrap().homes.set(first, second + 1, NodeIndex(0));
+        let ids = [0, 1, 2].map(NodeId).to_vec();
+        (MigrationExecutor { ids, ..migration_executor }, targets, number, [first, second])
+    }
+
     #[test]
     fn every_order_has_an_outcome() {
         let (mut migration_executor, mut targets, number) = of_this_process();
@@ -363,11 +372,8 @@ mod tests {
     /// What was undone went to where a neighbour had been: of large processes, the homes of one page in many are read, and stand for those up to the next.
     #[test]
     fn where_a_page_was_is_as_it_was_found() {
-        let (migration_executor, mut targets, number) = of_this_process();
-        let migration_executor = MigrationExecutor { ids: [0, 1, 2].map(NodeId).to_vec(), ..migration_executor };
+        let (migration_executor, mut targets, number, [first, second]) = of_two_pages();
         let managed = targets.all.get_mut(&Pid::own()).unwrap();
-        let [first, second] = [16, 17].map(PageNumber);
-        managed.homes.set(first, second + 1, NodeIndex(0));
         let requests = [first, second].map(|page| MoveRequest { to: NodeId(2), address: VirtAddr::of_page(page) });
         let from = vec![Some(NodeId(1)), None];
         let moved = Moved { outcomes: vec![MoveOutcome::Moved; 2], from, ..Moved::default() };
@@ -381,11 +387,8 @@ mod tests {
     /// They were taken to be where they were: the time was not paid for, and what did harm was not undone.
     #[test]
     fn pages_that_moved_before_an_error_are_paid_for_and_can_be_undone() {
-        let (migration_executor, mut targets, number) = of_this_process();
-        let migration_executor = MigrationExecutor { ids: [0, 1, 2].map(NodeId).to_vec(), ..migration_executor };
+        let (migration_executor, mut targets, number, [first, second]) = of_two_pages();
         let managed = targets.all.get_mut(&Pid::own()).unwrap();
-        let [first, second] = [16, 17].map(PageNumber);
-        managed.homes.set(first, second + 1, NodeIndex(0));
         let requests = [first, second].map(|page| MoveRequest { to: NodeId(2), address: VirtAddr::of_page(page) });
         let parts = [0, 1].map(|order| Part { order, first: order, count: 1 });
         let source = std::io::Error::from_raw_os_error(libc::EPERM);
