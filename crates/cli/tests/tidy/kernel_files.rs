@@ -11,7 +11,11 @@ const STARTS: [&str; 4] = ["\"/proc/", "\"/proc\"", "\"/sys/", "\"/sys\""];
 pub static MAY_NAME: [(&str, usize, &str); 13] = [
     ("balancer", 6, "settings, which its journal names by their paths"),
     ("emulator", 1, "a program that is surely there, for a trial"),
-    ("kernel", 7, "memory of running processes, what this process inherited, and folders of processes that it holds open"),
+    (
+        "kernel",
+        7,
+        "memory of running processes, what this process inherited, and folders of processes that it holds open",
+    ),
     ("launch", 4, "what the programs that it starts open or are"),
     ("machine", 1, "the source of a figure, in words"),
     ("measure", 2, "the thread that measures, and its memory"),
@@ -20,7 +24,11 @@ pub static MAY_NAME: [(&str, usize, &str); 13] = [
     ("sources", 6, "folders of programs, seen through their own roots"),
     ("text", 1, "output files that are another name of a descriptor"),
     ("trace", 1, "the namespace of this process"),
-    ("watch", 8, "open files of a recorder, through its own root, those of this process, and mount points as they are listed"),
+    (
+        "watch",
+        8,
+        "open files of a recorder, through its own root, those of this process, and mount points as they are listed",
+    ),
     ("wrapper", 1, "this program, in an error"),
 ];
 
