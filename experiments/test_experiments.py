@@ -341,7 +341,8 @@ def made_up(folder, programs, extra="", program="#!/bin/sh\n"):
     answers = f"case $1 in record) {record};; whatif) echo '{json.dumps(prediction(0.2, 0.1, 0.3))}';; simulate) echo first-touch;; esac\n"
     executable(os.path.join(folder, "numapilot"), f'#!/bin/sh\n[ "$2" = --list ] || echo "$@" >> {folder}/calls\n{extra}{answers}')
     for name in programs:
-        executable(os.path.join(folder, "instrumented", name), program)
+        for kind in ("instrumented", "native"):
+            executable(os.path.join(folder, kind, name), program)
     return runner.Lab(os.path.join(folder, "numapilot"), os.path.join(folder, "instrumented"), folder)
 
 
@@ -493,6 +494,16 @@ class Failures(unittest.TestCase):
             answers, failures = runner.Lab(binary, folder, folder).results(plan.jobs(["pca"], plan.POLICIES, 1.0, 1, False))
             self.assertEqual(answers, {})
             self.assertIn("no such program", failures[0])
+
+
+    def test_what_no_native_run_can_anchor_is_not_predicted(self):
+        published = judge.load(os.path.join(FOLDER, "published.toml"))
+        with tempfile.TemporaryDirectory() as folder:
+            lab = made_up(folder, ["cg"])
+            os.remove(os.path.join(folder, "native", "cg"))
+            answers, failures = lab.predictions(plan.asks(["cg"], published))
+            self.assertEqual(answers, {})
+            self.assertIn("native/cg: no such program", failures[0])
 
 
 class Loop(unittest.TestCase):
