@@ -97,7 +97,7 @@ fn threads_that_overlap_accesses_differently_load_memory_with_what_they_access()
         let of = window * threads..(window + 1) * threads;
         let (paces, busy) = (&pricer.paces[of.clone()], &busy[of]);
         let lasted_ns = busy.iter().copied().fold(1.0, f64::max);
-        for class in pricer.load(lines, paces, busy, lasted_ns).classes {
+        for class in pricer.load(lines, paces, busy, &vec![1.0; threads], lasted_ns).classes {
             let of_class = lines.iter().filter(|line| line.from.0 == class.from);
             let made: f64 = of_class.map(|line| paces[line.thread].accesses * line.part * line.left).sum();
             let cycle_ns = class.outstanding * class.think_ns + LATENCY_NS;

@@ -6,6 +6,7 @@
 //! ([`course`]) then give the end of each thread and of the run: time saved while waiting for others is no gain. `docs/patterns.md`, "Prices", has the
 //! equations and a comparison with the simulator.
 
+mod crowding;
 #[cfg(test)]
 mod edges;
 mod ensemble;
@@ -24,6 +25,7 @@ use std::borrow::Cow;
 use numapilot_machine::{CpuId, Machine, Node, NodeIndex};
 use numapilot_traffic::{Class, Load, MemorySystem, Solver, TrafficError, worse_residual};
 
+use self::crowding::{Crowding, Times};
 use self::members::{Members, nominal, paces_on};
 use self::shrink::Threads;
 use self::sums::{Line, Rest, Sums};
@@ -42,6 +44,8 @@ struct Effort {
 
 /// The effort for the machine as described.
 const EFFORT: Effort = Effort { rounds: 6, settled: 1e-4 };
+/// How many times as many rounds are allowed where threads share CPUs.
+const CROWDED_TIMES: usize = 4;
 /// Relative change of the run time that a computation may leave without being reported: less than a gain is shown to.
 const UNSETTLED_LEAST: f64 = 1e-3;
 
@@ -85,7 +89,7 @@ pub(crate) struct Priced {
     pub watched_ns: Vec<Vec<f64>>,
     /// Sum of the busy times of all threads, ns: without waits for other threads and for input and output, and without sleeps, by the counters.
     pub busy_ns: f64,
-    /// Sum of the times in which threads worked, ns: in no recorded wait and in no sleep. Where threads share a CPU, it holds their waits for it.
+    /// Sum of the times in which threads worked, ns: in no recorded wait, in no sleep, and not waiting for a CPU that they share.
     pub worked_ns: f64,
     /// `worked_ns` with each part of the samples left out, and for each member of the ensemble.
     pub parts_worked_ns: [f64; PARTS],
@@ -116,6 +120,8 @@ pub(crate) struct Pricer<'a> {
     watched: Vec<Watched>,
     /// `None` where all homes are known.
     unknown: Option<Unknown>,
+    /// `None` where no thread waits for a CPU.
+    crowding: Option<Crowding>,
 }
 
 /// Does something with the change that leaves everything as it was recorded.
@@ -154,6 +160,8 @@ struct Settled {
     /// `[window * threads + thread]`, ns.
     busy: Vec<f64>,
     walked: Walked,
+    /// `[window * threads + thread]`: factor by which work lasts longer because threads share CPUs.
+    stretches: Vec<f64>,
     /// Relative change of the run time in the last round ([`Pricer::round`]).
     change: f64,
     /// Share of the work that goes to whichever thread is free ([`Pricer::share_out`]).
@@ -177,7 +185,9 @@ impl<'a> Pricer<'a> {
         paces_on(&nominal(machine, usage), usage, &mut paces);
         let cpus = online_cpus(machine.nodes(), |id| machine.cpu(id).is_some_and(|cpu| cpu.online));
         let (members, watched, unknown) = (Members::default(), Vec::new(), None);
-        let pricer = Pricer { machine, usage, system, paces, rows_of, weight, cpus, members, watched, unknown };
+        let crowding = Crowding::of(usage);
+        let pricer =
+            Pricer { machine, usage, system, paces, rows_of, weight, cpus, members, watched, unknown, crowding };
         let unknown = Unknown::of(usage, || as_recorded(|change| pricer.sums(change)));
         Ok(Pricer { unknown, ..pricer })
     }
@@ -209,6 +219,7 @@ impl<'a> Pricer<'a> {
             windows: vec![Window::default(); usage.windows.count],
             busy: self.paces.iter().map(|pace| pace.busy_ns).collect(),
             walked: usage.course.walk(&usage.course.worked_ns),
+            stretches: crowding::recorded(&usage.paces),
             change: 0.0,
             taken: 0.0,
         };
@@ -225,7 +236,7 @@ impl<'a> Pricer<'a> {
         let of_members = if by_members { self.of_members(&gathered, &settled)? } else { Vec::new() };
         let (members_ns, members_worked_ns) = of_members.iter().map(|of| (of.run_ns, of.worked_ns)).unzip();
         let watched_ns = of_members.into_iter().map(|of| of.watched_ns).collect();
-        let Settled { windows, busy, walked, change, .. } = settled;
+        let Settled { windows, busy, walked, stretches, change, .. } = settled;
         let lines = &gathered.lines;
         let (mut parts_ns, mut parts_worked_ns) = ([0.0; PARTS], [0.0; PARTS]);
         for (part, (ns, worked_ns)) in parts_ns.iter_mut().zip(&mut parts_worked_ns).enumerate() {
@@ -233,7 +244,7 @@ impl<'a> Pricer<'a> {
             let unknown = self.unknown.as_ref().map(|unknown| unknown.without(part, self.usage));
             let shares = |line: &Line| unknown.as_ref().filter(|_| line.is_unknown).unwrap_or(&rest).shares(line);
             let memory = self.memory_ns(lines, &windows, &self.paces, |line| Cow::Owned(shares(line)));
-            *ns = gathered.extra_ns + self.walk(&gathered, &self.paces, &memory, &busy, 0.0).end_ns;
+            *ns = gathered.extra_ns + self.walk(&gathered, &self.paces, &memory, (&busy, &stretches), 0.0).end_ns;
             let of_part: Vec<f64> = self.paces.iter().zip(&memory).map(|(pace, ns)| pace.own_ns + ns).collect();
             *worked_ns = gathered.extra_work_ns + self.worked_ns(&of_part);
         }
@@ -259,10 +270,10 @@ impl<'a> Pricer<'a> {
         })
     }
 
-    /// Sum of the times in which threads worked, from their busy times (`[window * threads + thread]`, ns).
+    /// Sum of the times in which threads worked, from their busy times (`[window * threads + thread]`, ns): without waits for a CPU that they share.
     fn worked_ns(&self, busy: &[f64]) -> f64 {
         let worked = self.usage.course.worked_ns.iter().zip(&self.usage.paces).zip(busy);
-        worked.map(|((worked, was), busy)| (worked + was.stretch * (busy - was.busy_ns)).max(0.0)).sum()
+        worked.map(|((worked, was), busy)| (worked / was.stretch + (busy - was.busy_ns)).max(0.0)).sum()
     }
 
     fn gather(&self, change: &Change<'_>) -> Gathered {
@@ -292,7 +303,9 @@ impl<'a> Pricer<'a> {
         effort: &Effort,
         mut solve: impl FnMut(usize, &mut Window, &Load) -> Result<(), TrafficError>,
     ) -> Result<Settled, TrafficError> {
-        for _ in 0..effort.rounds {
+        // How many threads want each CPU is found in turn with the rest, too.
+        let rounds = if self.crowding.is_some() { CROWDED_TIMES * effort.rounds } else { effort.rounds };
+        for _ in 0..rounds {
             settled.change = self.round(gathered, &mut settled, paces, &mut solve)?;
             if settled.change <= effort.settled {
                 break;
@@ -317,7 +330,8 @@ impl<'a> Pricer<'a> {
             let window = &mut settled.windows[at];
             window.lasted_ns = settled.walked.done_ns[at] - before_ns;
             before_ns = settled.walked.done_ns[at];
-            let load = self.load(lines, &paces[of.clone()], &settled.busy[of], window.lasted_ns);
+            let (busy, stretches) = (&settled.busy[of.clone()], &settled.stretches[of.clone()]);
+            let load = self.load(lines, &paces[of], busy, stretches, window.lasted_ns);
             if !load.classes.is_empty() {
                 solve(at, window, &load)?;
             }
@@ -326,24 +340,43 @@ impl<'a> Pricer<'a> {
         paces.iter().zip(&memory).zip(&mut settled.busy).for_each(|((pace, ns), busy)| *busy = pace.own_ns + ns);
         self.share_out(&mut settled.busy, |at| self.usage.paces[at].busy_ns, settled.taken);
         let old_ns = settled.walked.end_ns;
-        settled.walked = self.walk(gathered, paces, &memory, &settled.busy, settled.taken);
+        settled.walked = self.walk(gathered, paces, &memory, (&settled.busy, &settled.stretches), settled.taken);
+        if let Some(crowding) = &self.crowding {
+            let times = Times { busy: &settled.busy, end_ns: settled.walked.end_ns };
+            let next = if gathered.moves_threads {
+                crowding.of_nodes(self.usage, &gathered.lines, &self.cpus, &settled.stretches, &times)
+            } else {
+                crowding.of_cpus(self.usage, &settled.stretches, &times)
+            };
+            // Half of the way: a longer run leaves CPUs free, which makes it shorter.
+            settled.stretches.iter_mut().zip(next).for_each(|(stretch, next)| *stretch += 0.5 * (next - *stretch));
+        }
         let of_work = |old_ns: f64| (self.worked_ns(&settled.busy) - old_ns).abs() / old_ns.max(1.0);
         // A sum, because the larger of a number and no number would hide the latter.
         Ok((settled.walked.end_ns - old_ns).abs() / old_ns.max(1.0) + old_work_ns.map_or(0.0, of_work))
     }
 
     /// Walks the course with work times that follow from own work and waiting for memory (`[window * threads + thread]`, ns). Where the change moves threads,
-    /// those on a node with more work than CPUs also wait for each other.
-    fn walk(&self, gathered: &Gathered, paces: &[Pace], memory_ns: &[f64], busy: &[f64], taken: f64) -> Walked {
+    /// those on a node with more work than CPUs also wait for each other. Of each thread in each window: its busy time, ns, and the factor by which its work lasts
+    /// longer because it shares its CPU.
+    fn walk(
+        &self,
+        gathered: &Gathered,
+        paces: &[Pace],
+        memory_ns: &[f64],
+        (busy, stretches): (&[f64], &[f64]),
+        taken: f64,
+    ) -> Walked {
         let usage = self.usage;
         let work = |at: usize| {
-            let (was, is) = (&usage.paces[at], &paces[at]);
-            (usage.course.worked_ns[at] + was.stretch * (is.own_ns + memory_ns[at] - was.busy_ns)).max(0.0)
+            let (was, is_ns) = (&usage.paces[at], paces[at].own_ns + memory_ns[at]);
+            let as_crowded = usage.course.worked_ns[at] + was.stretch * (is_ns - was.busy_ns);
+            (as_crowded + (stretches[at] - was.stretch) * is_ns).max(0.0)
         };
         let mut work_ns: Vec<f64> = (0..memory_ns.len()).map(work).collect();
         self.share_out(&mut work_ns, |at| usage.course.worked_ns[at], taken);
         let walked = usage.course.walk(&work_ns);
-        if !gathered.moves_threads {
+        if !gathered.moves_threads || self.crowding.is_some() {
             return walked;
         }
         let lines = &gathered.lines;
@@ -480,12 +513,12 @@ impl<'a> Pricer<'a> {
     }
 
     /// A class for each node whose threads access memory.
-    fn load(&self, lines: &[Line], paces: &[Pace], busy: &[f64], lasted_ns: f64) -> Load {
+    fn load(&self, lines: &[Line], paces: &[Pace], busy: &[f64], stretches: &[f64], lasted_ns: f64) -> Load {
         let nodes = self.usage.nodes;
         let mut classes: Vec<Option<Class>> = vec![None; nodes];
         let mut accesses_of = vec![0.0; nodes];
         for line in lines {
-            let (pace, busy) = (&paces[line.thread], busy[line.thread]);
+            let (pace, busy, stretch) = (&paces[line.thread], busy[line.thread], stretches[line.thread]);
             let accesses = pace.accesses * line.part * line.left;
             if accesses <= 0.0 || busy <= 0.0 {
                 continue;
@@ -499,8 +532,8 @@ impl<'a> Pricer<'a> {
                 reads: vec![0.0; nodes],
                 writes: vec![0.0; nodes],
             });
-            // A thread does not work longer than the window lasts: where it drifts from the others, it works all the time.
-            class.threads += (busy / lasted_ns.max(busy)) * line.part;
+            // A thread does not work longer than the window lasts: where it drifts from the others, it works all the time but for its waits for a CPU.
+            class.threads += (busy / lasted_ns.max(stretch * busy)) * line.part;
             class.outstanding += accesses / pace.outstanding;
             class.think_ns += pace.own_ns * line.part;
             for to in 0..nodes {
@@ -513,6 +546,8 @@ impl<'a> Pricer<'a> {
             // Accesses over the time in which they are waited for, in latencies (Little's law). Of a mean by accesses more would wait than threads' times say.
             class.outstanding = accesses / class.outstanding;
             class.think_ns /= accesses;
+            // However far threads drift apart, no more of them run at once than the node has CPUs.
+            class.threads = class.threads.min(self.cpus[NodeIndex(class.from)]);
             let sum: f64 = class.reads.iter().chain(&class.writes).sum();
             class.reads.iter_mut().chain(&mut class.writes).for_each(|share| *share /= sum);
             load.classes.push(class);

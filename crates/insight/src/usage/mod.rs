@@ -87,6 +87,8 @@ pub(crate) struct Usage {
     pub charged_core: Core,
     /// With a simulated clock and native runs: range of the program's own work, as a multiple of what was charged.
     pub own_work: Option<OwnWork>,
+    /// Threads that ran on one CPU all the time, by CPU, where it had several.
+    pub on_one_cpu: Vec<Vec<usize>>,
     /// Whether threads take the next piece of work when they are free.
     pub takes_work: bool,
     /// Share of the run, 0 to 1, in sleeps and time-outs of the threads that decide its end.
@@ -119,6 +121,7 @@ impl Usage {
             charged: trace.meta().simulated,
             charged_core: Core::charged(trace.meta()),
             own_work: None,
+            on_one_cpu: pace::on_one_cpu(trace),
             takes_work: analysis.takes_work,
             asleep: 0.0,
             sample_weight: 1.0,

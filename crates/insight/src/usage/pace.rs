@@ -128,8 +128,19 @@ pub(crate) fn paces(
             };
         }
     }
-    share_cpus(trace, windows, &mut paces);
+    share_cpus(&on_one_cpu(trace), windows, trace.threads().len(), &mut paces);
     paces
+}
+
+/// Threads that ran on one CPU all the time, by CPU, where it had several.
+pub(crate) fn on_one_cpu(trace: &Trace) -> Vec<Vec<usize>> {
+    let mut on_cpu: std::collections::BTreeMap<CpuId, Vec<usize>> = std::collections::BTreeMap::new();
+    for (thread, cpu) in trace.threads().iter().zip(trace.cpus()) {
+        if let Some(cpu) = cpu {
+            on_cpu.entry(cpu).or_default().push(thread.index.0 as usize);
+        }
+    }
+    on_cpu.into_values().filter(|threads| threads.len() > 1).collect()
 }
 
 /// The clock that cycles of the trace are of.
@@ -278,15 +289,8 @@ fn latencies(trace: &Trace, machine: &Machine, windows: Windows, khz: Option<f64
 }
 
 /// Where threads share a CPU, the clock makes each one's work last longer: what they would have needed by themselves is their share.
-fn share_cpus(trace: &Trace, windows: Windows, paces: &mut [Pace]) {
-    let all = trace.threads().len();
-    let mut on_cpu: std::collections::BTreeMap<CpuId, Vec<usize>> = std::collections::BTreeMap::new();
-    for (thread, cpu) in trace.threads().iter().zip(trace.cpus()) {
-        if let Some(cpu) = cpu {
-            on_cpu.entry(cpu).or_default().push(thread.index.0 as usize);
-        }
-    }
-    for threads in on_cpu.values().filter(|threads| threads.len() > 1) {
+fn share_cpus(on_one_cpu: &[Vec<usize>], windows: Windows, all: usize, paces: &mut [Pace]) {
+    for threads in on_one_cpu {
         for window in 0..windows.count {
             let busy: f64 = threads.iter().map(|thread| paces[window * all + thread].busy_ns).sum();
             if busy > windows.ns {
