@@ -220,3 +220,81 @@ fn without_the_part_that_has_all_its_samples_a_thread_keeps_the_time_that_was_re
     assert!((without_ns / unknown_ns - 1.0).abs() < 1e-9, "{without_ns} ns, {unknown_ns} ns without samples");
     assert!((priced.parts_ns[1] / priced.run_ns - 1.0).abs() < 0.01, "{} ns, {} ns", priced.parts_ns[1], priced.run_ns);
 }
+
+/// Four threads of each node share one CPU: each works a quarter of the time that it takes.
+fn on_one_cpu_of_each_node(usage: &mut Usage) {
+    for pace in &mut usage.paces {
+        pace.busy_ns /= 4.0;
+        pace.own_ns /= 4.0;
+        pace.outstanding *= 4.0;
+        pace.stretch = 4.0;
+    }
+    let mut on_node = vec![Vec::new(); usage.nodes];
+    for row in &usage.rows {
+        let threads: &mut Vec<usize> = &mut on_node[row.from];
+        if !threads.contains(&(row.thread as usize)) {
+            threads.push(row.thread as usize);
+        }
+    }
+    usage.on_one_cpu = on_node;
+}
+
+/// Threads that drifted apart counted for each other's CPUs: 38 threads of a node of four CPUs loaded memory at once, and queues were ten times too long.
+#[test]
+fn no_more_threads_load_memory_than_there_are_cpus() {
+    let (usage, machine) = multigrid();
+    let mut pricer = Pricer::new(&machine, &usage).expect("a pricer");
+    let gathered = as_recorded(|change| pricer.gather(change));
+    let (threads, middle) = (usage.threads, usage.windows.count / 2);
+    let of = middle * threads..(middle + 1) * threads;
+    let busy: Vec<f64> = pricer.paces[of.clone()].iter().map(|pace| pace.busy_ns).collect();
+    let loading = |pricer: &Pricer<'_>, stretch: f64| -> Vec<f64> {
+        // Others are so far ahead that nothing of the window is left.
+        let load = pricer.load(&gathered.lines[middle], &pricer.paces[of.clone()], &busy, &vec![stretch; threads], 0.0);
+        load.classes.iter().map(|class| class.threads).collect()
+    };
+    let all = loading(&pricer, 1.0);
+    assert!(all.len() == 4 && all.iter().all(|threads| *threads > 2.5), "{all:?}");
+    let shared = loading(&pricer, 4.0);
+    assert!(all.iter().zip(&shared).all(|(all, shared)| (all / shared - 4.0).abs() < 1e-9), "{all:?}, {shared:?}");
+    pricer.cpus.fill(2.0);
+    assert_eq!(loading(&pricer, 1.0), [2.0; 4]);
+}
+
+/// A thread that became slow shared its CPU with the same threads as in the recording, though these waited for it: runs were several times too long on a machine
+/// whose CPUs were mostly idle.
+#[test]
+fn a_thread_for_which_the_others_wait_has_its_cpu_for_itself() {
+    let (mut usage, machine) = multigrid();
+    let plain = Pricer::new(&machine, &usage).expect("a pricer").now().expect("a price");
+    on_one_cpu_of_each_node(&mut usage);
+    let mut pricer = Pricer::new(&machine, &usage).expect("a pricer");
+    let seat = |row: &Row| row.from;
+    let now = price(&pricer, &|cell| To::Node(cell.home.index()), &seat);
+    // As many threads want each CPU as in the recording, and processor time holds no wait for one.
+    assert!((4.0 * now.worked_ns / plain.worked_ns - 1.0).abs() < 0.1, "{} ns, {} ns", now.worked_ns, plain.worked_ns);
+    // Caches answer everybody else.
+    let slow = usage.rows.iter().map(|row| row.thread).max().expect("threads");
+    let only_slow = |cell: &Cell| {
+        if usage.rows[cell.row as usize].thread == slow { To::Node(Some(NodeIndex(0))) } else { To::Gone }
+    };
+    let alone = price(&pricer, &only_slow, &seat);
+    pricer.crowding = None;
+    let crowded = price(&pricer, &only_slow, &seat);
+    assert!(alone.run_ns < 0.9 * crowded.run_ns, "{} ns, {} ns among threads that wait", alone.run_ns, crowded.run_ns);
+    assert!(alone.run_ns < now.run_ns, "{} ns, {} ns before", alone.run_ns, now.run_ns);
+}
+
+/// Threads that are moved share the CPUs of the node to which they go.
+#[test]
+fn threads_that_share_cpus_wait_less_on_a_node_with_more_of_them() {
+    let (mut usage, machine) = multigrid();
+    on_one_cpu_of_each_node(&mut usage);
+    let run_ns = |cpus: f64| {
+        let mut pricer = Pricer::new(&machine, &usage).expect("a pricer");
+        pricer.cpus.fill(cpus);
+        price(&pricer, &|_| To::Node(Some(NodeIndex(0))), &|_| NodeIndex(0)).run_ns
+    };
+    let (few_ns, many_ns) = (run_ns(2.0), run_ns(16.0));
+    assert!(few_ns > 1.5 * many_ns, "{few_ns} ns on two CPUs, {many_ns} ns on sixteen");
+}
