@@ -22,6 +22,43 @@ Some rows cannot all be inside, whatever is predicted; `cargo test -p numapilot-
   `swaptions`, `webserver`).
 """
 
+AUTHORS = """\
+## What the authors may have run
+
+Papers name programs and machines. Inputs, options and builds they mostly do not name, and a gain depends on them as it does on the machine. So a gain
+with a figure is predicted for each configuration that its authors may have run, and the prediction is the mixture of these.
+
+* **Where the list comes from.** `experiments/authors.py` has every choice with its weight, the reason and the source: the paper, or the program's
+  documentation, build files, defaults and run scripts. It was decided by rules before any of these configurations was predicted. It was not decided
+  blindly: the published gains were known, and so were the predictions of an earlier method. So the rules are the same for all programs: a choice is there
+  only if a source names it; what its source gives for such runs counts three times as much as another choice that a source names; where no source says
+  anything, our own input, a quarter of it and four times as much count alike; a test holds the list to the weights. A build of `streamcluster` without
+  optimisation, which would explain a miss, is named nowhere and not in the list. Weights and choices are not changed after a result; tables show a digest
+  of the list.
+* **What differs.** `streamcluster`: PARSEC's input for real machines, and its largest for simulators, in PARSEC's own build. `facerec`: the number of
+  images, and ALPBench's build with and without vectors. `psearchy`: MOSBENCH's memory for the index, and the program's default, over as much text as
+  MOSBENCH indexes. `webserver`: few processes of few threads, and those of Apache's default configuration; the number of requests.
+* **What does not.** As many threads as cores (then it matters little which thread is where), first touch as the baseline (both papers say so), pages of
+  4 KiB (Carrefour places no others; for MemProf that is not known, and large pages are not simulated). `experiments/authors.py` says why of each.
+* **The mixture.** Each configuration is recorded with its options and its build, and `whatif` predicts a distribution of its gain, of which the 2.5, 5,
+  50, 95 and 97.5 % quantiles are kept. Between them it is taken as linear; beyond the outermost there is nothing, so that each of these holds the 2.5 % of
+  its side. The mixture's distribution is the weighted sum of these, and the prediction its median and its 5 and 95 % quantiles. So an interval holds both:
+  what is not known of the machine and the model, within a configuration, and what is not known of the run, between them. A configuration of less than 5 %
+  of the weight can lie outside as a whole. If one configuration is not predicted, the gain is not.
+* **What it can show.** Nine published gains with a figure, of four programs and two papers, are few, and those of one program are missed or met together:
+  a share of them that lies inside is no proof of the stated 90 %. Tables therefore show widths and errors beside it, each configuration by itself with
+  its weight, and not which of them holds the published gain.
+"""
+
+LOOP = """\
+## Predicted, then recorded
+
+The closed loop: what `whatif` says of a recording, and what two recordings with the change find beside two without (`compare`; both **modelled** on the
+machine that is simulated, opteron-8385). A plan is the one that `report --plan` writes. The recordings' machine is known exactly, and the intervals carry
+what would not be known of a real one: so they hold more than they must, and the error says more. Programs have their usual inputs and builds here.
+Made by `experiments/run NUMAPILOT WORKLOADS OUT --loop`.
+"""
+
 CAVEATS = """\
 ## How to read it
 
@@ -136,7 +173,8 @@ What `whatif` says of recordings of the programs as they were (whole runs withou
 without call-outs: `record --native`), on the machine that is named: median and 90 % interval of the ensemble, which carries what is not known
 of machines and programs ([patterns](patterns.md#interval)). **Predicted**; a policy that decides while programs run is not among these.
 What the authors ran is mostly not published: a gain with a figure is predicted for each configuration that they may have run, and the interval is
-that of all of them together, each with its weight. A sign is predicted for the program as it is simulated.
+that of all of them together, each with its weight. So is what a paper gives beside a figure of the same program (`webserver`, everything
+interleaved); any other sign is predicted for the program as it is simulated.
 """
 
 
@@ -148,7 +186,8 @@ def predicted_part(study, published):
     parts = [PREDICTED, *(predictions_part(rows) if rows else []), *configurations_part(rows)]
     if waiting:
         parts.append("Not predicted yet, and in none of the figures above:\n\n" + "\n".join(f"* {line}." for line in waiting) + "\n")
-    return [*parts, CAUSES]
+    looped = [LOOP, study.loop] if study.loop else []
+    return [AUTHORS, *parts, CAUSES, *looped]
 
 
 def gains_table(runs, policies):

@@ -163,8 +163,10 @@ def drawn_jobs(programs, published, seconds, models):
 class Study:
     """All results, by what they answer. `results`: the answers of `simulate --json` by label; `predicted`: those of `whatif --json`."""
 
-    def __init__(self, results, policies, seconds, repeat, predicted=None, asked=()):
+    def __init__(self, results, policies, seconds, repeat, predicted=None, asked=(), looped=""):
         self.predicted = predicted or {}
+        # What a run of the closed loop wrote.
+        self.loop = looped
         # Programs of which predictions were to be made.
         self.asked = asked
         self.policies, self.seconds, self.repeat = policies, seconds, repeat
