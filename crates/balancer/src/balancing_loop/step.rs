@@ -25,7 +25,7 @@ use super::UNDO_MAX;
 use super::order_events;
 use super::pressed;
 use crate::control_port::ControlPort;
-use crate::decision::regression_guard::Judgement;
+use crate::decision::harm_windows::Judgement;
 use crate::event;
 use crate::event::Event;
 use crate::evidence::estimate;
