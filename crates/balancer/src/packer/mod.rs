@@ -2,13 +2,16 @@
 //! assignment with [`crate::decision::packing`], and moves processes if the gain is worth it.
 //!
 //! It is controlled and reports like the loop, by a [`ControlPort`]. It records every change before making it, and restores affinities and cpusets at its end;
-//! memory stays where it is. Moving is paid for as the loop's is; what it does to the programs is not measured, so nothing is judged.
+//! memory stays where it is. Moving is paid for as the loop's is, and each unit is judged after it was placed: what made it slower is undone.
 
 mod capacity;
+mod harm;
 mod place;
 mod put_off;
+mod reminder;
 #[cfg(test)]
 mod tests;
+mod trial;
 mod units;
 
 use std::collections::BTreeMap;
@@ -32,6 +35,7 @@ use numapilot_machine::Machine;
 use numapilot_machine::NodeIndex;
 use numapilot_machine::NodeSet;
 use numapilot_machine::format_cpu_list;
+use numapilot_perf_events::open::raise_descriptor_limit;
 
 pub use capacity::Looker;
 pub use units::allowed_here;
@@ -50,6 +54,7 @@ use crate::decision::regression_guard::RegressionGuard;
 use crate::event::Action;
 use crate::event::Decision;
 use crate::event::Event;
+use crate::event::EvidenceSource;
 use crate::event::PageOutcomes;
 use crate::event::Setting;
 use crate::event::SettingDone;
@@ -74,9 +79,12 @@ use crate::step_progress::StepProgress;
 use crate::system::clock::unix_ns;
 use crate::system::new_nodes;
 use crate::system::pressure::MemoryPressure;
+use crate::system::speed_meter;
 use crate::unfit::Unfit;
 use place::Held;
 use place::Placed;
+use reminder::Reminder;
+use trial::Trial;
 use units::Unit;
 use units::Watched;
 
@@ -101,6 +109,12 @@ pub struct Packer {
     pressure: MemoryPressure,
     /// The account for moving.
     regression_guard: RegressionGuard,
+    /// How fast units are before and after they are placed.
+    trials: BTreeMap<Unit, Trial>,
+    /// How that is measured, or why it is not.
+    measuring: EvidenceSource,
+    /// When it is told again that a packing is put off.
+    reminder: Reminder,
     counters: Counters,
     kernel_moves: BalancingMoves,
     started: Instant,
@@ -128,12 +142,17 @@ impl Packer {
             pids.iter().try_for_each(|pid| task::stat(*pid).map(drop))?;
         }
         let members = if let Who::Group(group) = &options.who { Some(Members::new(group.clone())) } else { None };
+        // Each thread whose instructions are counted takes a descriptor.
+        raise_descriptor_limit();
         let now = unix_ns();
         Ok(Packer {
             looker: Looker::new()?,
             mover: Mover::new(numapilot_kernel::actuator::MoveOptions { waits: true, ..options.tunables.moving() }),
             pressure: MemoryPressure::new(Root::default(), options.tunables.max_pressure),
             regression_guard: RegressionGuard::new(options.tunables.max_harm).with_measure(false),
+            trials: BTreeMap::new(),
+            measuring: speed_meter::source(),
+            reminder: Reminder::default(),
             settings: PackingSettings::default(),
             watched: BTreeMap::new(),
             held: BTreeMap::new(),
@@ -177,7 +196,7 @@ impl Packer {
             policy: "packing".to_owned(),
             dry_run: self.options.dry_run,
             targets: self.watched.values().map(|one| one.target.clone()).collect(),
-            evidence: vec![self.pressure.source()],
+            evidence: vec![self.measuring.clone(), self.pressure.source()],
             settings: serde_json::json!({
                 "interval_ms": self.interval().as_millis() as u64, "bytes_per_s": tunables.bytes_per_s, "keep_bytes": tunables.keep_bytes,
                 "max_harm": tunables.max_harm, "max_pressure": tunables.max_pressure, "target": self.settings.target,
@@ -323,6 +342,7 @@ impl Packer {
         if self.watched.remove(&pid).is_some() {
             control_port.unclaim(pid);
         }
+        self.trials.remove(&Unit::Process(pid));
         if let Some(mut held) = self.held.remove(&Unit::Process(pid)) {
             held.release(control_port).into_iter().for_each(|setting| control_port.record(Event::Setting(setting)));
         }
@@ -347,7 +367,7 @@ impl Packer {
         self.regression_guard.window(None, ran_ns);
         self.pressure.look().into_iter().for_each(|change| control_port.record(Event::Pressure(change)));
         if !self.is_paused {
-            self.pack(control_port);
+            self.pack(elapsed, control_port);
         }
         self.publish(control_port);
     }
@@ -398,9 +418,10 @@ impl Packer {
         }
     }
 
-    fn pack(&mut self, control_port: &mut dyn ControlPort) {
+    /// `elapsed`: since the last step.
+    fn pack(&mut self, elapsed: Duration, control_port: &mut dyn ControlPort) {
         let held: BTreeSet<Unit> = self.held.keys().cloned().collect();
-        let units = units::units(Path::new("/"), &self.watched, &held);
+        let mut units = units::units(Path::new("/"), &self.watched, &held);
         let gone: Vec<Unit> = self.held.keys().filter(|unit| !units.contains_key(unit)).cloned().collect();
         for unit in gone {
             if let Some(mut held) = self.held.remove(&unit) {
@@ -408,6 +429,12 @@ impl Packer {
             }
         }
         self.adopt(&units);
+        if !self.options.dry_run {
+            self.judge(&units, elapsed, control_port);
+        }
+        let all = units.len();
+        units.retain(|unit, _| !self.is_left_out(unit));
+        let left_out = all - units.len();
         let mut found = Vec::new();
         for (unit, pids) in units {
             if !self.look_at_memory(&pids, control_port) {
@@ -429,16 +456,18 @@ impl Packer {
             Err(error) => return self.trouble(error.to_string(), control_port),
         };
         let packing = pack(&capacity, &demands, &self.settings);
-        self.says = words(&packing, demands.len());
+        self.says = words(&packing, demands.len(), left_out);
         let why = self.put_off(&found, &packing);
+        if !packing.is_change || why.is_empty() {
+            self.reminder = Reminder::default();
+        }
         if packing.is_change && why.is_empty() {
             return self.carry_out(found, &packing, control_port);
         }
         self.bind_new_threads(&found, control_port);
         let is_pressed = self.pressure.is_high() && !self.options.dry_run;
         if packing.is_change {
-            self.says.push_str("; put off, because ");
-            self.says.push_str(why);
+            self.tell_put_off(self.bytes_to_move(&found, &packing), why, control_port);
             self.counters.put_offs += u64::from(is_pressed);
         }
         // What was begun is paid for when it is complete.
@@ -465,8 +494,11 @@ impl Packer {
     fn finish(&mut self, found: &[(Unit, Vec<Pid>, Demand, units::Allowed)], control_port: &mut dyn ControlPort) {
         for (unit, pids, ..) in found {
             if self.held.get(unit).is_some_and(|held| held.is_unfinished) {
+                let begun = self.trials.get(unit).and_then(Trial::last_decision);
+                let decision = begun.unwrap_or(self.counters.decisions);
                 let placed = self.place(unit, pids, control_port);
-                self.settle(self.counters.decisions, placed, control_port);
+                self.put_on_trial(unit, pids, (decision, &placed));
+                self.settle(decision, placed, control_port);
             }
         }
     }
@@ -482,6 +514,39 @@ impl Packer {
         }
     }
 
+    /// The nodes on which a unit is: one that is not placed runs wherever it may.
+    fn nodes_of(&self, unit: &Unit, demand: &Demand) -> NodeSet {
+        self.held.get(unit).map_or(demand.allowed, |held| held.nodes)
+    }
+
+    /// Bytes that a packing moves.
+    fn bytes_to_move(&self, found: &[(Unit, Vec<Pid>, Demand, units::Allowed)], packing: &Packing) -> u64 {
+        let units = found.iter().map(|(unit, _, demand, _)| (unit, demand)).zip(&packing.nodes);
+        let moves = units.filter(|((unit, demand), nodes)| self.nodes_of(unit, demand) != **nodes);
+        moves.map(|((_, demand), nodes)| outside(demand, *nodes)).sum()
+    }
+
+    /// Records a decision of so many bytes. Returns its number.
+    fn record_decision(
+        &mut self,
+        because: String,
+        bytes: u64,
+        held_back: String,
+        control_port: &mut dyn ControlPort,
+    ) -> u64 {
+        self.counters.decisions += 1;
+        control_port.record(Event::Decision(Decision {
+            decision: self.counters.decisions,
+            observation: self.counters.observations,
+            because,
+            pages: bytes / page_bytes(),
+            bytes,
+            held_back,
+            ..Decision::default()
+        }));
+        self.counters.decisions
+    }
+
     /// Carries out a packing.
     fn carry_out(
         &mut self,
@@ -489,27 +554,16 @@ impl Packer {
         packing: &Packing,
         control_port: &mut dyn ControlPort,
     ) {
-        // A unit that is not placed runs wherever it may.
-        let now = |unit: &Unit, demand: &Demand| self.held.get(unit).map_or(demand.allowed, |held| held.nodes);
+        let bytes = self.bytes_to_move(&found, packing);
         let changes = found.into_iter().zip(&packing.nodes);
-        let changes = changes.filter(|((unit, _, demand, _), nodes)| now(unit, demand) != **nodes);
+        let changes = changes.filter(|((unit, _, demand, _), nodes)| self.nodes_of(unit, demand) != **nodes);
         let changes: Vec<_> = changes.collect();
-        self.counters.decisions += 1;
-        let decision = self.counters.decisions;
+        let because = format!("{}{}", self.says, self.rate_words(bytes));
         let held_back = if self.options.dry_run { "dry run" } else { "" };
-        let bytes: u64 = changes.iter().map(|((_, _, demand, _), nodes)| outside(demand, **nodes)).sum();
-        control_port.record(Event::Decision(Decision {
-            decision,
-            observation: self.counters.observations,
-            because: self.says.clone(),
-            pages: bytes / page_bytes(),
-            bytes,
-            held_back: held_back.to_owned(),
-            ..Decision::default()
-        }));
+        let decision = self.record_decision(because, bytes, held_back.to_owned(), control_port);
         for ((unit, pids, demand, allowed), nodes) in changes {
             let list = |set| format_cpu_list(place::ids(&self.machine, set).iter().map(|node| u32::from(node.0)));
-            let was = self.held.get(&unit).map_or(demand.allowed, |held| held.nodes);
+            let was = self.nodes_of(&unit, &demand);
             let (name, was, now) = (format!("nodes of {unit}"), list(was), list(*nodes));
             if self.options.dry_run {
                 control_port.record(Event::Setting(Setting {
@@ -527,6 +581,7 @@ impl Packer {
             let done = if placed.is_refused { SettingDone::Failed } else { SettingDone::Changed };
             control_port.record(Event::Setting(Setting { name, was, now, done }));
             let is_ended = placed.is_ended;
+            self.put_on_trial(&unit, &pids, (decision, &placed));
             self.settle(decision, placed, control_port);
             if is_ended {
                 break;
@@ -539,6 +594,7 @@ impl Packer {
         let mut placed = Placed::default();
         let Some(mut held) = self.held.remove(unit) else { return placed };
         held.is_unfinished = false;
+        let mut room = self.room_for_origins();
         let mut progress = StepProgress::new(control_port, &mut self.waiting);
         let is_bound = match unit {
             Unit::Cgroup(folder) => held.by_cpuset(folder, &self.machine, &mut progress, &mut placed),
@@ -559,7 +615,10 @@ impl Packer {
             }
             let Some(one) = self.watched.get_mut(pid) else { continue };
             let wanted = (held.nodes, self.options.moves_bound);
+            let known = one.origins.len();
+            one.origins.limit(known + room);
             place::gather(one, &self.machine, wanted, &mut self.mover, &mut progress, &mut placed);
+            room = room.saturating_sub(one.origins.len() - known);
         }
         held.is_unfinished = placed.is_ended;
         self.held.insert(unit.clone(), held);
@@ -589,19 +648,23 @@ impl Packer {
     fn settle(&mut self, decision: u64, placed: Placed, control_port: &mut dyn ControlPort) {
         let mut pages = PageOutcomes::default();
         placed.moved.iter().for_each(|moved| pages.add(&moved.pages));
-        let took_ns: u64 = placed.moved.iter().map(|moved| moved.moving.as_nanos() as u64).sum();
+        let took_ns = placed.moving_ns();
         let moved_bytes = pages.moved * page_bytes();
-        self.counters.pages.add(&pages);
+        if placed.is_undo {
+            self.counters.pages_undone += pages.moved;
+        } else {
+            self.counters.pages.add(&pages);
+            self.counters.threads_moved += placed.threads;
+        }
         self.counters.moved_bytes += moved_bytes;
         self.counters.moving_ns += took_ns;
         self.regression_guard.spent(took_ns as f64);
-        self.counters.threads_moved += placed.threads;
         placed.settings.into_iter().for_each(|setting| control_port.record(Event::Setting(setting)));
-        let threads_moved = placed.threads;
         control_port.record(Event::Action(Action {
             decision,
+            undo: placed.is_undo,
             pages,
-            threads_moved,
+            threads_moved: placed.threads,
             moved_bytes,
             took_ns,
             ..Action::default()
@@ -635,7 +698,7 @@ impl Packer {
             dry_run: self.options.dry_run,
             interval_ns: self.interval().as_nanos() as u64,
             targets: self.watched.values().map(target).collect(),
-            evidence: vec![self.pressure.source()],
+            evidence: vec![self.measuring.clone(), self.pressure.source()],
             pressure: self.pressure.resources().to_vec(),
             is_put_off: self.pressure.is_high(),
             counters: self.counters,
@@ -650,11 +713,16 @@ fn outside(demand: &Demand, nodes: NodeSet) -> u64 {
     by_node.filter(|(node, _)| !nodes.contains(*node)).map(|(_, bytes)| bytes).sum()
 }
 
-fn words(packing: &Packing, units: usize) -> String {
+/// `left_out`: units that are not packed for now.
+fn words(packing: &Packing, units: usize, left_out: usize) -> String {
     let verdict = if packing.is_change { "worth the change" } else { "nothing to change" };
+    let others = match left_out {
+        0 => String::new(),
+        count => format!("; {count} more are measured first, or left alone because their last placement was undone"),
+    };
     format!(
         "{units} processes and cgroups: remote memory, crowded nodes and moves cost an estimated {:.2} processors in the present placement, {:.2} in the best \
-         one found: {verdict}",
+         one found: {verdict}{others}",
         packing.loss_now, packing.loss
     )
 }

@@ -18,6 +18,7 @@ use numapilot_kernel::affinity::CpuMask;
 use numapilot_kernel::cgroup;
 use numapilot_kernel::cgroup::Cpuset;
 use numapilot_kernel::cpu_time::ticks_per_s;
+use numapilot_kernel::origins::Origins;
 use numapilot_kernel::task;
 use numapilot_machine::Machine;
 use numapilot_machine::NodeId;
@@ -27,6 +28,7 @@ use numapilot_machine::NodeSet;
 use crate::decision::packing::Demand;
 use crate::event::Target;
 use crate::system::numa_look::NumaLook;
+use crate::system::speed_meter::SpeedMeter;
 
 /// Minimum processor use of a process that is packed, in processors; processes below it count as other load of their nodes.
 const LEAST_CPUS: f64 = 0.1;
@@ -47,6 +49,10 @@ pub struct Watched {
     pub cpus: f64,
     /// Its memory by node and by the program's own memory policies.
     pub numa: NumaLook,
+    /// What its threads do.
+    pub speed: SpeedMeter,
+    /// Where its pages were before it was placed, until that is judged.
+    pub origins: Origins,
     /// Its user ids when it was added.
     users: [u32; 4],
     /// Start addresses of its code and of its stack, which `exec` changes.
@@ -72,6 +78,8 @@ impl Watched {
             users,
             cpus: 0.0,
             numa: NumaLook::default(),
+            speed: SpeedMeter::default(),
+            origins: Origins::default(),
             image: stat.image,
             ticks: stat.cpu_ticks,
             looked_at: Instant::now(),
@@ -88,9 +96,10 @@ impl Watched {
             return false;
         }
         if stat.image != self.image {
-            // Another program, with memory policies of its own.
+            // Another program, with memory and memory policies of its own.
             self.image = stat.image;
             self.numa.is_outdated();
+            self.origins = Origins::default();
         }
         let elapsed = self.looked_at.elapsed();
         if elapsed < LEAST_LOOK {

@@ -16,10 +16,31 @@ use numapilot_machine::NodeIndex;
 use numapilot_perf_events::counter;
 use numapilot_perf_events::counter::Count;
 
+use crate::event::EvidenceSource;
+
 /// Threads of a process that are looked at, at most: each takes two system calls and more.
 const THREADS_MAX: usize = 256;
 /// Threads of a process whose instructions are counted, at most: each takes a descriptor, and a microsecond or so at each of its context switches.
 const COUNTED_MAX: usize = 64;
+
+/// Why it is not known how fast processes are.
+const UNMEASURED: &str = "whether placed processes become slower is not measured, and nothing is undone, because this kernel does not count how long threads \
+                          run and wait for a CPU (CONFIG_SCHED_INFO; before Linux 5.14, `delayacct` on its command line)";
+/// How it is known where no instructions are counted.
+const UNCOUNTED: &str = "how long threads run and wait for a CPU; what the distance of memory costs is estimated, because instructions cannot be counted";
+
+/// Whether this system shows how fast processes are, and by what.
+#[must_use]
+pub fn source() -> EvidenceSource {
+    let own = Tid::first_of(Pid::own());
+    let times = task::sched_times(&Root::default(), Pid::own(), own).filter(|times| times.ran_ns > 0);
+    let detail = match (times, counter::of_instructions(own)) {
+        (None, _) => UNMEASURED.to_owned(),
+        (_, Ok(_)) => "instructions of processes, and how long their threads run and wait for a CPU".to_owned(),
+        (_, Err(error)) => format!("{UNCOUNTED} ({error})"),
+    };
+    EvidenceSource { name: "speed".to_owned(), used: times.is_some(), detail }
+}
 
 /// What threads did between two looks.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -163,6 +184,13 @@ mod tests {
         let expected = Work { ran_ns: 50, ran_on: BTreeMap::from([(NodeIndex(2), 50)]), ..Work::default() };
         assert_eq!(meter.look(&root, pid, &machine, 0), expected);
         assert_eq!((meter.threads.len(), meter.counted()), (2, 0), "a thread that has ended is forgotten");
+    }
+
+    #[test]
+    fn what_shows_how_fast_processes_are_is_told() {
+        let (told, times) = (source(), task::sched_times(&Root::default(), Pid::own(), Tid::first_of(Pid::own())));
+        assert_eq!(told.used, times.is_some_and(|times| times.ran_ns > 0), "{told:?}");
+        assert!(told.detail.contains("threads run and wait for a CPU"), "{told:?}");
     }
 
     #[test]
