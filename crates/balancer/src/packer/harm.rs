@@ -284,9 +284,16 @@ mod tests {
         let mut line = String::new();
         std::io::BufRead::read_line(&mut std::io::BufReader::new(shell.stdout.take().unwrap()), &mut line).unwrap();
         let child: Pid = line.trim().parse().unwrap();
-        // The child has come to be a unit itself.
-        packer.held.insert(Unit::Process(child), held.of_child().unwrap());
         packer.held.insert(unit.clone(), held);
+        // The child comes to be a unit itself; one that was known before would have been left free.
+        let heir = Unit::Process(child);
+        let units = BTreeMap::from([(heir.clone(), vec![child])]);
+        packer.trials.insert(heir.clone(), Trial::new(0.01, true));
+        packer.adopt(&units);
+        assert!(!packer.held.contains_key(&heir));
+        packer.trials.remove(&heir);
+        packer.adopt(&units);
+        assert!(packer.held.contains_key(&heir));
         packer.counters.observations = 7;
         packer.put_on_trial(&unit, &[pid], (3, &Placed { threads: 1, ..Placed::default() }));
         // There is no room for this one.

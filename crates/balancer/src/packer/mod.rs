@@ -493,9 +493,8 @@ impl Packer {
     /// Moves what a stop or pause has left.
     fn finish(&mut self, found: &[(Unit, Vec<Pid>, Demand, units::Allowed)], control_port: &mut dyn ControlPort) {
         for (unit, pids, ..) in found {
-            if self.held.get(unit).is_some_and(|held| held.is_unfinished) {
-                let begun = self.trials.get(unit).and_then(Trial::last_decision);
-                let decision = begun.unwrap_or(self.counters.decisions);
+            let unfinished = self.held.get(unit).filter(|held| held.is_unfinished);
+            if let Some(decision) = unfinished.map(|held| held.decision) {
                 let placed = self.place(unit, pids, control_port);
                 self.put_on_trial(unit, pids, (decision, &placed));
                 self.settle(decision, placed, control_port);
@@ -503,9 +502,11 @@ impl Packer {
         }
     }
 
-    /// Registers children of placed processes: they inherit the placement, and get back their parent's previous affinity later.
+    /// Registers children of placed processes: they inherit the placement, and get back their parent's previous affinity later. What was a unit before was left
+    /// free, or its placement was undone.
     fn adopt(&mut self, units: &BTreeMap<Unit, Vec<Pid>>) {
-        for unit in units.keys().filter(|unit| !self.held.contains_key(unit)).cloned().collect::<Vec<_>>() {
+        let is_new = |unit: &&Unit| !self.held.contains_key(*unit) && !self.trials.contains_key(*unit);
+        for unit in units.keys().filter(is_new).cloned().collect::<Vec<_>>() {
             let Unit::Process(pid) = unit else { continue };
             let parent = task::parent_of(pid).and_then(|parent| self.held.get(&Unit::Process(parent)));
             if let Some(child) = parent.and_then(Held::of_child) {
@@ -575,7 +576,7 @@ impl Packer {
                 continue;
             }
             let held = self.held.entry(unit.clone()).or_default();
-            held.nodes = *nodes;
+            (held.nodes, held.decision) = (*nodes, decision);
             held.allowed.get_or_insert(allowed);
             let placed = self.place(&unit, &pids, control_port);
             let done = if placed.is_refused { SettingDone::Failed } else { SettingDone::Changed };

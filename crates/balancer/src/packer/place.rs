@@ -59,6 +59,8 @@ pub struct Held {
     cpuset: Settings,
     /// Whether its memory has not been moved to the end, because a stop or pause came.
     pub is_unfinished: bool,
+    /// The decision that placed it there; 0: it has its parent's placement.
+    pub decision: u64,
 }
 
 /// The outcome of placing a unit.
