@@ -48,6 +48,10 @@ impl Packer {
         let (max_harm, may_measure) = (self.options.tunables.max_harm, self.measuring.used);
         for (unit, pids) in units {
             let work = self.work_of(pids, &mut room);
+            // Units that are left out of packings are looked at for nothing else.
+            if !work.ran_on.is_empty() && !self.look_at_memory(pids, control_port) {
+                return;
+            }
             let far = self.far(pids, &work);
             let cpus: f64 = pids.iter().filter_map(|pid| self.watched.get(pid)).map(|one| one.cpus).sum();
             let is_unfinished = self.held.get(unit).is_some_and(|held| held.is_unfinished);
