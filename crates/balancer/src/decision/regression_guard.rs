@@ -1,8 +1,8 @@
 //! Bounds the harm of changes: evaluates them by [`HarmWindows`], undoes changes that do not pay, and limits the time spent on moving. Pure.
 //!
-//! Moving is charged to an account, which holds an advance and a share `max_harm` of the targets' running time. The cost of changes that made the program faster
-//! for certain is refunded. What undone changes have cost is charged, too, if the program certainly became faster again without them: else it had slowed down by
-//! itself. So in the long run changes without benefit, and those that did harm, cost no more than that share.
+//! Moving is charged to an account, which holds an advance and a share `max_harm` of the targets' running time. The cost of changes that made the program
+//! faster for certain is refunded. What undone changes have cost is charged, too, if the program certainly became faster again without them: else it had
+//! slowed down by itself. So in the long run changes without benefit, and those that did harm, cost no more than that share.
 
 use super::harm_windows::HarmWindows;
 use super::harm_windows::Judgement;
