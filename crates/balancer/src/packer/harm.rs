@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::time::Duration;
+use std::time::Instant;
 
 use numapilot_host::Pid;
 use numapilot_host::Root;
@@ -43,8 +44,7 @@ impl Packer {
         control_port: &mut dyn ControlPort,
     ) {
         self.forget(units);
-        let counted: usize = self.watched.values().map(|one| one.speed.counted()).sum();
-        let mut room = COUNTED_MAX.saturating_sub(counted);
+        let mut room = self.room_to_count();
         let (max_harm, may_measure) = (self.options.tunables.max_harm, self.measuring.used);
         for (unit, pids) in units {
             let work = self.work_of(pids, &mut room);
@@ -65,6 +65,7 @@ impl Packer {
             self.regression_guard.spent(end.harm_ns);
             if let Some(judgement) = end.judgement {
                 self.judged((unit, pids), &judgement, control_port);
+                room = self.room_to_count();
             }
         }
     }
@@ -72,16 +73,36 @@ impl Packer {
     /// Whether a unit is not packed for now: it is not known how fast it is without that, or its last placement was undone. Its processors and memory count as
     /// used by others meanwhile.
     pub(super) fn is_left_out(&self, unit: &Unit) -> bool {
-        let Some(trial) = self.trials.get(unit).filter(|_| !self.held.contains_key(unit)) else { return false };
-        trial.windows.must_wait() || trial.rests(self.counters.observations)
+        if self.options.dry_run || self.held.contains_key(unit) {
+            return false;
+        }
+        match self.trials.get(unit) {
+            Some(trial) => trial.windows.must_wait() || trial.rests(self.counters.observations),
+            // It was not looked at yet.
+            None => self.measuring.used,
+        }
     }
 
     /// A unit was placed by this decision: if that has changed anything, it is compared from now on with how fast the unit was before.
-    pub(super) fn put_on_trial(&mut self, unit: &Unit, pids: &[Pid], (decision, placed): (u64, &Placed)) {
-        let Some(trial) = self.trials.get_mut(unit).filter(|_| placed.is_change()) else { return };
-        trial.placed(decision, placed.moving_ns() as f64);
-        // What it has done while it was placed belongs to no window.
-        self.work_of(pids, &mut 0);
+    pub(super) fn put_on_trial(&mut self, unit: &Unit, decision: u64, placed: &Placed) {
+        if let Some(trial) = self.trials.get_mut(unit).filter(|_| placed.is_change()) {
+            trial.placed(decision, placed.moving_ns() as f64);
+        }
+    }
+
+    /// Windows begin anew: what units have done while pages moved, their own or those of others, belongs to none.
+    pub(super) fn begin_windows(&mut self) {
+        let met = self.watched.iter().filter(|(_, one)| one.speed.has_looked());
+        let pids: Vec<Pid> = met.map(|(pid, _)| *pid).collect();
+        let mut room = self.room_to_count();
+        self.work_of(&pids, &mut room);
+        self.windows_since = Instant::now();
+    }
+
+    /// How many more threads may have their instructions counted.
+    fn room_to_count(&self) -> usize {
+        let counted: usize = self.watched.values().map(|one| one.speed.counted()).sum();
+        COUNTED_MAX.saturating_sub(counted)
     }
 
     /// How many runs of pages may be remembered beside those that are.
@@ -191,6 +212,9 @@ impl Packer {
             }
         }
         self.settle(decision, placed, control_port);
+        // What they have done while their pages moved belongs to no window.
+        let mut room = self.room_to_count();
+        self.work_of(pids, &mut room);
     }
 
     /// Restores where a unit may run, and those units that have its placement from it. Returns the number of threads that were bound.
@@ -299,7 +323,7 @@ mod tests {
         packer.adopt(&units);
         assert!(packer.held.contains_key(&heir));
         packer.counters.observations = 7;
-        packer.put_on_trial(&unit, &[pid], (3, &Placed { threads: 1, ..Placed::default() }));
+        packer.put_on_trial(&unit, 3, &Placed { threads: 1, ..Placed::default() });
         // There is no room for this one.
         packer.watched.get_mut(&pid).unwrap().origins.moved(VirtAddr(0x1000), NodeId(0));
         packer.judged((&unit, &[pid]), &judgement(-20.0), &mut desk);
@@ -327,11 +351,11 @@ mod tests {
         let (pid, mut desk) = (Pid::own(), Desk::default());
         let (mut packer, unit) = of(&[pid]);
         packer.held.insert(unit.clone(), Held::default());
-        packer.put_on_trial(&unit, &[pid], (2, &Placed::default()));
+        packer.put_on_trial(&unit, 2, &Placed::default());
         assert!(!packer.trials[&unit].is_judging(), "nothing was done");
         let pages = PageOutcomes { moved: 1, ..PageOutcomes::default() };
         let moved = vec![Migration { pages, moving: Duration::from_millis(300), ..Migration::default() }];
-        packer.put_on_trial(&unit, &[pid], (3, &Placed { moved, ..Placed::default() }));
+        packer.put_on_trial(&unit, 3, &Placed { moved, ..Placed::default() });
         assert!(packer.trials[&unit].is_judging());
         let origins = &mut packer.watched.get_mut(&pid).unwrap().origins;
         origins.limit(1);
@@ -352,6 +376,8 @@ mod tests {
         let (pid, mut desk, elapsed) = (Pid::own(), Desk::default(), Duration::from_millis(40));
         let (mut packer, unit) = of(&[pid]);
         packer.trials.clear();
+        let is_measured = packer.measuring.used;
+        assert_eq!(packer.is_left_out(&unit), is_measured, "it was not looked at yet");
         let units = BTreeMap::from([(unit.clone(), vec![pid])]);
         let mut left_out = Vec::new();
         for _ in 0..3 {
@@ -360,7 +386,6 @@ mod tests {
             packer.judge(&units, elapsed, &mut desk);
             left_out.push(packer.is_left_out(&unit));
         }
-        let is_measured = packer.measuring.used;
         assert_eq!(left_out, [is_measured, is_measured, false], "the first look has nothing to compare with");
         packer.judge(&BTreeMap::new(), elapsed, &mut desk);
         assert!(packer.trials.contains_key(&unit) && desk.events.is_empty(), "it may be busy again");

@@ -113,6 +113,8 @@ pub struct Packer {
     trials: BTreeMap<Unit, Trial>,
     /// How that is measured, or why it is not.
     measuring: EvidenceSource,
+    /// When their present windows began.
+    windows_since: Instant,
     /// When it is told again that a packing is put off.
     reminder: Reminder,
     counters: Counters,
@@ -152,6 +154,7 @@ impl Packer {
             regression_guard: RegressionGuard::new(options.tunables.max_harm).with_measure(false),
             trials: BTreeMap::new(),
             measuring: speed_meter::source(),
+            windows_since: Instant::now(),
             reminder: Reminder::default(),
             settings: PackingSettings::default(),
             watched: BTreeMap::new(),
@@ -367,7 +370,7 @@ impl Packer {
         self.regression_guard.window(None, ran_ns);
         self.pressure.look().into_iter().for_each(|change| control_port.record(Event::Pressure(change)));
         if !self.is_paused {
-            self.pack(elapsed, control_port);
+            self.pack(control_port);
         }
         self.publish(control_port);
     }
@@ -418,8 +421,7 @@ impl Packer {
         }
     }
 
-    /// `elapsed`: since the last step.
-    fn pack(&mut self, elapsed: Duration, control_port: &mut dyn ControlPort) {
+    fn pack(&mut self, control_port: &mut dyn ControlPort) {
         let held: BTreeSet<Unit> = self.held.keys().cloned().collect();
         let mut units = units::units(Path::new("/"), &self.watched, &held);
         let gone: Vec<Unit> = self.held.keys().filter(|unit| !units.contains_key(unit)).cloned().collect();
@@ -429,7 +431,10 @@ impl Packer {
             }
         }
         self.adopt(&units);
-        if !self.options.dry_run {
+        let elapsed = self.windows_since.elapsed();
+        // Right after a step that took long, a window would be too short to say anything.
+        if !self.options.dry_run && elapsed >= self.interval() / 2 {
+            self.windows_since = Instant::now();
             self.judge(&units, elapsed, control_port);
         }
         let all = units.len();
@@ -492,13 +497,18 @@ impl Packer {
 
     /// Moves what a stop or pause has left.
     fn finish(&mut self, found: &[(Unit, Vec<Pid>, Demand, units::Allowed)], control_port: &mut dyn ControlPort) {
+        let mut is_any = false;
         for (unit, pids, ..) in found {
             let unfinished = self.held.get(unit).filter(|held| held.is_unfinished);
             if let Some(decision) = unfinished.map(|held| held.decision) {
                 let placed = self.place(unit, pids, control_port);
-                self.put_on_trial(unit, pids, (decision, &placed));
+                self.put_on_trial(unit, decision, &placed);
                 self.settle(decision, placed, control_port);
+                is_any = true;
             }
+        }
+        if is_any {
+            self.begin_windows();
         }
     }
 
@@ -582,11 +592,14 @@ impl Packer {
             let done = if placed.is_refused { SettingDone::Failed } else { SettingDone::Changed };
             control_port.record(Event::Setting(Setting { name, was, now, done }));
             let is_ended = placed.is_ended;
-            self.put_on_trial(&unit, &pids, (decision, &placed));
+            self.put_on_trial(&unit, decision, &placed);
             self.settle(decision, placed, control_port);
             if is_ended {
                 break;
             }
+        }
+        if !self.options.dry_run {
+            self.begin_windows();
         }
     }
 

@@ -129,6 +129,12 @@ impl SpeedMeter {
         work
     }
 
+    /// Whether there was a look that the next one is compared with.
+    #[must_use]
+    pub fn has_looked(&self) -> bool {
+        !self.threads.is_empty()
+    }
+
     /// Number of threads whose instructions are counted.
     #[must_use]
     pub fn counted(&self) -> usize {
