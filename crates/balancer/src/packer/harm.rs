@@ -1,5 +1,6 @@
 //! Judges placements: a unit's speed after it was placed is compared with that before, in windows of a step each. A placement that made it slower is undone:
-//! its threads may run where they might before, its pages go back to where they were, and it is left alone for a time.
+//! its threads may run where they might before it (on the nodes of the placement before, if that was kept), its pages go back to where they were, and it is
+//! left alone for a time.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -8,8 +9,10 @@ use std::time::Instant;
 
 use numapilot_host::Pid;
 use numapilot_host::Root;
+use numapilot_kernel::affinity;
 use numapilot_kernel::origins::Origins;
 use numapilot_kernel::task;
+use numapilot_machine::NodeSet;
 use numapilot_text::units::counted;
 use numapilot_text::units::time_ns;
 
@@ -26,6 +29,7 @@ use crate::comparison;
 use crate::control_port::ControlPort;
 use crate::decision::harm_windows::Judgement;
 use crate::event::Event;
+use crate::execution::progress::Progress;
 use crate::step_progress::StepProgress;
 use crate::system::speed_meter::SpeedMeter;
 use crate::system::speed_meter::Work;
@@ -77,7 +81,7 @@ impl Packer {
             return false;
         }
         match self.trials.get(unit) {
-            Some(trial) => trial.windows.must_wait() || trial.rests(self.counters.observations),
+            Some(trial) => trial.windows.must_wait() || self.is_resting(unit),
             // It was not looked at yet.
             None => self.measuring.used,
         }
@@ -177,6 +181,9 @@ impl Packer {
         if judgement.undo {
             return self.undo(unit, pids, decision, control_port);
         }
+        if let Some(held) = self.held.get_mut(unit) {
+            held.kept = Some(held.nodes);
+        }
         for pid in pids {
             if let Some(one) = self.watched.get_mut(pid) {
                 one.origins = Origins::default();
@@ -201,10 +208,14 @@ impl Packer {
         )
     }
 
-    /// Undoes the placement of a unit. Its pages go back also while memory pressure is high, or the account for moving is empty.
+    /// Undoes the placement of a unit. It has the nodes again of its placement before, if that was kept: it was compared with how fast it was there. Else it may
+    /// run where it might before it was placed at all. Its pages go back also while memory pressure is high, or the account for moving is empty.
     fn undo(&mut self, unit: &Unit, pids: &[Pid], decision: u64, control_port: &mut dyn ControlPort) {
-        let threads = self.release_unit(unit, control_port);
-        let mut placed = Placed { threads, is_undo: true, ..Placed::default() };
+        let mut placed = match self.held.get(unit).and_then(|held| held.kept) {
+            Some(nodes) => self.bind_back(unit, pids, nodes, control_port),
+            None => Placed { threads: self.release_unit(unit, control_port), ..Placed::default() },
+        };
+        placed.is_undo = true;
         let mut progress = StepProgress::of_undoing(control_port, &mut self.waiting);
         for pid in pids {
             if let Some(one) = self.watched.get_mut(pid) {
@@ -215,6 +226,39 @@ impl Packer {
         // What they have done while their pages moved belongs to no window.
         let mut room = self.room_to_count();
         self.work_of(pids, &mut room);
+    }
+
+    /// Lets a unit run on these nodes again; what has its placement from it runs free. Its pages stay where they are.
+    fn bind_back(&mut self, unit: &Unit, pids: &[Pid], nodes: NodeSet, control_port: &mut dyn ControlPort) -> Placed {
+        let mut placed = Placed::default();
+        if let Unit::Process(pid) = unit {
+            self.release_children(Some(*pid));
+            for heir in self.heirs(*pid) {
+                placed.threads += self.release_unit(&heir, control_port);
+            }
+        }
+        let Some(mut held) = self.held.remove(unit) else { return placed };
+        (held.nodes, held.is_unfinished) = (nodes, false);
+        let online = affinity::online();
+        let mut progress = StepProgress::of_undoing(control_port, &mut self.waiting);
+        let is_bound = match unit {
+            Unit::Cgroup(folder) => held.by_cpuset(folder, &self.machine, &mut progress, &mut placed),
+            Unit::Process(_) => false,
+        };
+        for pid in pids.iter().filter(|_| !is_bound) {
+            held.by_affinity(*pid, &self.machine, online.as_ref(), progress.undo_log(), &mut placed);
+        }
+        if placed.is_refused {
+            held.release(progress.undo_log());
+        } else {
+            self.held.insert(unit.clone(), held);
+        }
+        placed
+    }
+
+    /// Whether a unit is left on the nodes that it has, because a placement of it was undone.
+    pub(super) fn is_resting(&self, unit: &Unit) -> bool {
+        self.trials.get(unit).is_some_and(|trial| trial.rests(self.counters.observations))
     }
 
     /// Restores where a unit may run, and those units that have its placement from it. Returns the number of threads that were bound.
@@ -257,7 +301,6 @@ mod tests {
     use numapilot_host::Group;
     use numapilot_host::Tid;
     use numapilot_host::VirtAddr;
-    use numapilot_kernel::affinity;
     use numapilot_kernel::migrate::Migration;
     use numapilot_machine::Machine;
     use numapilot_machine::NodeId;
@@ -344,6 +387,37 @@ mod tests {
         assert!(packer.held.is_empty() && packer.is_left_out(&unit));
         packer.counters.observations = 7 + 300;
         assert!(!packer.is_left_out(&unit));
+    }
+
+    /// Undone as the first one is, it left a process without CPUs of its own, and with its memory on the nodes that it had had.
+    #[test]
+    fn a_process_gets_back_the_placement_before_if_that_was_kept() {
+        let all = affinity::of_thread(Tid::first_of(Pid::own())).unwrap();
+        if all.cpus().len() < 2 {
+            return numapilot_not_run::not_run!(TwoCpus, "one CPU leaves nothing to bind");
+        }
+        let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
+        let (pid, mut desk) = (Pid::of_child(&child), Desk::default());
+        let (mut packer, unit) = of(&[pid]);
+        let mut held = Held::default();
+        held.nodes = NodeSet::all(64);
+        packer.held.insert(unit.clone(), held);
+        packer.put_on_trial(&unit, 2, &Placed { threads: 1, ..Placed::default() });
+        packer.judged((&unit, &[pid]), &judgement(20.0), &mut desk);
+        let id = ThreadId { pid, tid: Tid::first_of(pid), start_ticks: task::stat(pid).unwrap().start_ticks };
+        let first = all.cpus().into_iter().take(1).collect();
+        let held = packer.held.get_mut(&unit).unwrap();
+        held.nodes = NodeSet(0b1);
+        held.bind(binding::planned(id, None, &first, None, &mut Vec::new()).unwrap(), &mut desk);
+        packer.put_on_trial(&unit, 3, &Placed { threads: 1, ..Placed::default() });
+        packer.judged((&unit, &[pid]), &judgement(-20.0), &mut desk);
+        let now = affinity::of_thread(Tid::first_of(pid)).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!((now, packer.held[&unit].nodes), (all, NodeSet::all(64)));
+        assert!(packer.is_resting(&unit) && !packer.is_left_out(&unit), "it stays on the nodes that it has");
+        let Some(Event::Action(action)) = desk.events.last() else { panic!("{:?}", desk.events) };
+        assert!(action.undo && action.decision == 3 && action.threads_moved == 1, "{action:?}");
     }
 
     #[test]

@@ -451,7 +451,10 @@ impl Packer {
             let held = self.held.get(&unit);
             let before = held.and_then(|held| held.allowed_now.as_ref().or(held.allowed.as_ref()));
             let bound = held.map_or(NodeSet::default(), |held| held.nodes);
-            if let Some((demand, allowed)) = units::demand(&self.machine, &pids, &self.watched, before, bound) {
+            if let Some((mut demand, allowed)) = units::demand(&self.machine, &pids, &self.watched, before, bound) {
+                if self.is_resting(&unit) && !demand.bound.is_empty() {
+                    demand.allowed = demand.bound;
+                }
                 found.push((unit, pids, demand, allowed));
             }
         }

@@ -49,6 +49,8 @@ const POLICIES_EVERY: Duration = Duration::from_secs(5);
 pub struct Held {
     /// The nodes on which it is placed.
     pub nodes: NodeSet,
+    /// Those of its last placement that was kept; `None`: none was judged yet.
+    pub kept: Option<NodeSet>,
     /// CPUs and nodes that it was allowed to use before.
     pub allowed: Option<Allowed>,
     /// What of these it may use now, as last read ([`Held::look_at_allowed`]).
@@ -78,7 +80,7 @@ pub struct Placed {
     pub is_refused: bool,
     /// Whether a stop or pause ended the work.
     pub is_ended: bool,
-    /// Whether an earlier placement was undone; `threads` are then those that were released.
+    /// Whether an earlier placement was undone; `threads` are then those that were released, or bound as before it.
     pub is_undo: bool,
 }
 
