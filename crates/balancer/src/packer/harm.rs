@@ -115,10 +115,13 @@ impl Packer {
         if self.measuring.used { ORIGINS_MAX.saturating_sub(known) } else { 0 }
     }
 
-    /// Forgets what is known of processes that belong to no unit now, and units that are no more.
+    /// Forgets what is known of processes that belong to no unit now, of those that have become other programs, and of units that are no more.
     fn forget(&mut self, units: &BTreeMap<Unit, Vec<Pid>>) {
         let pids: BTreeSet<Pid> = units.values().flatten().copied().collect();
         for (pid, one) in &mut self.watched {
+            if std::mem::take(&mut one.is_another) {
+                self.trials.remove(&Unit::Process(*pid));
+            }
             if !pids.contains(pid) {
                 (one.speed, one.origins) = (SpeedMeter::default(), Origins::default());
             }
@@ -461,6 +464,9 @@ mod tests {
             left_out.push(packer.is_left_out(&unit));
         }
         assert_eq!(left_out, [is_measured, is_measured, false], "the first look has nothing to compare with");
+        packer.watched.get_mut(&pid).unwrap().is_another = true;
+        packer.judge(&units, elapsed, &mut desk);
+        assert_eq!(packer.is_left_out(&unit), is_measured, "another program is measured, too");
         packer.judge(&BTreeMap::new(), elapsed, &mut desk);
         assert!(packer.trials.contains_key(&unit) && desk.events.is_empty(), "it may be busy again");
         packer.watched.clear();

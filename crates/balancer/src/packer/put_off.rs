@@ -6,6 +6,7 @@ use numapilot_text::units::bytes as size;
 use numapilot_text::units::time_ns;
 
 use super::Packer;
+use super::trial::IDLE_SHARE;
 use super::units::Allowed;
 use super::units::Unit;
 use crate::control_port::ControlPort;
@@ -63,11 +64,11 @@ impl Packer {
         }
     }
 
-    /// Whether a unit has to leave nodes on which it was placed, and that placement is being judged.
+    /// Whether a unit has to leave nodes on which it was placed, and that placement is being judged: not while the unit is idle, which may last for ever.
     fn moves_what_is_judged(&self, found: &[Found], packing: &Packing) -> bool {
         found.iter().zip(&packing.nodes).any(|((unit, _, demand, _), nodes)| {
             let is_judged = self.trials.get(unit).is_some_and(|trial| trial.is_judging());
-            is_judged && self.held.contains_key(unit) && !demand.bound.is_subset(*nodes)
+            is_judged && demand.cpus >= IDLE_SHARE && self.held.contains_key(unit) && !demand.bound.is_subset(*nodes)
         })
     }
 
@@ -117,7 +118,7 @@ mod tests {
         packer.pressure = MemoryPressure::new(Root::new("/nowhere"), 0.1);
         let found = [(7, 0b01), (8, 0)].map(|(pid, bound)| {
             let cpus = affinity::of_thread(Tid::first_of(Pid::own())).unwrap();
-            let demand = Demand { bound: NodeSet(bound), allowed: NodeSet(0b11), ..Demand::default() };
+            let demand = Demand { cpus: 1.0, bound: NodeSet(bound), allowed: NodeSet(0b11), ..Demand::default() };
             (Unit::Process(Pid(pid)), vec![Pid(pid)], demand, Allowed { cpus, mems: Vec::new() })
         });
         let mut held = Held::default();
@@ -183,6 +184,13 @@ mod tests {
             packer.trials.insert(found[0].0.clone(), trial);
             assert_eq!(packer.put_off(&found, &packing).is_empty(), may, "{nodes:?}");
         }
+        let (mut packer, mut found, packing) = of_two([0b10, 0b11]);
+        packer.options.dry_run = false;
+        let mut trial = Trial::new(0.01, true);
+        trial.placed(1, 0.0);
+        packer.trials.insert(found[0].0.clone(), trial);
+        found[0].2.cpus = 0.0;
+        assert_eq!(packer.put_off(&found, &packing), "", "nobody waits for one that is idle");
     }
 
     /// A program that had grown since it was placed stayed on too few nodes until what was moved before was paid for.

@@ -53,6 +53,8 @@ pub struct Watched {
     pub speed: SpeedMeter,
     /// Where its pages were before it was placed, until that is judged.
     pub origins: Origins,
+    /// Whether it has become another program since that was last asked: how fast the one before was says nothing of it.
+    pub is_another: bool,
     /// Its user ids when it was added.
     users: [u32; 4],
     /// Start addresses of its code and of its stack, which `exec` changes.
@@ -80,6 +82,7 @@ impl Watched {
             numa: NumaLook::default(),
             speed: SpeedMeter::default(),
             origins: Origins::default(),
+            is_another: false,
             image: stat.image,
             ticks: stat.cpu_ticks,
             looked_at: Instant::now(),
@@ -100,6 +103,7 @@ impl Watched {
             self.image = stat.image;
             self.numa.is_outdated();
             self.origins = Origins::default();
+            self.is_another = true;
         }
         let elapsed = self.looked_at.elapsed();
         if elapsed < LEAST_LOOK {
@@ -297,6 +301,7 @@ mod tests {
         let mut is_chosen = |image| {
             (one.numa, one.image) = (made(), image);
             assert!(one.look());
+            assert_eq!(std::mem::take(&mut one.is_another), image == (1, 1));
             one.numa.of(pid, Duration::from_secs(3600)).is_chosen(VirtAddr(0x7f00_0001_2000))
         };
         assert!(is_chosen(task::stat(pid).unwrap().image), "the same program");
