@@ -122,7 +122,7 @@ pids=
 for which in 0 1 2; do
     MOVES_FREE=1 "$moves" nothing 4 1000000 > $which.out 2> $which.err & pids=$pids,$!; ready $which.err
 done
-"$numapilot" balance --pid ${pids#,} --pack --json --for 9s > log
+"$numapilot" balance --pid ${pids#,} --pack --json --for 13s > log
 for pid in $(echo $pids | tr , ' '); do kill -USR1 $pid; done; wait
 begin log; cat log; end
 begin free; "$numapilot" advise -w 1; end
@@ -162,9 +162,11 @@ show() { begin $1; echo "$(cpus $a)|$(homes $a)"; end; }
 show before
 "$numapilot" balance --pid $a --pack --json > log & daemon=$!
 until grep -q '"event":"action"' log; do kill -0 $daemon || break; sleep 0.1; done
-# At once, so that every window with the placement has them.
+# At once, so that every window with the placement has them; so many that threads which sleep most of the time wait for them, too.
 rivals=
-for one in 1 2 3 4; do taskset -c $(cpus $a) sh -c 'while :; do :; done' & rivals="$rivals $!"; done
+for one in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24; do
+    taskset -c $(cpus $a) sh -c 'while :; do :; done' & rivals="$rivals $!"
+done
 show packed
 tries=0
 until grep -q '"undo":true' log || [ $tries = 120 ]; do kill -0 $daemon || break; tries=$((tries + 1)); sleep 0.5; done
@@ -186,6 +188,6 @@ begin log; cat log; end
     assert!(compared["verdict"] == "undone" && compared["change_percent"].as_f64() < Some(-1.0), "{compared}");
     assert!(compared["because"].as_str().is_some_and(|why| why.contains("300 observations")), "{compared}");
     let undo = events.iter().find(|event| event["undo"] == true).expect("an undo");
-    assert!(undo["decision"] == compared["decisions"][0], "{undo}");
+    assert!(compared["decisions"].as_array().expect("decisions").contains(&undo["decision"]), "{compared}, {undo}");
     assert_eq!(part(&output, "status"), "0");
 }
