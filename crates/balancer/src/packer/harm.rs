@@ -211,8 +211,8 @@ impl Packer {
         )
     }
 
-    /// Undoes the placement of a unit. It has the nodes again of its placement before, if that was kept: it was compared with how fast it was there. Else it may
-    /// run where it might before it was placed at all. Its pages go back also while memory pressure is high, or the account for moving is empty.
+    /// Undoes the placement of a unit. It has the nodes again of its placement before, if that was kept: it was compared with how fast it was there. Else it
+    /// may run where it might before it was placed at all. Its pages go back also while memory pressure is high, or the account for moving is empty.
     fn undo(&mut self, unit: &Unit, pids: &[Pid], decision: u64, control_port: &mut dyn ControlPort) {
         let mut placed = match self.held.get(unit).and_then(|held| held.kept) {
             Some(nodes) => self.bind_back(unit, pids, nodes, control_port),
@@ -445,6 +445,20 @@ mod tests {
         assert_eq!((packer.counters.kept, packer.counters.undone), (1, 0));
         let [Event::Comparison(compared)] = &desk.events[..] else { panic!("{:?}", desk.events) };
         assert!(compared.verdict == Verdict::Kept && compared.because.is_empty(), "{compared:?}");
+    }
+
+    /// A step that takes long is followed by the next one at once: what was done in the milliseconds between them was a measure like any other.
+    #[test]
+    fn a_window_is_no_shorter_than_half_an_interval() {
+        let ((mut packer, unit), mut desk) = (of(&[Pid::own()]), Desk::default());
+        packer.options.tunables.interval = Duration::from_secs(60);
+        packer.watched.clear();
+        packer.begin_windows();
+        packer.pack(&mut desk);
+        assert!(packer.trials.contains_key(&unit), "no window has ended, so nothing was forgotten");
+        packer.windows_since -= Duration::from_secs(31);
+        packer.pack(&mut desk);
+        assert!(packer.trials.is_empty());
     }
 
     /// The first packing came before anything was known of how fast the processes were without it.
