@@ -11,6 +11,7 @@
 
 pub mod allowance;
 pub mod balancing_loop;
+mod comparison;
 pub mod control_port;
 pub mod decision;
 pub mod event;

@@ -19,7 +19,7 @@ fn moments(count: u64, seed: u64) -> Vec<f64> {
     (0..count).map(|_| 0.01 + 1.5 * unit().powi(2)).collect()
 }
 
-/// What the guest runs. Odd kills hit the loop, even ones the packer, which binds threads from its second look on.
+/// What the guest runs. Odd kills hit the loop, even ones the packer, which binds threads from its fourth look on: it measures first how fast they are.
 fn script(moments: &[f64]) -> String {
     let waits: Vec<String> = moments.iter().map(|moment| format!("{moment:.3}")).collect();
     // The programs last until they are told to end: they sleep most of the time, and how much of the guest's passes meanwhile depends on the host.
@@ -45,10 +45,10 @@ for wait in {waits}; do
     round=$((round + 1))
     pack=; [ $((round % 2)) = 0 ] && pack=--pack
     "$numapilot" balance --pid $first,$second --json $pack > events & daemon=$!
-    # Every fifth dies wherever in its start it is; the others once they have begun, the packer about when it first knows who is busy.
+    # Every fifth dies wherever in its start it is; the others once they have begun, the packer about when it has first measured who is busy.
     if [ $((round % 5)) != 0 ]; then
         until grep -q '"event":"start"' events || ! kill -0 $daemon; do sleep 0.02; done
-        [ -z "$pack" ] || sleep 1.7
+        [ -z "$pack" ] || sleep 5.7
     fi
     # Every fourth dies when threads are bound for sure.
     tries=0

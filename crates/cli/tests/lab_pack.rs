@@ -1,5 +1,5 @@
 //! Whole processes onto nodes (`balance --pack`), in the lab: each gets the nodes that it fills, with its memory; cpusets are kept to; a machine that is asked
-//! for more than it has is loaded evenly; and everything is as it was at the end. `advise` names nodes in numad's form.
+//! for more than it has is loaded evenly; what makes a process slower is undone; and everything is as it was at the end. `advise` names nodes in numad's form.
 
 use std::process::Command;
 use std::time::Duration;
@@ -122,7 +122,7 @@ pids=
 for which in 0 1 2; do
     MOVES_FREE=1 "$moves" nothing 4 1000000 > $which.out 2> $which.err & pids=$pids,$!; ready $which.err
 done
-"$numapilot" balance --pid ${pids#,} --pack --json --for 9s > log
+"$numapilot" balance --pid ${pids#,} --pack --json --for 13s > log
 for pid in $(echo $pids | tr , ' '); do kill -USR1 $pid; done; wait
 begin log; cat log; end
 begin free; "$numapilot" advise -w 1; end
@@ -145,4 +145,49 @@ begin free; "$numapilot" advise -w 1; end
     assert!((2..=3).contains(&nodes.len()) && (load[0] - load[1]).abs() <= 4.0, "{nodes:?}: {load:?}");
     assert!(settings.len() <= 6, "it settles: {} placements of 3 processes", settings.len());
     assert_eq!(events.last().expect("an end")["event"], "stop");
+}
+
+/// Whatever a placement did to a process, it stayed: there, on processors that others came to, it would have waited for as long as the daemon ran.
+#[test]
+fn a_process_that_is_slower_where_it_was_placed_gets_back_what_it_had() {
+    if !numapilot_lab::wanted("packing that does harm") {
+        return;
+    }
+    let output = guest(
+        4,
+        r#"
+echo 0 > /proc/sys/kernel/numa_balancing
+MOVES_FREE=1 MOVES_PAUSE_US=3000 "$moves" nothing 8 1000000 > a.out 2> a.err & a=$!; ready a.err
+show() { begin $1; echo "$(cpus $a)|$(homes $a)"; end; }
+show before
+"$numapilot" balance --pid $a --pack --json > log & daemon=$!
+until grep -q '"event":"action"' log; do kill -0 $daemon || break; sleep 0.1; done
+# At once, so that every window with the placement has them; so many that threads which sleep most of the time wait for them, too.
+rivals=
+for one in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24; do
+    taskset -c $(cpus $a) sh -c 'while :; do :; done' & rivals="$rivals $!"
+done
+show packed
+tries=0
+until grep -q '"undo":true' log || [ $tries = 120 ]; do kill -0 $daemon || break; tries=$((tries + 1)); sleep 0.5; done
+show undone
+kill $rivals; kill -TERM $daemon; wait $daemon; begin status; echo $?; end
+kill -USR1 $a; wait $a
+begin log; cat log; end
+"#,
+    );
+    let [before, packed, undone] = ["before", "packed", "undone"].map(|mark| place(part(&output, mark)));
+    let homes = nodes(&packed.0);
+    assert!(homes.len() < 4 && undone.0 == before.0, "it was on {homes:?}, and may run where it might before");
+    // Pages of libraries are shared, and stay; the stacks of some calls are new.
+    let on_them = |(_, pages): &(Vec<u32>, Vec<u64>)| homes.iter().map(|node| pages[*node]).sum::<u64>();
+    assert!(on_them(&packed) + 600 >= packed.1.iter().sum::<u64>(), "{homes:?}: {packed:?}");
+    assert!(on_them(&undone) <= on_them(&before) + 600, "{homes:?}: {before:?}, {undone:?}");
+    let events: Vec<Value> = part(&output, "log").lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let compared = events.iter().find(|event| event["event"] == "comparison").expect("a comparison");
+    assert!(compared["verdict"] == "undone" && compared["change_percent"].as_f64() < Some(-1.0), "{compared}");
+    assert!(compared["because"].as_str().is_some_and(|why| why.contains("300 observations")), "{compared}");
+    let undo = events.iter().find(|event| event["undo"] == true).expect("an undo");
+    assert!(compared["decisions"].as_array().expect("decisions").contains(&undo["decision"]), "{compared}, {undo}");
+    assert_eq!(part(&output, "status"), "0");
 }

@@ -18,6 +18,7 @@ pub mod memory;
 pub mod migrate;
 pub mod numa_memory;
 pub mod online_nodes;
+pub mod origins;
 pub mod pagemap;
 pub mod sysctl;
 pub mod task;

@@ -1,4 +1,4 @@
-//! Moves all pages of a process from some nodes to others, as `migratepages` does, and accounts for every page.
+//! Moves all pages of a process from some nodes to others, as `migratepages` does, and accounts for every page; and moves them back.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,14 +7,17 @@ use std::time::Instant;
 use numapilot_host::VirtAddr;
 use numapilot_machine::NodeId;
 
+use crate::actuator::MoveOutcome;
 use crate::actuator::MoveRequest;
 use crate::actuator::Moved;
 use crate::actuator::Mover;
 use crate::actuator::NodeRefusal;
 use crate::actuator::PageOutcomes;
+use crate::actuator::page_bytes;
 use crate::census;
 use crate::error::KernelError;
 use crate::memory::PageQuery;
+use crate::origins::Origins;
 use crate::pagemap::PageMap;
 use crate::task::Process;
 
@@ -108,6 +111,45 @@ impl Migration {
     }
 }
 
+/// What moves pages, and what remembers where they were.
+struct Hands<'a> {
+    mover: Option<&'a mut Mover>,
+    origins: Option<&'a mut Origins>,
+}
+
+/// Pages that wait to be moved.
+#[derive(Default)]
+struct Gathered {
+    requests: Vec<MoveRequest>,
+    /// The nodes on which they are, ascending by address.
+    homes: Vec<(VirtAddr, NodeId)>,
+}
+
+impl Gathered {
+    fn add(&mut self, address: VirtAddr, home: NodeId, to: NodeId) {
+        self.requests.push(MoveRequest { to, address });
+        self.homes.push((address, home));
+    }
+
+    fn clear(&mut self) {
+        self.requests.clear();
+        self.homes.clear();
+    }
+
+    /// Adds where those pages were that have moved.
+    fn remember(&self, outcomes: &[MoveOutcome], origins: &mut Origins) {
+        let has_moved = |(_, outcome): &(&MoveRequest, &MoveOutcome)| **outcome == MoveOutcome::Moved;
+        let moved = self.requests.iter().zip(outcomes).filter(has_moved);
+        let mut moved: Vec<VirtAddr> = moved.map(|(request, _)| request.address).collect();
+        moved.sort_unstable();
+        for address in moved {
+            if let Ok(at) = self.homes.binary_search_by_key(&address, |(address, _)| *address) {
+                origins.moved(address, self.homes[at].1);
+            }
+        }
+    }
+}
+
 /// Moves pages of `process` along `route`; `mover` `None`: only looks. `goes_on` is asked with how it stands before every call that moves, ten times a second
 /// while the rate makes it wait, and after every stretch of memory that was looked through. The account is in `done`: where it fails, what it has moved until
 /// then is there.
@@ -118,11 +160,50 @@ pub fn run_into(
     done: &mut Migration,
     process: &Process,
     route: &mut Route,
-    mut mover: Option<&mut Mover>,
+    mover: Option<&mut Mover>,
     goes_on: &mut dyn FnMut(&Migration) -> bool,
 ) -> Result<(), KernelError> {
+    timed(done, |done| all(process, route, &mut Hands { mover, origins: None }, done, goes_on))
+}
+
+/// As [`run_into`]; where the pages were that have moved is added to `origins`.
+///
+/// # Errors
+/// As [`run_into`].
+pub fn run_remembering(
+    done: &mut Migration,
+    process: &Process,
+    route: &mut Route,
+    (mover, origins): (&mut Mover, &mut Origins),
+    goes_on: &mut dyn FnMut(&Migration) -> bool,
+) -> Result<(), KernelError> {
+    let mut hands = Hands { mover: Some(mover), origins: Some(origins) };
+    timed(done, |done| all(process, route, &mut hands, done, goes_on))
+}
+
+/// Moves pages back to where they were, those that moved last first. Pages in the ranges `without`, ascending and disjoint, stay. `goes_on` is asked as by
+/// [`run_into`]; where it ends the work, what was not begun stays in `origins`.
+///
+/// # Errors
+/// As [`run_into`].
+pub fn back(
+    done: &mut Migration,
+    process: &Process,
+    origins: &mut Origins,
+    without: &[(VirtAddr, VirtAddr)],
+    mover: &mut Mover,
+    goes_on: &mut dyn FnMut(&Migration) -> bool,
+) -> Result<(), KernelError> {
+    timed(done, |done| all_back(done, process, (origins, without), mover, goes_on))
+}
+
+/// Does some of a migration. That the process has ended is no error.
+fn timed(
+    done: &mut Migration,
+    work: impl FnOnce(&mut Migration) -> Result<(), KernelError>,
+) -> Result<(), KernelError> {
     let begun = Instant::now();
-    let result = all(process, route, &mut mover, done, goes_on);
+    let result = work(done);
     done.took = begun.elapsed();
     match result {
         Err(KernelError::Gone { .. }) => done.ended = true,
@@ -131,20 +212,56 @@ pub fn run_into(
     Ok(())
 }
 
+fn all_back(
+    done: &mut Migration,
+    process: &Process,
+    (origins, without): (&mut Origins, &[(VirtAddr, VirtAddr)]),
+    mover: &mut Mover,
+    goes_on: &mut dyn FnMut(&Migration) -> bool,
+) -> Result<(), KernelError> {
+    let huge = may_be_huge(&census::residents(process.pid())?);
+    while !origins.is_empty() && may_go_on(done, 0, goes_on) {
+        let mut pages = origins.take_last(GATHERED);
+        let taken = pages.len();
+        pages.retain(|(address, _)| numapilot_ranges::find(without, |range| *range, *address).is_none());
+        done.left_out_bytes += (taken - pages.len()) as u64 * page_bytes();
+        done.looked_at += pages.len() as u64;
+        let requests = pages.into_iter().map(|(address, to)| MoveRequest { to, address });
+        let requests: Vec<MoveRequest> = requests.collect();
+        if !requests.is_empty() {
+            let moved = mover.run(Some(process), &requests, &huge, &mut |moved| may_go_on(done, moved, goes_on))?;
+            done.add(moved)?;
+        }
+    }
+    Ok(())
+}
+
+/// Asks whether to go on, with how it stands: `moved` pages have moved beside those in the account.
+fn may_go_on(done: &mut Migration, moved: u64, goes_on: &mut dyn FnMut(&Migration) -> bool) -> bool {
+    let pages = PageOutcomes { moved: done.pages.moved + moved, ..done.pages };
+    let so_far = Migration { pages, ..done.clone() };
+    done.stopped |= !goes_on(&so_far);
+    !done.stopped
+}
+
+/// The ranges in which huge pages may be.
+fn may_be_huge(ranges: &[census::Range]) -> Vec<(VirtAddr, VirtAddr)> {
+    ranges.iter().filter(|range| range.huge_bytes > 0).map(|range| (range.start, range.end)).collect()
+}
+
 fn all(
     process: &Process,
     route: &mut Route,
-    mover: &mut Option<&mut Mover>,
+    hands: &mut Hands<'_>,
     done: &mut Migration,
     goes_on: &mut dyn FnMut(&Migration) -> bool,
 ) -> Result<(), KernelError> {
     let pid = process.pid();
     let ranges = census::residents(pid)?;
     done.hugetlb_bytes += ranges.iter().map(|range| range.hugetlb_bytes).sum::<u64>();
-    let huge = ranges.iter().filter(|range| range.huge_bytes > 0).map(|range| (range.start, range.end));
-    let huge: Vec<(VirtAddr, VirtAddr)> = huge.collect();
+    let huge = may_be_huge(&ranges);
     let (mut map, mut query) = (PageMap::open(pid)?, PageQuery::new());
-    let (mut requests, mut states) = (Vec::new(), Vec::new());
+    let (mut gathered, mut states) = (Gathered::default(), Vec::new());
     for range in ranges.iter().filter(|range| range.resident_bytes > 0) {
         if route.leaves_out(range.start) {
             done.left_out_bytes += range.resident_bytes;
@@ -170,13 +287,13 @@ fn all(
                 match route.target(home) {
                     Some(to) => {
                         *done.wanted.entry((home, to)).or_default() += 1;
-                        requests.push(MoveRequest { to, address: VirtAddr(*address) });
+                        gathered.add(VirtAddr(*address), home, to);
                     }
                     None => done.elsewhere += 1,
                 }
             }
-            if requests.len() >= GATHERED {
-                failed = flush(process, mover, &mut requests, &huge, done, goes_on).err();
+            if gathered.requests.len() >= GATHERED {
+                failed = flush(process, hands, &mut gathered, &huge, done, goes_on).err();
             }
         })?;
         failed.map_or(Ok(()), Err)?;
@@ -184,31 +301,30 @@ fn all(
             break;
         }
     }
-    flush(process, mover, &mut requests, &huge, done, goes_on)
+    flush(process, hands, &mut gathered, &huge, done, goes_on)
 }
 
 fn flush(
     process: &Process,
-    mover: &mut Option<&mut Mover>,
-    requests: &mut Vec<MoveRequest>,
+    hands: &mut Hands<'_>,
+    gathered: &mut Gathered,
     huge: &[(VirtAddr, VirtAddr)],
     done: &mut Migration,
     goes_on: &mut dyn FnMut(&Migration) -> bool,
 ) -> Result<(), KernelError> {
-    if requests.is_empty() {
+    if gathered.requests.is_empty() {
         return Ok(());
     }
-    if let Some(mover) = mover {
+    if let Some(mover) = &mut hands.mover {
+        let requests = &mut gathered.requests;
         requests.sort_unstable();
-        let moved = mover.run_known(Some(process), requests, huge, &mut |moved| {
-            let pages = PageOutcomes { moved: done.pages.moved + moved, ..done.pages };
-            let so_far = Migration { pages, ..done.clone() };
-            done.stopped |= !goes_on(&so_far);
-            !done.stopped
-        })?;
+        let moved = mover.run_known(Some(process), requests, huge, &mut |moved| may_go_on(done, moved, goes_on))?;
+        if let Some(origins) = &mut hands.origins {
+            gathered.remember(&moved.outcomes, origins);
+        }
         done.add(moved)?;
     }
-    requests.clear();
+    gathered.clear();
     Ok(())
 }
 
@@ -279,6 +395,55 @@ mod tests {
             Ok(done) => assert!(done.looked_at == 0 && done.left_out_bytes > 100 << 10, "{done:?}"),
             Err(error) => numapilot_not_run::not_run!(MovePages, "{error}"),
         }
+    }
+
+    /// Nobody knew where a process's pages had been once they had moved.
+    #[test]
+    fn where_pages_were_that_have_moved_is_remembered_in_the_order_of_their_addresses() {
+        let (size, mut gathered, mut origins) = (page_bytes(), Gathered::default(), Origins::default());
+        origins.limit(9);
+        // Dealt over two nodes, of which one takes all but one of its pages.
+        for (page, home, to) in [(1, 0, 8), (2, 0, 7), (3, 0, 8), (4, 5, 7), (5, 5, 8)] {
+            gathered.add(VirtAddr(page * size), NodeId(home), NodeId(to));
+        }
+        gathered.requests.sort_unstable();
+        let outcome = |request: &MoveRequest| match request.address.0 / size {
+            3 => MoveOutcome::NoRoom,
+            _ => MoveOutcome::Moved,
+        };
+        let outcomes: Vec<MoveOutcome> = gathered.requests.iter().map(outcome).collect();
+        gathered.remember(&outcomes, &mut origins);
+        assert_eq!(origins.len(), 2, "pages 1 and 2 were on node 0, 4 and 5 on node 5");
+        let was = [(1, 0), (2, 0), (4, 5), (5, 5)].map(|(page, home)| (VirtAddr(page * size), NodeId(home)));
+        assert_eq!(origins.take_last(9), was);
+    }
+
+    #[test]
+    fn pages_go_back_to_where_they_were_but_for_those_that_are_to_stay() {
+        let (size, process) = (page_bytes(), Process::open(Pid::own()).unwrap());
+        let memory = vec![7_u8; 9 * size as usize];
+        let first = (memory.as_ptr() as u64).div_ceil(size) * size;
+        let addresses: Vec<u64> = (0..8).map(|page| first + page * size).collect();
+        let (mut query, mut states, mut origins) = (PageQuery::new(), Vec::new(), Origins::default());
+        if let Err(error) = query.states(Pid::own(), &addresses, &mut states) {
+            return numapilot_not_run::not_run!(MovePages, "{error}");
+        }
+        origins.limit(8);
+        for (address, state) in addresses.iter().zip(&states) {
+            origins.moved(VirtAddr(*address), state.node().expect("a page that was written"));
+        }
+        let (mut done, mut mover) = (Migration::default(), Mover::new(Default::default()));
+        let stays = [(VirtAddr(addresses[2]), VirtAddr(addresses[4]))];
+        let mut left = origins.clone();
+        back(&mut done, &process, &mut left, &stays, &mut mover, &mut |_| false).unwrap();
+        assert!(done.stopped && done.looked_at == 0 && left == origins, "{done:?}");
+        done = Migration::default();
+        back(&mut done, &process, &mut origins, &stays, &mut mover, &mut |_| true).unwrap();
+        // The kernel's own balancing may have moved one of them since.
+        let are_there = done.pages.already_there + done.pages.moved;
+        assert!(origins.is_empty() && !done.stopped && are_there == 6, "{done:?}");
+        assert_eq!((done.looked_at, done.left_out_bytes), (6, 2 * size));
+        drop(memory);
     }
 
     #[test]

@@ -186,18 +186,35 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
     })
 }
 
-/// Nanoseconds for which a thread has run (`schedstat`). A kernel without that file (`CONFIG_SCHED_INFO`), or with zeroes there (before Linux 5.14, without
-/// delay accounting), has it by clock ticks alone, of 10 ms on most machines: `cpu_ticks` of the thread's [`Stat`].
+/// Times of a thread since its start, as the scheduler counts them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SchedTimes {
+    /// Nanoseconds for which it ran.
+    pub ran_ns: u64,
+    /// Nanoseconds for which it was ready to run and waited for a CPU.
+    pub waited_ns: u64,
+}
+
+/// The scheduler's times of a thread (`schedstat`); `None`: it has ended, or this kernel has no such file (`CONFIG_SCHED_INFO`). Before Linux 5.14, without
+/// delay accounting, both are 0.
+#[must_use]
+pub fn sched_times(root: &Root, pid: Pid, tid: Tid) -> Option<SchedTimes> {
+    let mut text = Vec::new();
+    let line = root.read(&format!("proc/{pid}/task/{tid}/schedstat"), &mut text).ok()?;
+    let mut times = line.split(u8::is_ascii_whitespace).filter_map(number);
+    Some(SchedTimes { ran_ns: times.next()?, waited_ns: times.next()? })
+}
+
+/// Nanoseconds for which a thread has run. A kernel that does not count them ([`sched_times`]) has it by clock ticks alone, of 10 ms on most machines:
+/// `cpu_ticks` of the thread's [`Stat`].
 #[must_use]
 pub fn ran_ns(pid: Pid, tid: Tid, cpu_ticks: u64) -> u64 {
     ran_ns_under(&Root::default(), (pid, tid), cpu_ticks)
 }
 
 fn ran_ns_under(root: &Root, (pid, tid): (Pid, Tid), cpu_ticks: u64) -> u64 {
-    let mut text = Vec::new();
-    let counted = root.read(&format!("proc/{pid}/task/{tid}/schedstat"), &mut text).ok().and_then(number);
-    match counted {
-        Some(ran_ns) if ran_ns > 0 => ran_ns,
+    match sched_times(root, pid, tid) {
+        Some(times) if times.ran_ns > 0 => times.ran_ns,
         _ => cpu_ticks.saturating_mul(1_000_000_000 / ticks_per_s()),
     }
 }
@@ -406,6 +423,8 @@ mod tests {
         assert_eq!(ran_ns_under(&root, task, 3), 3 * tick_ns);
         put("31234567 89 5\n");
         assert_eq!(ran_ns_under(&root, task, 3), 31_234_567);
+        assert_eq!(sched_times(&root, task.0, task.1), Some(SchedTimes { ran_ns: 31_234_567, waited_ns: 89 }));
+        assert_eq!(sched_times(&root, task.0, Tid(9)), None);
     }
 
     /// Process 1 of a container is not process 1 of the host: numbers found in the host's /proc were used in the container's system calls.

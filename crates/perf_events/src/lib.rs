@@ -5,6 +5,7 @@
 //! opened with what the kernel has, down to 4.19.
 
 pub mod aux;
+pub mod counter;
 mod cpus;
 pub mod doubles;
 pub mod emulated;

@@ -24,8 +24,9 @@ use super::LOOK_SHARE;
 use super::UNDO_MAX;
 use super::order_events;
 use super::pressed;
+use crate::comparison;
 use crate::control_port::ControlPort;
-use crate::decision::regression_guard::Judgement;
+use crate::decision::harm_windows::Judgement;
 use crate::event;
 use crate::event::Event;
 use crate::evidence::estimate;
@@ -584,22 +585,9 @@ impl Balancer {
         decisions.dedup();
         let undo = std::mem::take(&mut self.undo);
         let undo_threads = std::mem::take(&mut self.undo_threads);
-        let windows = |(mean, windows): (f64, usize)| event::Windows {
-            windows: windows as u64,
-            elapsed_ns: windows as u64 * self.interval.as_nanos() as u64,
-            mean,
-        };
-        let finite = judgement.plus_minus_percent.is_finite();
-        control_port.record(Event::Comparison(event::Comparison {
-            decisions: decisions.clone(),
-            measure: "inverse of the mean access latency (1/us, from probes)".to_owned(),
-            with: windows(judgement.after),
-            without: windows(judgement.before),
-            change_percent: judgement.change_percent,
-            plus_minus_percent: finite.then_some(judgement.plus_minus_percent),
-            verdict: if judgement.undo { event::Verdict::Undone } else { event::Verdict::Kept },
-            because: String::new(),
-        }));
+        let measure = "inverse of the mean access latency (1/us, from probes)".to_owned();
+        let compared = comparison::of(judgement, decisions.clone(), measure, self.interval);
+        control_port.record(Event::Comparison(compared));
         self.run_stats.judged(judgement.undo);
         if !judgement.undo {
             self.undo_copies.clear();

@@ -20,8 +20,9 @@ const BOUNCE_TICKS: u32 = 600;
 /// Bounces after which a page is not moved for a time.
 const BOUNCES: u8 = 2;
 /// Ticks for which such a page is not moved; doubled with each further bounce.
-const REST_TICKS: u32 = 300;
-const REST_DOUBLINGS: u8 = 6;
+pub(crate) const REST_TICKS: u32 = 300;
+/// Doublings of that, at most.
+pub(crate) const REST_DOUBLINGS: u8 = 6;
 /// Ticks for which a page that the kernel could not move is not tried again; doubled with each further failure, up to [`STAYED_DOUBLINGS`] times.
 const STAYED_TICKS: u32 = 20;
 const STAYED_DOUBLINGS: u8 = 6;

@@ -89,7 +89,8 @@ fn ticks(root: &Path) -> Result<BTreeMap<CpuId, u64>, KernelError> {
     Ok(cpu_time::all(root)?.into_iter().map(|time| (time.cpu, time.busy_ticks)).collect())
 }
 
-fn distances(machine: &Machine) -> Vec<Vec<u32>> {
+/// Distances between the nodes, by node index; [`FAR`] where the firmware gives none.
+pub(super) fn distances(machine: &Machine) -> Vec<Vec<u32>> {
     let ids: Vec<NodeId> = machine.nodes().iter().map(|node| node.id).collect();
     let distance = |from: NodeId, to: NodeId| {
         let told = machine.distance(from, to);

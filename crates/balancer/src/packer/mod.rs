@@ -2,11 +2,16 @@
 //! assignment with [`crate::decision::packing`], and moves processes if the gain is worth it.
 //!
 //! It is controlled and reports like the loop, by a [`ControlPort`]. It records every change before making it, and restores affinities and cpusets at its end;
-//! memory stays where it is. Moving is paid for as the loop's is; what it does to the programs is not measured, so nothing is judged.
+//! memory stays where it is. Moving is paid for as the loop's is, and each unit is judged after it was placed: what made it slower is undone.
 
 mod capacity;
+mod harm;
 mod place;
 mod put_off;
+mod reminder;
+#[cfg(test)]
+mod tests;
+mod trial;
 mod units;
 
 use std::collections::BTreeMap;
@@ -30,6 +35,7 @@ use numapilot_machine::Machine;
 use numapilot_machine::NodeIndex;
 use numapilot_machine::NodeSet;
 use numapilot_machine::format_cpu_list;
+use numapilot_perf_events::open::raise_descriptor_limit;
 
 pub use capacity::Looker;
 pub use units::allowed_here;
@@ -48,6 +54,7 @@ use crate::decision::regression_guard::RegressionGuard;
 use crate::event::Action;
 use crate::event::Decision;
 use crate::event::Event;
+use crate::event::EvidenceSource;
 use crate::event::PageOutcomes;
 use crate::event::Setting;
 use crate::event::SettingDone;
@@ -72,9 +79,12 @@ use crate::step_progress::StepProgress;
 use crate::system::clock::unix_ns;
 use crate::system::new_nodes;
 use crate::system::pressure::MemoryPressure;
+use crate::system::speed_meter;
 use crate::unfit::Unfit;
 use place::Held;
 use place::Placed;
+use reminder::Reminder;
+use trial::Trial;
 use units::Unit;
 use units::Watched;
 
@@ -99,6 +109,14 @@ pub struct Packer {
     pressure: MemoryPressure,
     /// The account for moving.
     regression_guard: RegressionGuard,
+    /// How fast units are before and after they are placed.
+    trials: BTreeMap<Unit, Trial>,
+    /// How that is measured, or why it is not.
+    measuring: EvidenceSource,
+    /// When their present windows began.
+    windows_since: Instant,
+    /// When it is told again that a packing is put off.
+    reminder: Reminder,
     counters: Counters,
     kernel_moves: BalancingMoves,
     started: Instant,
@@ -126,12 +144,18 @@ impl Packer {
             pids.iter().try_for_each(|pid| task::stat(*pid).map(drop))?;
         }
         let members = if let Who::Group(group) = &options.who { Some(Members::new(group.clone())) } else { None };
+        // Each thread whose instructions are counted takes a descriptor.
+        raise_descriptor_limit();
         let now = unix_ns();
         Ok(Packer {
             looker: Looker::new()?,
             mover: Mover::new(numapilot_kernel::actuator::MoveOptions { waits: true, ..options.tunables.moving() }),
             pressure: MemoryPressure::new(Root::default(), options.tunables.max_pressure),
             regression_guard: RegressionGuard::new(options.tunables.max_harm).with_measure(false),
+            trials: BTreeMap::new(),
+            measuring: speed_meter::source(),
+            windows_since: Instant::now(),
+            reminder: Reminder::default(),
             settings: PackingSettings::default(),
             watched: BTreeMap::new(),
             held: BTreeMap::new(),
@@ -175,7 +199,7 @@ impl Packer {
             policy: "packing".to_owned(),
             dry_run: self.options.dry_run,
             targets: self.watched.values().map(|one| one.target.clone()).collect(),
-            evidence: vec![self.pressure.source()],
+            evidence: vec![self.measuring.clone(), self.pressure.source()],
             settings: serde_json::json!({
                 "interval_ms": self.interval().as_millis() as u64, "bytes_per_s": tunables.bytes_per_s, "keep_bytes": tunables.keep_bytes,
                 "max_harm": tunables.max_harm, "max_pressure": tunables.max_pressure, "target": self.settings.target,
@@ -321,6 +345,7 @@ impl Packer {
         if self.watched.remove(&pid).is_some() {
             control_port.unclaim(pid);
         }
+        self.trials.remove(&Unit::Process(pid));
         if let Some(mut held) = self.held.remove(&Unit::Process(pid)) {
             held.release(control_port).into_iter().for_each(|setting| control_port.record(Event::Setting(setting)));
         }
@@ -398,7 +423,7 @@ impl Packer {
 
     fn pack(&mut self, control_port: &mut dyn ControlPort) {
         let held: BTreeSet<Unit> = self.held.keys().cloned().collect();
-        let units = units::units(Path::new("/"), &self.watched, &held);
+        let mut units = units::units(Path::new("/"), &self.watched, &held);
         let gone: Vec<Unit> = self.held.keys().filter(|unit| !units.contains_key(unit)).cloned().collect();
         for unit in gone {
             if let Some(mut held) = self.held.remove(&unit) {
@@ -406,6 +431,15 @@ impl Packer {
             }
         }
         self.adopt(&units);
+        let elapsed = self.windows_since.elapsed();
+        // Right after a step that took long, a window would be too short to say anything.
+        if !self.options.dry_run && elapsed >= self.interval() / 2 {
+            self.windows_since = Instant::now();
+            self.judge(&units, elapsed, control_port);
+        }
+        let all = units.len();
+        units.retain(|unit, _| !self.is_left_out(unit));
+        let left_out = all - units.len();
         let mut found = Vec::new();
         for (unit, pids) in units {
             if !self.look_at_memory(&pids, control_port) {
@@ -417,7 +451,10 @@ impl Packer {
             let held = self.held.get(&unit);
             let before = held.and_then(|held| held.allowed_now.as_ref().or(held.allowed.as_ref()));
             let bound = held.map_or(NodeSet::default(), |held| held.nodes);
-            if let Some((demand, allowed)) = units::demand(&self.machine, &pids, &self.watched, before, bound) {
+            if let Some((mut demand, allowed)) = units::demand(&self.machine, &pids, &self.watched, before, bound) {
+                if self.is_resting(&unit) && !demand.bound.is_empty() {
+                    demand.allowed = demand.bound;
+                }
                 found.push((unit, pids, demand, allowed));
             }
         }
@@ -427,16 +464,18 @@ impl Packer {
             Err(error) => return self.trouble(error.to_string(), control_port),
         };
         let packing = pack(&capacity, &demands, &self.settings);
-        self.says = words(&packing, demands.len());
+        self.says = words(&packing, demands.len(), left_out);
         let why = self.put_off(&found, &packing);
+        if !packing.is_change || why.is_empty() {
+            self.reminder = Reminder::default();
+        }
         if packing.is_change && why.is_empty() {
             return self.carry_out(found, &packing, control_port);
         }
         self.bind_new_threads(&found, control_port);
         let is_pressed = self.pressure.is_high() && !self.options.dry_run;
         if packing.is_change {
-            self.says.push_str("; put off, because ");
-            self.says.push_str(why);
+            self.tell_put_off(self.bytes_to_move(&found, &packing), why, control_port);
             self.counters.put_offs += u64::from(is_pressed);
         }
         // What was begun is paid for when it is complete.
@@ -461,23 +500,65 @@ impl Packer {
 
     /// Moves what a stop or pause has left.
     fn finish(&mut self, found: &[(Unit, Vec<Pid>, Demand, units::Allowed)], control_port: &mut dyn ControlPort) {
+        let mut is_any = false;
         for (unit, pids, ..) in found {
-            if self.held.get(unit).is_some_and(|held| held.is_unfinished) {
+            let unfinished = self.held.get(unit).filter(|held| held.is_unfinished);
+            if let Some(decision) = unfinished.map(|held| held.decision) {
                 let placed = self.place(unit, pids, control_port);
-                self.settle(self.counters.decisions, placed, control_port);
+                self.put_on_trial(unit, decision, &placed);
+                self.settle(decision, placed, control_port);
+                is_any = true;
             }
+        }
+        if is_any {
+            self.begin_windows();
         }
     }
 
-    /// Registers children of placed processes: they inherit the placement, and get back their parent's previous affinity later.
+    /// Registers children of placed processes: they inherit the placement, and get back their parent's previous affinity later. What was a unit before was left
+    /// free, or its placement was undone.
     fn adopt(&mut self, units: &BTreeMap<Unit, Vec<Pid>>) {
-        for unit in units.keys().filter(|unit| !self.held.contains_key(unit)).cloned().collect::<Vec<_>>() {
+        let is_new = |unit: &&Unit| !self.held.contains_key(*unit) && !self.trials.contains_key(*unit);
+        for unit in units.keys().filter(is_new).cloned().collect::<Vec<_>>() {
             let Unit::Process(pid) = unit else { continue };
             let parent = task::parent_of(pid).and_then(|parent| self.held.get(&Unit::Process(parent)));
             if let Some(child) = parent.and_then(Held::of_child) {
                 self.held.insert(unit, child);
             }
         }
+    }
+
+    /// The nodes on which a unit is: one that is not placed runs wherever it may.
+    fn nodes_of(&self, unit: &Unit, demand: &Demand) -> NodeSet {
+        self.held.get(unit).map_or(demand.allowed, |held| held.nodes)
+    }
+
+    /// Bytes that a packing moves.
+    fn bytes_to_move(&self, found: &[(Unit, Vec<Pid>, Demand, units::Allowed)], packing: &Packing) -> u64 {
+        let units = found.iter().map(|(unit, _, demand, _)| (unit, demand)).zip(&packing.nodes);
+        let moves = units.filter(|((unit, demand), nodes)| self.nodes_of(unit, demand) != **nodes);
+        moves.map(|((_, demand), nodes)| outside(demand, *nodes)).sum()
+    }
+
+    /// Records a decision of so many bytes. Returns its number.
+    fn record_decision(
+        &mut self,
+        because: String,
+        bytes: u64,
+        held_back: String,
+        control_port: &mut dyn ControlPort,
+    ) -> u64 {
+        self.counters.decisions += 1;
+        control_port.record(Event::Decision(Decision {
+            decision: self.counters.decisions,
+            observation: self.counters.observations,
+            because,
+            pages: bytes / page_bytes(),
+            bytes,
+            held_back,
+            ..Decision::default()
+        }));
+        self.counters.decisions
     }
 
     /// Carries out a packing.
@@ -487,27 +568,16 @@ impl Packer {
         packing: &Packing,
         control_port: &mut dyn ControlPort,
     ) {
-        // A unit that is not placed runs wherever it may.
-        let now = |unit: &Unit, demand: &Demand| self.held.get(unit).map_or(demand.allowed, |held| held.nodes);
+        let bytes = self.bytes_to_move(&found, packing);
         let changes = found.into_iter().zip(&packing.nodes);
-        let changes = changes.filter(|((unit, _, demand, _), nodes)| now(unit, demand) != **nodes);
+        let changes = changes.filter(|((unit, _, demand, _), nodes)| self.nodes_of(unit, demand) != **nodes);
         let changes: Vec<_> = changes.collect();
-        self.counters.decisions += 1;
-        let decision = self.counters.decisions;
+        let because = format!("{}{}", self.says, self.rate_words(bytes));
         let held_back = if self.options.dry_run { "dry run" } else { "" };
-        let bytes: u64 = changes.iter().map(|((_, _, demand, _), nodes)| outside(demand, **nodes)).sum();
-        control_port.record(Event::Decision(Decision {
-            decision,
-            observation: self.counters.observations,
-            because: self.says.clone(),
-            pages: bytes / page_bytes(),
-            bytes,
-            held_back: held_back.to_owned(),
-            ..Decision::default()
-        }));
+        let decision = self.record_decision(because, bytes, held_back.to_owned(), control_port);
         for ((unit, pids, demand, allowed), nodes) in changes {
             let list = |set| format_cpu_list(place::ids(&self.machine, set).iter().map(|node| u32::from(node.0)));
-            let was = self.held.get(&unit).map_or(demand.allowed, |held| held.nodes);
+            let was = self.nodes_of(&unit, &demand);
             let (name, was, now) = (format!("nodes of {unit}"), list(was), list(*nodes));
             if self.options.dry_run {
                 control_port.record(Event::Setting(Setting {
@@ -519,16 +589,20 @@ impl Packer {
                 continue;
             }
             let held = self.held.entry(unit.clone()).or_default();
-            held.nodes = *nodes;
+            (held.nodes, held.decision) = (*nodes, decision);
             held.allowed.get_or_insert(allowed);
             let placed = self.place(&unit, &pids, control_port);
             let done = if placed.is_refused { SettingDone::Failed } else { SettingDone::Changed };
             control_port.record(Event::Setting(Setting { name, was, now, done }));
             let is_ended = placed.is_ended;
+            self.put_on_trial(&unit, decision, &placed);
             self.settle(decision, placed, control_port);
             if is_ended {
                 break;
             }
+        }
+        if !self.options.dry_run {
+            self.begin_windows();
         }
     }
 
@@ -537,6 +611,7 @@ impl Packer {
         let mut placed = Placed::default();
         let Some(mut held) = self.held.remove(unit) else { return placed };
         held.is_unfinished = false;
+        let mut room = self.room_for_origins();
         let mut progress = StepProgress::new(control_port, &mut self.waiting);
         let is_bound = match unit {
             Unit::Cgroup(folder) => held.by_cpuset(folder, &self.machine, &mut progress, &mut placed),
@@ -557,7 +632,10 @@ impl Packer {
             }
             let Some(one) = self.watched.get_mut(pid) else { continue };
             let wanted = (held.nodes, self.options.moves_bound);
+            let known = one.origins.len();
+            one.origins.limit(known + room);
             place::gather(one, &self.machine, wanted, &mut self.mover, &mut progress, &mut placed);
+            room = room.saturating_sub(one.origins.len() - known);
         }
         held.is_unfinished = placed.is_ended;
         self.held.insert(unit.clone(), held);
@@ -587,19 +665,23 @@ impl Packer {
     fn settle(&mut self, decision: u64, placed: Placed, control_port: &mut dyn ControlPort) {
         let mut pages = PageOutcomes::default();
         placed.moved.iter().for_each(|moved| pages.add(&moved.pages));
-        let took_ns: u64 = placed.moved.iter().map(|moved| moved.moving.as_nanos() as u64).sum();
+        let took_ns = placed.moving_ns();
         let moved_bytes = pages.moved * page_bytes();
-        self.counters.pages.add(&pages);
+        if placed.is_undo {
+            self.counters.pages_undone += pages.moved;
+        } else {
+            self.counters.pages.add(&pages);
+            self.counters.threads_moved += placed.threads;
+        }
         self.counters.moved_bytes += moved_bytes;
         self.counters.moving_ns += took_ns;
         self.regression_guard.spent(took_ns as f64);
-        self.counters.threads_moved += placed.threads;
         placed.settings.into_iter().for_each(|setting| control_port.record(Event::Setting(setting)));
-        let threads_moved = placed.threads;
         control_port.record(Event::Action(Action {
             decision,
+            undo: placed.is_undo,
             pages,
-            threads_moved,
+            threads_moved: placed.threads,
             moved_bytes,
             took_ns,
             ..Action::default()
@@ -633,7 +715,7 @@ impl Packer {
             dry_run: self.options.dry_run,
             interval_ns: self.interval().as_nanos() as u64,
             targets: self.watched.values().map(target).collect(),
-            evidence: vec![self.pressure.source()],
+            evidence: vec![self.measuring.clone(), self.pressure.source()],
             pressure: self.pressure.resources().to_vec(),
             is_put_off: self.pressure.is_high(),
             counters: self.counters,
@@ -648,109 +730,16 @@ fn outside(demand: &Demand, nodes: NodeSet) -> u64 {
     by_node.filter(|(node, _)| !nodes.contains(*node)).map(|(_, bytes)| bytes).sum()
 }
 
-fn words(packing: &Packing, units: usize) -> String {
+/// `left_out`: units that are not packed for now.
+fn words(packing: &Packing, units: usize, left_out: usize) -> String {
     let verdict = if packing.is_change { "worth the change" } else { "nothing to change" };
+    let others = match left_out {
+        0 => String::new(),
+        count => format!("; {count} more are measured first, or left alone because their last placement was undone"),
+    };
     format!(
         "{units} processes and cgroups: remote memory, crowded nodes and moves cost an estimated {:.2} processors in the present placement, {:.2} in the best \
-         one found: {verdict}",
+         one found: {verdict}{others}",
         packing.loss_now, packing.loss
     )
-}
-
-#[cfg(test)]
-mod tests {
-    //! A step that is told to stop.
-
-    use super::*;
-    use crate::control_port::tests::Desk;
-
-    #[test]
-    fn a_stop_within_a_step_ends_its_work_and_what_is_left_is_done_by_the_next() {
-        let pid = Pid::own();
-        let who = Who::Group(Group::Processes(vec![pid]));
-        let mut packer =
-            Packer::new(Machine::live().unwrap(), Options { who, dry_run: true, ..Options::default() }).unwrap();
-        let mut desk = Desk::default();
-        packer.watched.insert(pid, Watched::new(pid).unwrap());
-        packer.pressure = crate::system::pressure::tests::high();
-        packer.publish(&mut desk);
-        let status = desk.status.take().unwrap();
-        assert!(status.is_put_off && status.pressure.len() == 1);
-        let target = &status.targets[0];
-        let unknown = [status.pages_known, target.threads, target.samples, target.moved_bytes];
-        assert_eq!(unknown, [None; 4], "what the packer does not count is no 0");
-        assert!(packer.look_at_memory(&[pid], &mut desk) && desk.alive == 1);
-        let unit = Unit::Process(pid);
-        // On all nodes: nothing of this process is bound or moved.
-        let mut held = Held::default();
-        held.nodes = NodeSet::all(64);
-        packer.held.insert(unit.clone(), held);
-        desk.tell(Command::Stop);
-        let placed = packer.place(&unit, &[pid], &mut desk);
-        assert!(placed.is_ended && placed.threads == 0 && packer.held[&unit].is_unfinished);
-        assert!(!packer.look_at_memory(&[pid], &mut desk), "the stop is not lost");
-        assert_eq!(packer.wait(&mut desk), Some("a signal".to_owned()));
-        let placed = packer.place(&unit, &[pid], &mut desk);
-        assert!(!placed.is_ended && !packer.held[&unit].is_unfinished);
-        packer.end("the test is over".to_owned(), &mut desk);
-    }
-
-    /// Only the processes of the last step were counted.
-    #[test]
-    fn a_user_adds_no_more_processes_than_are_allowed() {
-        let (own, stranger) = (Pid::own(), u32::MAX - 7);
-        let who = Who::Group(Group::Processes(vec![own]));
-        let mut packer =
-            Packer::new(Machine::live().unwrap(), Options { who, dry_run: true, ..Options::default() }).unwrap();
-        for number in 0..TARGETS_PER_USER as u32 {
-            let mut one = Watched::new(own).unwrap();
-            one.target.uid = stranger;
-            packer.watched.insert(Pid(u32::MAX - number), one);
-        }
-        let target = Watched::new(own).unwrap().target;
-        let [of_stranger, of_signal] =
-            [Some(stranger), None].map(|who| packer.add_for(who, &target, &mut Desk::default()));
-        assert!(of_stranger.is_err_and(|why| why.contains("64 of your processes")));
-        assert_eq!(of_signal.as_deref(), Ok("added"));
-    }
-
-    #[test]
-    fn an_idle_child_gets_back_what_its_placed_parent_had() {
-        use numapilot_host::Tid;
-
-        use crate::execution::binding;
-        let all = affinity::of_thread(Tid::first_of(Pid::own())).unwrap();
-        if all.cpus().len() < 2 {
-            return numapilot_not_run::not_run!(TwoCpus, "one CPU leaves nothing to bind");
-        }
-        // The shell has time to be bound before it starts its child.
-        let mut shell = std::process::Command::new("sh");
-        shell.args(["-c", "read x; sleep 100 & echo $!; wait"]);
-        shell.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
-        let mut shell = shell.spawn().unwrap();
-        let pid = Pid::of_child(&shell);
-        let mut desk = Desk::default();
-        let first = all.cpus().into_iter().take(1).collect();
-        let start_ticks = task::stat(pid).unwrap().start_ticks;
-        let id = crate::system::undo_log::ThreadId { pid, tid: Tid::first_of(pid), start_ticks };
-        let bound = binding::planned(id, None, &first, None, &mut Vec::new()).unwrap();
-        let mut held = Held::default();
-        held.bind(bound, &mut desk);
-        std::io::Write::write_all(shell.stdin.as_mut().unwrap(), b"\n").unwrap();
-        let mut line = String::new();
-        std::io::BufRead::read_line(&mut std::io::BufReader::new(shell.stdout.take().unwrap()), &mut line).unwrap();
-        let child: Pid = line.trim().parse().unwrap();
-        assert_eq!(affinity::of_thread(Tid::first_of(child)).unwrap(), first, "inherited");
-        let who = Who::Group(Group::Processes(vec![pid]));
-        let mut packer =
-            Packer::new(Machine::live().unwrap(), Options { who, dry_run: true, ..Options::default() }).unwrap();
-        packer.held.insert(Unit::Process(pid), held);
-        packer.end("the test is over".to_owned(), &mut desk);
-        let now = [pid, child].map(|pid| affinity::of_thread(Tid::first_of(pid)).unwrap());
-        // SAFETY: a signal to the shell's child, which nobody has waited for: the shell waits in vain.
-        unsafe { libc::kill(child.0.cast_signed(), libc::SIGKILL) };
-        shell.kill().unwrap();
-        shell.wait().unwrap();
-        assert_eq!(now, [all.clone(), all]);
-    }
 }

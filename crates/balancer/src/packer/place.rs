@@ -1,5 +1,5 @@
 //! Places a unit on nodes: by the CPUs of its cgroup's cpuset, or by its threads' affinities, followed by a move of its pages. The previous state is recorded
-//! first, and restored when the unit is released.
+//! first, and restored when the unit is released. Where its pages were is remembered until the placement is judged.
 //!
 //! The nodes of a cpuset (`cpuset.mems`) stay as they are. They bind for good: when the nodes are full, the kernel reclaims and swaps there, and then ends the
 //! program, however much is free elsewhere. Without them, new memory is local as long as there is room, and on other nodes after that.
@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use numapilot_host::Pid;
 use numapilot_host::Tid;
+use numapilot_host::VirtAddr;
+use numapilot_kernel::KernelError;
 use numapilot_kernel::actuator::Mover;
 use numapilot_kernel::affinity::CpuMask;
 use numapilot_kernel::cgroup;
@@ -47,6 +49,8 @@ const POLICIES_EVERY: Duration = Duration::from_secs(5);
 pub struct Held {
     /// The nodes on which it is placed.
     pub nodes: NodeSet,
+    /// Those of its last placement that was kept; `None`: none was judged yet.
+    pub kept: Option<NodeSet>,
     /// CPUs and nodes that it was allowed to use before.
     pub allowed: Option<Allowed>,
     /// What of these it may use now, as last read ([`Held::look_at_allowed`]).
@@ -57,6 +61,8 @@ pub struct Held {
     cpuset: Settings,
     /// Whether its memory has not been moved to the end, because a stop or pause came.
     pub is_unfinished: bool,
+    /// The decision that placed it there; 0: it has its parent's placement.
+    pub decision: u64,
 }
 
 /// The outcome of placing a unit.
@@ -74,6 +80,23 @@ pub struct Placed {
     pub is_refused: bool,
     /// Whether a stop or pause ended the work.
     pub is_ended: bool,
+    /// Whether an earlier placement was undone; `threads` are then those that were released, or bound as before it.
+    pub is_undo: bool,
+}
+
+impl Placed {
+    /// Whether anything is other than before.
+    #[must_use]
+    pub fn is_change(&self) -> bool {
+        let has_moved = self.moved.iter().any(|moved| moved.pages.moved > 0);
+        !self.is_refused && (self.threads > 0 || !self.settings.is_empty() || has_moved)
+    }
+
+    /// Nanoseconds in system calls that move pages.
+    #[must_use]
+    pub fn moving_ns(&self) -> u64 {
+        self.moved.iter().map(|moved| moved.moving.as_nanos() as u64).sum()
+    }
 }
 
 /// The kernel's numbers of these nodes.
@@ -230,6 +253,18 @@ impl Held {
         all
     }
 
+    /// Whether it has the placement of its parent.
+    #[must_use]
+    pub fn is_heir(&self) -> bool {
+        self.born.is_some()
+    }
+
+    /// Number of threads that are bound.
+    #[must_use]
+    pub fn bound_threads(&self) -> u64 {
+        self.threads.len() as u64
+    }
+
     /// Restores where the unit may run. Its memory stays where it is.
     pub fn release(&mut self, undo_log: &mut dyn UndoLog) -> Vec<Setting> {
         let (mut free, bindings) = (Vec::new(), self.bindings());
@@ -277,17 +312,47 @@ pub fn gather(
     let all = machine.nodes().iter().filter(|node| node.has_memory());
     let from: Vec<NodeId> = all.map(|node| node.id).filter(|id| !to.contains(id)).collect();
     let Some(route) = Route::new(&from, &to) else { return };
-    let pid = one.target.pid;
-    let chosen = if moves_bound { Vec::new() } else { one.numa.of(pid, POLICIES_EVERY).chosen.clone() };
-    if let Some(why) = one.numa.why_unread(pid).filter(|_| !moves_bound) {
-        placed.troubles.push(why);
+    let Some(chosen) = chosen(one, moves_bound, placed) else { return };
+    let (mut route, mut moved) = (route.without(chosen), Migration::default());
+    let hands = (mover, &mut one.origins);
+    let result = migrate::run_remembering(&mut moved, &one.process, &mut route, hands, &mut |_| progress.goes_on());
+    account(one, moved, result, placed);
+}
+
+/// Moves a process's pages back to where they were before they were gathered, but for memory for which the program has set a policy meanwhile (unless
+/// `moves_bound`). `placed` is as for [`gather`].
+pub fn back(one: &mut Watched, moves_bound: bool, mover: &mut Mover, progress: &mut dyn Progress, placed: &mut Placed) {
+    let mut origins = std::mem::take(&mut one.origins);
+    if origins.is_empty() {
         return;
+    }
+    let Some(chosen) = chosen(one, moves_bound, placed) else { return };
+    let mut moved = Migration::default();
+    let result = migrate::back(&mut moved, &one.process, &mut origins, &chosen, mover, &mut |_| progress.goes_on());
+    account(one, moved, result, placed);
+}
+
+/// The memory of a process that is not to be moved, ascending and disjoint: that for which the program has set a policy, unless `moves_bound`. `None`: it is
+/// not known, so nothing is to be moved; the reason is among the error messages.
+fn chosen(one: &mut Watched, moves_bound: bool, placed: &mut Placed) -> Option<Vec<(VirtAddr, VirtAddr)>> {
+    if moves_bound {
+        return Some(Vec::new());
+    }
+    let pid = one.target.pid;
+    let chosen = one.numa.of(pid, POLICIES_EVERY).chosen.clone();
+    if let Some(why) = one.numa.why_unread(pid) {
+        placed.troubles.push(why);
+        return None;
     }
     if !chosen.is_empty() {
         placed.troubles.extend(one.numa.news(pid, &one.target.name));
     }
-    let (mut route, mut moved) = (route.without(chosen), Migration::default());
-    let result = migrate::run_into(&mut moved, &one.process, &mut route, Some(mover), &mut |_| progress.goes_on());
+    Some(chosen)
+}
+
+/// Adds a migration of a process's pages to what was done.
+fn account(one: &mut Watched, moved: Migration, result: Result<(), KernelError>, placed: &mut Placed) {
+    let pid = one.target.pid;
     if let Err(error) = result {
         placed.troubles.push(format!("process {pid}: {error}"));
     }

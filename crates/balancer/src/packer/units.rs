@@ -18,6 +18,7 @@ use numapilot_kernel::affinity::CpuMask;
 use numapilot_kernel::cgroup;
 use numapilot_kernel::cgroup::Cpuset;
 use numapilot_kernel::cpu_time::ticks_per_s;
+use numapilot_kernel::origins::Origins;
 use numapilot_kernel::task;
 use numapilot_machine::Machine;
 use numapilot_machine::NodeId;
@@ -27,6 +28,7 @@ use numapilot_machine::NodeSet;
 use crate::decision::packing::Demand;
 use crate::event::Target;
 use crate::system::numa_look::NumaLook;
+use crate::system::speed_meter::SpeedMeter;
 
 /// Minimum processor use of a process that is packed, in processors; processes below it count as other load of their nodes.
 const LEAST_CPUS: f64 = 0.1;
@@ -47,6 +49,12 @@ pub struct Watched {
     pub cpus: f64,
     /// Its memory by node and by the program's own memory policies.
     pub numa: NumaLook,
+    /// What its threads do.
+    pub speed: SpeedMeter,
+    /// Where its pages were before it was placed, until that is judged.
+    pub origins: Origins,
+    /// Whether it has become another program since that was last asked: how fast the one before was says nothing of it.
+    pub is_another: bool,
     /// Its user ids when it was added.
     users: [u32; 4],
     /// Start addresses of its code and of its stack, which `exec` changes.
@@ -72,6 +80,9 @@ impl Watched {
             users,
             cpus: 0.0,
             numa: NumaLook::default(),
+            speed: SpeedMeter::default(),
+            origins: Origins::default(),
+            is_another: false,
             image: stat.image,
             ticks: stat.cpu_ticks,
             looked_at: Instant::now(),
@@ -88,9 +99,11 @@ impl Watched {
             return false;
         }
         if stat.image != self.image {
-            // Another program, with memory policies of its own.
+            // Another program, with memory and memory policies of its own.
             self.image = stat.image;
             self.numa.is_outdated();
+            self.origins = Origins::default();
+            self.is_another = true;
         }
         let elapsed = self.looked_at.elapsed();
         if elapsed < LEAST_LOOK {
@@ -288,6 +301,7 @@ mod tests {
         let mut is_chosen = |image| {
             (one.numa, one.image) = (made(), image);
             assert!(one.look());
+            assert_eq!(std::mem::take(&mut one.is_another), image == (1, 1));
             one.numa.of(pid, Duration::from_secs(3600)).is_chosen(VirtAddr(0x7f00_0001_2000))
         };
         assert!(is_chosen(task::stat(pid).unwrap().image), "the same program");

@@ -1,6 +1,6 @@
 //! What the running system shows: the managed processes ([`targets`]), evidence from the kernel ([`fault_sampler`]) and the processor ([`samples`]), loaded
-//! latencies ([`probes`]), memory pressure ([`pressure`]), nodes that came after the start ([`new_nodes`]), the CPUs that threads are bound to ([`bound`]); and
-//! the record for undoing changes ([`undo_log`]).
+//! latencies ([`probes`]), memory pressure ([`pressure`]), how fast processes are ([`speed_meter`]), nodes that came after the start ([`new_nodes`]), the CPUs
+//! that threads are bound to ([`bound`]); and the record for undoing changes ([`undo_log`]).
 
 pub mod bound;
 pub mod clock;
@@ -13,6 +13,7 @@ pub mod pressure;
 pub mod probes;
 pub mod samples;
 mod slots;
+pub mod speed_meter;
 pub mod targets;
 pub mod undo_log;
 mod watched;

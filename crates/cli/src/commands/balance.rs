@@ -376,7 +376,11 @@ fn line(event: &Event) -> Option<String> {
                 Some(change) => format!("{measure} {change} with the changes"),
                 None => format!("{measure} not compared, because there were too few windows"),
             };
-            format!("decisions {}: {verdict}: {change}", decisions.join(", "))
+            let because = match comparison.because.as_str() {
+                "" => String::new(),
+                because => format!(": {because}"),
+            };
+            format!("decisions {}: {verdict}: {change}{because}", decisions.join(", "))
         }
         Event::Copies(copies) => {
             let describe = |one: &numapilot_balancer::event::CopyTold| {

@@ -4,7 +4,6 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::fd::OwnedFd;
 
 use numapilot_machine::CpuId;
@@ -13,12 +12,12 @@ use numapilot_machine::NodeIndex;
 use numapilot_perf::EventAttr;
 use numapilot_perf::abi::attr_flag;
 use numapilot_perf::abi::event_type;
-use numapilot_perf::abi::read_format;
-use numapilot_perf_events::event::EventRequest;
+use numapilot_perf_events::counter;
+use numapilot_perf_events::counter::Count;
+use numapilot_perf_events::counter::open_counter;
 pub use numapilot_perf_events::open::Scope;
 use numapilot_perf_events::open::raise_descriptor_limit;
 use numapilot_perf_events::syscall::ANY_CPU;
-use numapilot_perf_events::syscall::open_event;
 
 use crate::figures::EventFigures;
 use crate::figures::MetricValue;
@@ -592,21 +591,10 @@ fn is_denied(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM))
 }
 
-/// Opens a counting event with the given attributes.
-pub fn open_counter(attr: EventAttr, task: libc::pid_t, cpu: CpuId) -> io::Result<OwnedFd> {
-    let read_format = read_format::TOTAL_TIME_ENABLED | read_format::TOTAL_TIME_RUNNING;
-    let request = EventRequest { attr: EventAttr { read_format, ..attr }, ..EventRequest::default() };
-    open_event(&request.bytes(&request.attr, 0), task, cpu, -1)
-}
-
 /// Reads a counter.
 pub fn read_one(fd: &OwnedFd) -> Option<Raw> {
-    let mut figures = [0_u64; 3];
-    let bytes = size_of_val(&figures);
-    // SAFETY: at most `bytes` are written to the array.
-    let read = unsafe { libc::read(fd.as_raw_fd(), figures.as_mut_ptr().cast(), bytes) };
-    let [value, enabled, running] = figures;
-    (usize::try_from(read) == Ok(bytes)).then_some(Raw { value, enabled, running })
+    let Count { value, enabled_ns, running_ns } = counter::read(fd)?;
+    Some(Raw { value, enabled: enabled_ns, running: running_ns })
 }
 
 /// Whether a counter counted only a part of the time between two readings, so that its count is scaled.

@@ -9,6 +9,7 @@ use numapilot_machine::NodeIndex;
 use numapilot_machine::parse_cpu_list;
 use numapilot_perf::EventAttr;
 use numapilot_perf::pmu::Pmu;
+use numapilot_perf_events::counter::open_counter;
 
 use super::counters;
 use super::counters::Raw;
@@ -57,7 +58,7 @@ impl Uncore {
         let (planned, nodes) = plan(&pmus, machine);
         let mut uncore = Uncore { nodes, because: absence(&pmus), ..Uncore::default() };
         for event in planned {
-            match counters::open_counter(event.attr.clone(), -1, event.cpu) {
+            match open_counter(event.attr.clone(), -1, event.cpu) {
                 Ok(fd) => uncore.open.push((event, fd)),
                 Err(error) => {
                     uncore.open.clear();
