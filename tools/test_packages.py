@@ -3,7 +3,6 @@
 Needs gcc, binutils, dpkg-deb, rpm, GNU tar and xz.
 """
 
-import ast
 import gzip
 import hashlib
 import json
@@ -419,19 +418,6 @@ class OfThisTree(unittest.TestCase):
         made = subprocess.run(["make", "-n", "-C", TREE, "BUILD_PROFILE=dev", "packages"], capture_output=True, text=True, check=False)
         self.assertEqual(made.returncode, 2)
         self.assertIn("packages have the release build", made.stderr)
-
-    def test_wheels_state_our_licences_and_the_python_that_they_are_built_for(self):
-        folder = TREE / "crates/python"
-        project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-        workspace = tomllib.loads((TREE / "Cargo.toml").read_text(encoding="utf-8"))["workspace"]
-        self.assertEqual(project["license"], workspace["package"]["license"])
-        self.assertEqual(project["urls"], {"Repository": workspace["package"]["repository"]})
-        texts = {path.name: path.read_bytes() for pattern in project["license-files"] for path in folder.glob(pattern)}
-        self.assertEqual(texts, {name: (TREE / name).read_bytes() for name in ["LICENSE-APACHE", "LICENSE-MIT"]})
-        major, minor = re.fullmatch(r">=(\d+)\.(\d+)", project["requires-python"]).groups()
-        self.assertIn(f"abi3-py{major}{minor}", workspace["dependencies"]["pyo3"]["features"])
-        for path in folder.glob("python/**/*.py"):
-            ast.parse(path.read_bytes(), path, feature_version=(int(major), int(minor)))
 
     def test_descriptions_fit_into_terminals(self):
         tables = tomllib.loads((TREE / "packaging/packages.toml").read_text(encoding="utf-8"))
