@@ -1,6 +1,6 @@
-"""maturin as the package is built by it, with the notices of the crates that are linked in: THIRD-PARTY.txt, which pyproject.toml lists beside our own licences,
-is written before maturin looks for these. What is linked is known to cargo alone, so the tree has no such file. A source distribution has the one that was
-written for it, and nothing that writes it.
+"""maturin, with the notices of the crates that are linked in: THIRD-PARTY.txt, which pyproject.toml lists beside our own licences, is written before maturin
+looks for these. What is linked is known to cargo alone, so the tree has no such file. A source distribution has the one that was written for it, and nothing
+that writes it.
 """
 
 import os
