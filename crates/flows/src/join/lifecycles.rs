@@ -542,7 +542,8 @@ impl<L: Layouts> Joiner<L> {
             start: record.stamp.time,
             end: None,
         };
-        self.out.process_extras[index.0 as usize] = ProcessExtra { parent_pid: *parent_pid, exit_code: None };
+        let (parent_pid, start_order) = (*parent_pid, Some(record.stamp.order.0));
+        self.out.process_extras[index.0 as usize] = ProcessExtra { parent_pid, exit_code: None, start_order };
         let early = self.early.remove(index).unwrap_or_default();
         // A forked child's first thread was created by a thread of its parent; that of a fresh image (exec, also of a child that
         // was spawned without running any of the parent's handlers) was not, and it has none of its parent's memory.
