@@ -15,6 +15,7 @@ mod demangle;
 mod enclosing;
 mod fortran;
 mod generated;
+mod go_module;
 mod go_source;
 mod go_table;
 mod hotspot;
