@@ -33,8 +33,8 @@ pub(crate) fn text<'d>(file: &impl Object<'d>, table: u64) -> Option<u64> {
     })
 }
 
-/// The address to which offsets of functions' data count (Go's `go:func.*`). `section`: address and length of the table's. `None`: not known, or before Go 1.18,
-/// whose tables have addresses.
+/// The address to which offsets of functions' data count (Go's `go:func.*`). `section`: address and length of the table's. `None`: not known, or before Go
+/// 1.18, whose tables have addresses.
 pub(crate) fn functions_data<'d>(file: &impl Object<'d>, section: (u64, u64), table: &GoTable<'_>) -> Option<u64> {
     let (begin, end) = (section.0, section.0.checked_add(section.1)?);
     let (text, is_120) = table.code().filter(|_| begin != 0)?;

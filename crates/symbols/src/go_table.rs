@@ -450,8 +450,8 @@ mod tests {
         at
     }
 
-    /// A function `main.outer` at 0x1000 to 0x1040, into which `main.mid` (from 0x1010 to 0x1020) is inlined, and into that `main.leaf` (from 0x1018): the table
-    /// and the tree.
+    /// A function `main.outer` at 0x1000 to 0x1040, into which `main.mid` (from 0x1010 to 0x1020) is inlined, and into that `main.leaf` (from 0x1018): the
+    /// table and the tree.
     fn inlining(layout: Layout, is_big: bool) -> (Vec<u8>, Vec<u8>) {
         let put = |out: &mut Vec<u8>, values: &[u64], bytes: usize| {
             for value in values {
