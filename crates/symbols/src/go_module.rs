@@ -27,7 +27,8 @@ pub(crate) fn text<'d>(file: &impl Object<'d>, table: u64) -> Option<u64> {
         return None;
     }
     let word = |address| words(file, address, 1).map(|words| words[0]);
-    word(table + TEXT_IN_TABLE).filter(|&text| text != 0).or_else(|| {
+    let in_header = table.checked_add(TEXT_IN_TABLE).and_then(word);
+    in_header.filter(|&text| text != 0).or_else(|| {
         let found = of_section(file, table)?;
         found.get(TEXT_WORD).copied().filter(|&text| text != 0)
     })
@@ -60,7 +61,7 @@ fn older<'d>(file: &impl Object<'d>, table: u64, text: u64) -> Option<Vec<u64>> 
     let data = section.data().ok()?;
     let begins = |word: &[u8]| *word == table.to_le_bytes();
     let places = data.chunks_exact(8).enumerate().filter(|&(_, word)| begins(word));
-    let places = places.map(|(index, _)| section.address() + 8 * index as u64);
+    let places = places.map(|(index, _)| section.address().wrapping_add(8 * index as u64));
     // The loader fills it in, where it may move the program.
     let relocations = file.dynamic_relocations().into_iter().flatten();
     let filled_in = relocations.filter(|(_, found)| found.target() == RelocationTarget::Absolute);
