@@ -52,7 +52,7 @@ help:
 	@echo "make packages  packages for Debian and rpm, tarballs and a bill of materials in dist/ (with numapilot-query, if make query built it)"
 	@echo "make release-dry-run  a release without publishing: checks, packages, notes, a table of what would be uploaded (RELEASE=--unreleased; REUSE=yes: of dist/)"
 	@echo "make query   that, and the SQL engine of 'numapilot query' beside it (some minutes more)"
-	@echo "make abi     libnumapilot's interface compared with that of the last release, and which version the difference needs (ABI=--write renews the baseline)"
+	@echo "make abi     the C libraries' interfaces compared with those of the last release, and which version the difference needs (ABI=--write: renews the baselines)"
 
 setup-demo:
 	@tools/setup demo
@@ -100,10 +100,11 @@ release-dry-run: setup-packages
 	@$(if $(REUSE),,$(MAKE) --no-print-directory query packages)
 	@$(RELEASED) dist
 
-# libnumapilot's interface to built programs, beside what it was at the last release (tools/abi-baseline.txt). Options in ABI: --print, --write.
+# The C libraries' interfaces to built programs, beside what they were at the last release (tools/abi-baseline*.txt). In ABI: --print, --write, one's name.
 abi: setup-abi
 	@$(MAKE) --no-print-directory -C crates/capi OUT=$(CURDIR)/$(BUILD)/capi
-	@tools/abi --library $(BUILD)/capi/libnumapilot.so.0 $(ABI)
+	@$(MAKE) --no-print-directory -C crates/replica/c OUT=$(CURDIR)/$(BUILD)/replica
+	@tools/abi --library $(BUILD)/capi/libnumapilot.so.0 --library $(BUILD)/replica/libnumapilot_replica.so.0 $(ABI)
 
 # The same real programs twice: as any compiler builds them, and with numapilot's call-outs.
 INSTRUMENTED := OUT=$(CURDIR)/$(BUILD)/instrumented CC="$(CURDIR)/$(NUMAPILOT) cc" CXX="$(CURDIR)/$(NUMAPILOT) c++" FC="$(CURDIR)/$(NUMAPILOT) fc"

@@ -1,4 +1,4 @@
-"""A C header as cbindgen writes it, and what a C compiler makes of its types. For tools/abi.
+"""A C header as cbindgen writes it, or one in the same plain style, and what a C compiler makes of its types. For tools/abi.
 
 Names and types come from the header's text, bytes and values from a program that the compiler builds from it. Only what crosses the interface counts: structs
 that no function takes (those of the header's inline functions) are compiled into programs.
@@ -80,8 +80,9 @@ def enums(text):
 
 
 def constants(header):
-    """Names of macros that are numbers, of a header's text."""
-    return re.findall(r"^#define (NUMAPILOT_\w+) (?:\d+|UINT\d+_MAX)$", header, re.MULTILINE)
+    """Names of macros that are numbers, and of enumerators whose enum has no name, of a header's text."""
+    macros = re.findall(r"^#define (NUMAPILOT_\w+) (?:\d+|UINT\d+_MAX)$", header, re.MULTILINE)
+    return macros + [name for body in re.findall(r"\benum \{([^{}]*)\}", plain(header)) for name in re.findall(r"(\w+) *=", body)]
 
 
 def crossing(signatures, declared):

@@ -8,7 +8,7 @@ import dataclasses
 import re
 
 HEAD = """\
-# What programs that are built depend on in libnumapilot. `make abi` compares the library with it; `make abi ABI=--write` renews it, with a release.
+# What programs that are built depend on in {name}. `make abi` compares the library with it; `make abi ABI=--write` renews it, with a release.
 # How to read it, and what a change needs: docs/internals/compatibility.md. Bytes are those of 64-bit Linux.
 """
 # Fields that later versions may use.
@@ -73,7 +73,8 @@ class Change:
 
 def text_of(interface):
     """The interface as a text, which `parsed` reads."""
-    lines = [HEAD.rstrip("\n"), f"version {interface.version}", f"soname {interface.soname}", ""]
+    head = HEAD.format(name=interface.soname.partition(".so")[0]).rstrip("\n")
+    lines = [head, f"version {interface.version}", f"soname {interface.soname}", ""]
     lines += [f"symbol {node} {name}: {signature}" for name, (node, signature) in sorted(interface.symbols.items(), key=lambda one: (one[1][0], one[0]))]
     for name, struct in sorted(interface.structs.items()):
         lines += ["", f"struct {name}: {struct.size} bytes, alignment {struct.alignment}"]
@@ -223,6 +224,6 @@ def verdict(old, new, is_released):
     if numbers(new.version) < least:
         wrong.append(f"Cargo.toml has version {new.version}")
     if breaks and new.soname == old.soname:
-        wrong.append(f"the library still has SONAME {new.soname} (crates/capi/Makefile, packaging/packages.toml, tools)")
+        wrong.append(f"the library still has SONAME {new.soname} (its Makefile, packaging/packages.toml, tools)")
     lines += [f"NOT ENOUGH: {text}" for text in wrong]
     return not wrong, lines

@@ -10,6 +10,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import tomllib
 import unittest
 from unittest import mock
 
@@ -35,6 +36,11 @@ typedef struct numapilot_row {
   int (*next)(struct numapilot_row *row, const char *word);
 } numapilot_row;
 enum numapilot_kind { NUMAPILOT_KIND_ONE = 1, NUMAPILOT_KIND_TEN = 10, };
+enum {
+  /* Of a row. */
+  NUMAPILOT_ROW_FLAT = 1,
+  NUMAPILOT_ROW_OLD = 4
+};
 const char *numapilot_message(void);
 int numapilot_row_at(uint64_t number, const struct numapilot_row *row,
                      struct numapilot_row **rows, struct numapilot_point);
@@ -80,7 +86,8 @@ class Headers(unittest.TestCase):
         row = {"at": Member(0, 64, "numapilot_point[2]"), "next": Member(64, 8, "int (*)(numapilot_row *, const char *)")}
         self.assertEqual(structs["numapilot_row"], Struct(72, 8, row))
         self.assertEqual(enums, {"numapilot_kind": {"NUMAPILOT_KIND_ONE": 1, "NUMAPILOT_KIND_TEN": 10}})
-        self.assertEqual(constants, {"NUMAPILOT_OK": 0, "NUMAPILOT_NEVER": -1})
+        # Enumerators without the name of an enum are numbers of their own.
+        self.assertEqual(constants, {"NUMAPILOT_OK": 0, "NUMAPILOT_NEVER": -1, "NUMAPILOT_ROW_FLAT": 1, "NUMAPILOT_ROW_OLD": 4})
 
     def test_fields_of_another_form_are_not_passed_over(self):
         for declaration in ["double x, y", "char *a, **b", "int bits : 3", "int"]:
@@ -186,14 +193,29 @@ class Tool(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
         self.baseline = self.folder / "baseline.txt"
 
-    def test_the_tree_keeps_what_the_baseline_promises(self):
-        now, wrong = abi.interface_of(TREE)
-        self.assertEqual(wrong, [])
-        text = (FOLDER / "abi-baseline.txt").read_text(encoding="utf-8")
-        old = interface.parsed(text)
-        self.assertEqual(interface.text_of(old), text)
-        self.assertEqual([change for change in interface.changes(old, now) if change.kind != "new"], [], "make abi says what this needs")
-        self.assertGreater(len(now.symbols), 10)
+    def test_the_tree_keeps_what_the_baselines_promise(self):
+        for name, library in abi.LIBRARIES.items():
+            now, wrong = abi.interface_of(TREE, library)
+            self.assertEqual(wrong, [], name)
+            text = (TREE / library.baseline).read_text(encoding="utf-8")
+            old = interface.parsed(text)
+            self.assertEqual(interface.text_of(old), text)
+            self.assertIn(f"in {name}. ", text.splitlines()[0])
+            self.assertEqual([change for change in interface.changes(old, now) if change.kind != "new"], [], "make abi says what this needs")
+            self.assertGreater(len(now.symbols), 10, name)
+
+    def test_every_library_that_is_packed_has_a_baseline(self):
+        tables = tomllib.loads((TREE / "packaging/packages.toml").read_text(encoding="utf-8"))
+        sonames = {interface.parsed((TREE / library.baseline).read_text(encoding="utf-8")).soname for library in abi.LIBRARIES.values()}
+        self.assertEqual(sonames, {table["soname"] for table in tables.values() if "soname" in table})
+
+    def test_built_files_are_told_apart_by_their_names(self):
+        files = {name: pathlib.Path(f"build/{name}.so.0") for name in abi.LIBRARIES}
+        self.assertEqual(abi.by_name(files.values()), files)
+        with self.assertRaisesRegex(c_header.Failed, "libc.so.6: the file of libnumapilot or libnumapilot_replica"):
+            abi.by_name([pathlib.Path("/lib/libc.so.6")])
+        for command in [line for line in (TREE / "Makefile").read_text(encoding="utf-8").splitlines() if "tools/abi --library" in line]:
+            self.assertEqual(command.count("--library"), len(abi.LIBRARIES), command)
 
     def test_exports_of_a_library_are_compared_with_the_map(self):
         (self.folder / "a.map").write_text("/* a: b; */ N_0.1 { global: one; two; local: *; };\nN_0.2 { global: three; } N_0.1;\n")
@@ -226,9 +248,12 @@ class Tool(unittest.TestCase):
     def test_what_cannot_be_compared_is_told(self):
         self.baseline.write_text("nothing\n")
         said = io.StringIO()
-        with mock.patch.object(sys, "argv", ["abi", "--baseline", str(self.baseline)]), contextlib.redirect_stderr(said):
+        with mock.patch.object(sys, "argv", ["abi", "libnumapilot", "--baseline", str(self.baseline)]), contextlib.redirect_stderr(said):
             self.assertEqual(abi.main(), 2)
         self.assertIn("line 1 is not understood", said.getvalue())
+        with mock.patch.object(sys, "argv", ["abi", "--baseline", str(self.baseline)]), contextlib.redirect_stderr(said), self.assertRaises(SystemExit):
+            abi.main()
+        self.assertIn("--baseline FILE is of one library", said.getvalue())
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 Needs gcc, binutils, dpkg-deb, rpm, GNU tar and xz.
 """
 
-import ast
 import gzip
 import hashlib
 import json
@@ -414,24 +413,41 @@ class OfThisTree(unittest.TestCase):
             said = output("make", "--no-print-directory", "-s", "-C", TREE / folder, "version")
             self.assertEqual(said, VERSION + "\n", folder)
 
+    def test_libraries_are_installed_and_removed_by_root_without_cargo(self):
+        """Whoever has Rust from rustup has it below their own home: `sudo make install` did not find it. Nor may it fill a user's folders with root's files."""
+        with tempfile.TemporaryDirectory() as folder:
+            built, prefix = pathlib.Path(folder, "built"), pathlib.Path(folder, "prefix")
+            (built / "release").mkdir(parents=True)
+            words = [f"OUT={built}", f"TARGET={built}", f"PREFIX={prefix}"]
+            environment = {"PATH": "/usr/bin:/bin", "SUDO_UID": "1000"}
+
+            def made(library, *goals):
+                command = ["make", "--no-print-directory", "-C", TREE / library, *words, *goals]
+                return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+            without = made("crates/capi", "install")
+            self.assertEqual(without.returncode, 2)
+            self.assertIn("run make there as yourself first", without.stderr)
+            for library, names in {"crates/capi": ["libnumapilot", "numapilot"], "crates/replica/c": ["libnumapilot_replica", "numapilot-replica"]}.items():
+                for name in ["release/libnumapilot_capi.a", "replica.o", "readers.o", "nodes.o", f"{names[0]}.a", f"{names[0]}.so.0"]:
+                    (built / name).touch()
+                # Of a build for another prefix.
+                (built / f"{names[1]}.pc").write_text("prefix=/opt\n", encoding="utf-8")
+                ran = made(library, "install")
+                self.assertEqual(ran.returncode, 0, ran.stderr)
+                self.assertNotIn("cargo", ran.stdout)
+                there = sorted(path.name for path in prefix.rglob("*") if not path.is_dir())
+                header = names[0].removeprefix("lib") + ".h"
+                self.assertEqual(there, sorted([f"{names[0]}.a", f"{names[0]}.so", f"{names[0]}.so.0", f"{names[1]}.pc", header]))
+                self.assertIn(f"prefix={prefix}\n", (prefix / f"lib/pkgconfig/{names[1]}.pc").read_text(encoding="utf-8"))
+                self.assertEqual(made(library, "uninstall").returncode, 0)
+                self.assertEqual([path for path in prefix.rglob("*") if not path.is_dir()], [])
+
     def test_only_the_release_build_is_packed(self):
         """With BUILD_PROFILE=dev another build was made, and whatever lay in target/release was packed."""
         made = subprocess.run(["make", "-n", "-C", TREE, "BUILD_PROFILE=dev", "packages"], capture_output=True, text=True, check=False)
         self.assertEqual(made.returncode, 2)
         self.assertIn("packages have the release build", made.stderr)
-
-    def test_wheels_state_our_licences_and_the_python_that_they_are_built_for(self):
-        folder = TREE / "crates/python"
-        project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-        workspace = tomllib.loads((TREE / "Cargo.toml").read_text(encoding="utf-8"))["workspace"]
-        self.assertEqual(project["license"], workspace["package"]["license"])
-        self.assertEqual(project["urls"], {"Repository": workspace["package"]["repository"]})
-        texts = {path.name: path.read_bytes() for pattern in project["license-files"] for path in folder.glob(pattern)}
-        self.assertEqual(texts, {name: (TREE / name).read_bytes() for name in ["LICENSE-APACHE", "LICENSE-MIT"]})
-        major, minor = re.fullmatch(r">=(\d+)\.(\d+)", project["requires-python"]).groups()
-        self.assertIn(f"abi3-py{major}{minor}", workspace["dependencies"]["pyo3"]["features"])
-        for path in folder.glob("python/**/*.py"):
-            ast.parse(path.read_bytes(), path, feature_version=(int(major), int(minor)))
 
     def test_descriptions_fit_into_terminals(self):
         tables = tomllib.loads((TREE / "packaging/packages.toml").read_text(encoding="utf-8"))
@@ -699,6 +715,8 @@ class Made(unittest.TestCase):
             readme = opened.extractfile(f"{top}/README.md").read().decode()
         self.assertIn("prefix=${pcfiledir}/../..\nlibdir=${prefix}/lib\n", pc)
         self.assertIn(archive.name, readme)
+        # Else GNU tar, run by root, gives the folders of the prefix the archive's owner and mode.
+        self.assertRegex(readme, r"tar -xf \S+ --strip-components=1 --no-overwrite-dir -C /usr/local\n")
         self.assertNotIn("{", readme)
         self.assertLessEqual({"bin/numapilot", "share/man/man1/numapilot.1", "share/zsh/site-functions/_numapilot", "lib/libnumapilot.so",
                               "share/doc/numapilot/THIRD-PARTY-numapilot.txt"}, names)

@@ -76,14 +76,16 @@ class Tree(unittest.TestCase):
     def test_the_interface_is_that_of_the_release(self):
         found = "the interface is that of 0.0.9"
         (self.tree / "tools").mkdir()
-        (self.tree / "tools/abi-baseline.txt").write_text("version 0.0.9\nsoname a\n")
-        with mock.patch.object(release.abi, "check", return_value=(True, [found])):
-            self.assertEqual(release.wrong_interface(self.tree, None, None), [])
-            self.assertEqual(release.wrong_interface(self.tree, VERSION, None), ["tools/abi-baseline.txt is that of 0.0.9: make abi ABI=--write"])
-            self.assertEqual(release.wrong_interface(self.tree, "0.0.9", None), [])
-        with mock.patch.object(release.abi, "check", return_value=(False, [found])):
-            self.assertEqual(release.wrong_interface(self.tree, VERSION, None), [found])
-        self.assertIn("0 packages libnumapilot0, not one", release.wrong_interface(self.tree, VERSION, self.tree)[0])
+        for package, name in [("libnumapilot0", "libnumapilot"), ("libnumapilot-replica0", "libnumapilot_replica")]:
+            library = release.abi.LIBRARIES[name]
+            (self.tree / library.baseline).write_text("version 0.0.9\nsoname a\n")
+            with mock.patch.object(release.abi, "check", return_value=(True, [found])):
+                self.assertEqual(release.wrong_interface(self.tree, None, None, library), [])
+                self.assertEqual(release.wrong_interface(self.tree, VERSION, None, library), [f"{library.baseline} is that of 0.0.9: make abi ABI=--write"])
+                self.assertEqual(release.wrong_interface(self.tree, "0.0.9", None, library), [])
+            with mock.patch.object(release.abi, "check", return_value=(False, [found])):
+                self.assertEqual(release.wrong_interface(self.tree, VERSION, None, library), [found])
+            self.assertIn(f"0 packages {package}, not one", release.wrong_interface(self.tree, VERSION, self.tree, library)[0])
 
     def test_the_library_is_that_of_the_package(self):
         inside, dist, folder = self.tree / "inside", self.tree / "dist", self.tree / "unpacked"
@@ -92,11 +94,11 @@ class Tree(unittest.TestCase):
         (inside / "DEBIAN/control").write_text("Package: libnumapilot0\nVersion: 1\nArchitecture: all\nMaintainer: a <a@b>\nDescription: a\n")
         (inside / "usr/lib/a/libnumapilot.so.0").write_text("its bytes")
         subprocess.run(["dpkg-deb", "--root-owner-group", "--build", inside, dist / "libnumapilot0_1_all.deb"], check=True, capture_output=True)
-        self.assertEqual(release.library_of(self.tree, dist, folder).read_text(), "its bytes")
+        self.assertEqual(release.library_of(self.tree, dist, folder, "libnumapilot").read_text(), "its bytes")
         (dist / "libnumapilot0_1_all.deb").write_text("damaged")
         shutil.rmtree(folder)
         with self.assertRaisesRegex(release.Failed, "has no libnumapilot.so.0: dpkg-deb"):
-            release.library_of(self.tree, dist, folder)
+            release.library_of(self.tree, dist, folder, "libnumapilot")
 
     def test_lock_files_that_are_behind_are_found(self):
         self.assertEqual(release.wrong_locks(self.tree, VERSION), [])
@@ -174,12 +176,12 @@ class Tree(unittest.TestCase):
         self.assertEqual(code, 0, said)
         for name in names:
             self.assertRegex(said, rf" {len(name)}  {hashlib.sha256(name.encode()).hexdigest()}  {name}\n")
-        self.assertIn("all 8 checks pass", said)
+        self.assertIn("all 9 checks pass", said)
         notes = (self.tree / "build/release/NOTES.md").read_text(encoding="utf-8")
         self.assertRegex(notes, rf"\A- One thing: \[how\]\(https://\S+/blob/v{VERSION}/docs/a.md\).\n- Another one.\n\Z")
         code, said = self.run_main("--tag", "v9.8.7", dist)
         self.assertEqual(code, 1)
-        self.assertIn("NOT ready: 1 of 8 checks fail", said)
+        self.assertIn("NOT ready: 1 of 9 checks fail", said)
 
     def run_main(self, *words):
         """Exit status and output, without what other tools say of the whole tree."""

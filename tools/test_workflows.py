@@ -155,7 +155,8 @@ class Workflows(unittest.TestCase):
         self.assertEqual(values(packages, "name"), values(publish, "name"))
         (command,) = values(publish, "run")
         self.assertTrue(command.endswith("--notes-file notes/NOTES.md dist/*"), command)
-        self.assertIn("--draft --verify-tag", command)
+        self.assertIn('--draft --verify-tag --prerelease="$IS_CANDIDATE"', command)
+        self.assertEqual(values(publish, "IS_CANDIDATE"), ["${{ contains(github.ref_name, '-') }}"])
         # Else a tag's text would be part of a command, or of what make expands.
         self.assertIn('RELEASED := tools/release $(if $(value TAG),--tag "$$TAG") $(RELEASE)\n', makefile)
 

@@ -222,6 +222,8 @@ def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__.split("\n\n")[-2].strip())
     program, rustc = sys.argv[1], os.environ.get("RUSTC", "rustc")
+    # Names of authors, whatever the language of the user's messages is.
+    sys.stdout.reconfigure(encoding="utf-8")
 
     def said(command):
         return subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=True).stdout

@@ -2,7 +2,7 @@
 #![no_main]
 
 use numapilot_host::VirtAddr;
-use numapilot_symbols::{GeneratedCode, GeneratedFile, read_jitdump, read_perf_map};
+use numapilot_symbols::{CodeSpan, GeneratedCode, GeneratedFile, read_jitdump, read_perf_map};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let dump = read_jitdump(bytes).unwrap_or_default();
@@ -12,6 +12,8 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         let near = |VirtAddr(at): VirtAddr| [at, at.wrapping_sub(1), at.wrapping_add(7)];
         for address in starts.into_iter().flat_map(near).chain([0, u64::MAX]).map(VirtAddr) {
             assert_eq!(code.find(address).is_some(), code.covers(address));
+            let narrowed = code.narrowed(address, CodeSpan::at(7));
+            assert_eq!(code.find_within(address, narrowed).is_some(), code.covers(address));
         }
     }
 });

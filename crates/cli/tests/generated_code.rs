@@ -71,6 +71,14 @@ fn memory_of_code_that_was_used_twice_names_both_functions() {
 }
 
 #[test]
+fn a_dump_names_what_was_there_before_its_memory_was_used_again() {
+    let folder = scratch();
+    let Some(report) = recorded(folder.path(), &["--engine", "fault"], "replaced") else { return };
+    let filled = [("fillPages".to_owned(), "/srv/made.js".to_owned(), 17, PAGES)];
+    assert_eq!(touched(&report, "makeBlock", "made.js:4"), filled);
+}
+
+#[test]
 fn code_without_names_says_how_to_get_them() {
     let folder = scratch();
     let Some(_) = recorded(folder.path(), &["--engine", "fault"], "none") else { return };

@@ -38,6 +38,8 @@ use crate::unresolved;
 const BATCH_ROWS: usize = 1 << 16;
 /// Most batches of records that are queued for the join.
 const WAITING_BATCHES: usize = 2;
+/// How long a function may run before its record in a dump: HotSpot tells its agents of what it has compiled by a thread of its own, while the code runs.
+const LATE_MS: u64 = 100;
 /// Records of the raw form in a batch: enough that handing over costs nothing, few enough to stay in the caches.
 const MERGED_RECORDS: usize = 1 << 11;
 
@@ -103,7 +105,7 @@ fn finalise_under(lock: FolderLock, dir: &Path, progress: Progress<'_>) -> Resul
     let raw = RawTrace::open(dir)?;
     let mut problems = raw.problems().to_vec();
     // The run cannot be repeated, so the trace must survive a power failure.
-    let opened = Opened { start: raw.start(), generated: generated(raw.generated()) };
+    let opened = Opened { start: raw.start(), generated: generated(raw.generated(), raw.start().order_khz) };
     let made = make((lock, Durability::Synced), dir, opened, &mut *progress, |feed| {
         problems.extend(feed_merged(&raw, feed, dir)?);
         Ok::<_, FlowError>(())
@@ -170,7 +172,7 @@ fn merge_all(
 /// The source cannot be read, or the tables cannot be written (a full disk). There is no `meta.json` then.
 pub fn finalise_stream<S: RecordSource>(dir: &Path, source: &mut S) -> Result<Summary, StreamError<S::Error>> {
     let start = source.start().map_err(StreamError::Source)?;
-    let opened = Opened { start: &start, generated: generated(&source.generated()) };
+    let opened = Opened { start: &start, generated: generated(&source.generated(), start.order_khz) };
     let made = make((FolderLock::take(dir), Durability::Written), dir, opened, &mut |_, _| {}, |feed| {
         let by_thread = std::thread::scope(|scope| {
             let (sender, receiver) = sync_channel::<Vec<Record>>(WAITING_BATCHES);
@@ -227,8 +229,8 @@ struct Opened<'a> {
     generated: Generated,
 }
 
-/// What the recorder found of generated code, by process.
-fn generated(found: &[chunk::GeneratedCode]) -> Generated {
+/// What the recorder found of generated code, by process, in a recording whose order stamps have this rate.
+fn generated(found: &[chunk::GeneratedCode], order_khz: u32) -> Generated {
     let mut functions: HashMap<Pid, Vec<GeneratedFunction>> = HashMap::new();
     for code in found {
         let files: Vec<Arc<str>> = code.files.iter().map(|file| file.as_str().into()).collect();
@@ -242,9 +244,11 @@ fn generated(found: &[chunk::GeneratedCode]) -> Generated {
             name: function.name.clone(),
             file: None,
             lines: function.lines.iter().filter_map(line).collect(),
+            since: function.since,
         }));
     }
-    functions.into_iter().map(|(pid, functions)| (pid, GeneratedCode::new(functions))).collect()
+    let slack = u64::from(order_khz) * LATE_MS;
+    functions.into_iter().map(|(pid, functions)| (pid, GeneratedCode::new(functions).with_slack(slack))).collect()
 }
 
 /// Metadata of a recording: what it has besides its records.

@@ -152,17 +152,17 @@ fn resolve_share(joined: &Joined, share: &[(u32, Vec<u32>)]) -> Vec<(u32, Resolv
     let mut symbolizer = ElfSymbolizer::new();
     let mut results = Vec::new();
     for (binary, indices) in share {
-        let Binary { path, build_id, generated_by } = &joined.binaries[*binary as usize];
+        let Binary { path, build_id, generated_by, span } = &joined.binaries[*binary as usize];
         let offsets: Vec<u64> = indices.iter().map(|&index| joined.locations[index as usize].offset).collect();
         let generated = match generated_by {
             Some(pid) => joined.generated.get(pid),
             None => [Location::PYTHON, Location::JAVA].contains(&&**path).then_some(&joined.interpreted),
         };
         let resolved = match generated {
-            Some(code) => offsets
-                .iter()
-                .map(|&at| code.find(VirtAddr(at)).map(|frame| vec![frame]).ok_or(Unresolved::NoSymbol))
-                .collect(),
+            Some(code) => {
+                let find = |at: u64| code.find_within(VirtAddr(at), *span).ok_or(Unresolved::NoSymbol);
+                offsets.iter().map(|&at| find(at).map(|frame| vec![frame])).collect()
+            }
             None => symbolizer.resolve(path, build_id, &offsets),
         };
         results.extend(indices.iter().copied().zip(resolved));

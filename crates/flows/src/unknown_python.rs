@@ -36,6 +36,7 @@ fn has_blocks(joined: &Joined, process: &Process) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use numapilot_symbols::CodeSpan;
     use numapilot_trace::ids::{ProcessIndex, StackId};
 
     use super::*;
@@ -68,7 +69,8 @@ mod tests {
         {
             assert_eq!(note(&joined(exe, BLOCKS_MIN)).is_some(), is_told, "{exe}");
         }
-        let known = Binary { path: Location::PYTHON.into(), build_id: Vec::new(), generated_by: None };
+        let (path, span) = (Location::PYTHON.into(), CodeSpan::ALL);
+        let known = Binary { path, build_id: Vec::new(), generated_by: None, span };
         assert_eq!(note(&Joined { binaries: vec![known], ..joined("/usr/bin/python3", BLOCKS_MIN) }), None);
     }
 }

@@ -78,6 +78,18 @@ fn the_cluster_configuration_is_taken() {
     }
 }
 
+/// With Kubernetes' default of one second, a node that was busy three times ended its daemon.
+#[test]
+fn the_cluster_gives_a_busy_node_time_to_answer() {
+    let manifest = text("packaging/kubernetes/daemonset.yaml");
+    let probes: Vec<&str> = manifest.split("Probe:\n").skip(1).collect();
+    assert_eq!(probes.len(), 2);
+    for probe in probes {
+        let lines: Vec<&str> = probe.lines().take_while(|line| line.starts_with("            ")).collect();
+        assert!(lines.contains(&"            timeoutSeconds: 10"), "{lines:?}");
+    }
+}
+
 /// It was an `emptyDir`, which Kubernetes lets all users write to: no daemon started.
 #[test]
 fn the_cluster_gives_the_daemon_a_folder_for_its_locks_that_only_root_writes_to() {

@@ -84,11 +84,50 @@ impl HostInstant {
     }
 }
 
+/// A straight line through two readings of both clocks, by which the times in files of others are order stamps.
+#[derive(Clone, Copy, Debug)]
+pub struct ClockLine {
+    /// The first reading.
+    pub from: HostInstant,
+    /// The second one, not before any of the times.
+    pub to: HostInstant,
+}
+
+impl ClockLine {
+    /// The order stamp of a time: ticks of the counter, or nanoseconds of CLOCK_MONOTONIC; 0 for one before the counter began. `None`: the time is after the
+    /// second reading, so it is another clock's; or there is no line.
+    pub fn order_of(&self, time: u64, counts_ticks: bool) -> Option<u64> {
+        if counts_ticks {
+            return Some(time).filter(|time| *time <= self.to.order);
+        }
+        let (from, to) = (self.from, self.to);
+        let since = |ns: u64| i128::from(ns) - i128::from(from.monotonic_ns);
+        let (ns, ticks) = (since(to.monotonic_ns), i128::from(to.order) - i128::from(from.order));
+        if time > to.monotonic_ns || ns <= 0 || ticks <= 0 {
+            return None;
+        }
+        let order = i128::from(from.order) + since(time) * ticks / ns;
+        Some(u64::try_from(order.max(0)).unwrap_or(u64::MAX))
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    //! The counter's rate.
+    //! The counter's rate, and times of others by it.
 
     use super::*;
+
+    #[test]
+    fn times_of_others_lie_on_the_line_through_two_readings() {
+        let at = |order, monotonic_ns| HostInstant { order, monotonic_ns };
+        let line = ClockLine { from: at(5_000, 1_000), to: at(9_000, 3_000) };
+        let orders = [0, 500, 1_000, 2_001, 3_000, 3_001].map(|ns| line.order_of(ns, false));
+        assert_eq!(orders, [Some(3_000), Some(4_000), Some(5_000), Some(7_002), Some(9_000), None]);
+        assert_eq!([9_000, 9_001].map(|ticks| line.order_of(ticks, true)), [Some(9_000), None]);
+        let late = ClockLine { from: at(5, 1_000), to: at(4_005, 3_000) };
+        assert_eq!(late.order_of(500, false), Some(0), "before the counter began");
+        assert_eq!(ClockLine { from: line.to, to: line.to }.order_of(1, false), None, "no line");
+    }
 
     #[test]
     fn two_calibrations_agree() {

@@ -17,6 +17,7 @@ use numapilot_sampled::SharedWriter;
 use numapilot_symbols::{GeneratedFile, read_jitdump, read_perf_map};
 use numapilot_trace::chunk::{ChunkError, ChunkWriter, GeneratedCode, GeneratedFunction};
 
+use crate::clock::{ClockLine, HostInstant};
 use crate::namespaces::Foreign;
 
 /// Larger files are not read.
@@ -37,6 +38,8 @@ struct Found {
     problems: Vec<String>,
     /// Length of the files that were read.
     bytes: u64,
+    /// When the recording began, on the clock of its order stamps; `None` where these are no time.
+    start: Option<HostInstant>,
 }
 
 /// A process of the recording, as far as it is still there.
@@ -54,20 +57,26 @@ struct Process {
     seen: BTreeSet<(u64, u64)>,
 }
 
-/// Adds to a trace what its processes generated, in a recording that began so long ago. Returns what is to be told.
+/// Adds to a trace what its processes generated, in a recording that began so long ago, at `start` by its order stamps (`None`: these are no time). Returns
+/// what is to be told.
 ///
 /// # Errors
 /// The system refuses to write.
-pub(crate) fn add(writer: &SharedWriter, wall_time: Duration, foreign: &Foreign) -> Result<Vec<String>, ChunkError> {
+pub(crate) fn add(
+    writer: &SharedWriter,
+    wall_time: Duration,
+    start: Option<HostInstant>,
+    foreign: &Foreign,
+) -> Result<Vec<String>, ChunkError> {
     let began = SystemTime::now().checked_sub(wall_time).unwrap_or(SystemTime::UNIX_EPOCH);
     let pids = writer.lock().pids().clone();
-    let found = collect(&pids, foreign, began);
+    let found = collect(&pids, foreign, (began, start));
     found.write(&mut writer.lock())
 }
 
-/// Looks for what these processes wrote.
-fn collect(pids: &BTreeSet<Pid>, foreign: &Foreign, began: SystemTime) -> Found {
-    let mut found = Found::default();
+/// Looks for what these processes wrote. The recording's start is given by both clocks, as in `add`.
+fn collect(pids: &BTreeSet<Pid>, foreign: &Foreign, (began, start): (SystemTime, Option<HostInstant>)) -> Found {
+    let mut found = Found { start, ..Found::default() };
     for &pid in pids {
         let here = foreign.get(&pid).copied().unwrap_or(Some(pid));
         let process = here.map(|here| Process { pid, ..Process::look(here) });
@@ -121,7 +130,8 @@ impl Found {
         }
         let content = process.accept(&file, began).and_then(|()| self.contents(&file.0)).and_then(|bytes| read(&bytes));
         match content {
-            Ok(content) => {
+            Ok(mut content) => {
+                self.stamp(path, &mut content);
                 if content.damaged > 0 {
                     let damaged = content.damaged;
                     self.problems.push(format!("{}: {damaged} of its entries could not be read", path.display()));
@@ -145,6 +155,24 @@ impl Found {
 }
 
 impl Found {
+    /// Makes order stamps of a dump's times. Where they are of a clock that is not known, the functions have none.
+    fn stamp(&mut self, path: &Path, content: &mut GeneratedFile) {
+        let latest = content.functions.iter().filter_map(|function| function.since).max();
+        let (Some(latest), counts_ticks) = (latest, content.counts_ticks) else { return };
+        let line = self.start.map(|from| ClockLine { from, to: HostInstant::now() });
+        let is_known = line.is_some_and(|line| line.order_of(latest, counts_ticks).is_some());
+        if line.is_some() && !is_known {
+            self.problems.push(format!(
+                "{}: its times are not those of CLOCK_MONOTONIC, so of functions that were at one address one after the other all are named",
+                path.display()
+            ));
+        }
+        let line = line.filter(|_| is_known);
+        for function in &mut content.functions {
+            function.since = line.zip(function.since).and_then(|(line, time)| line.order_of(time, counts_ticks));
+        }
+    }
+
     /// Tells of files that may be those of a process of another namespace of which nothing else is known.
     fn refuse(&mut self, pid: Pid) {
         for name in [format!("perf-{pid}.map"), format!("jit-{pid}.dump")] {
@@ -281,7 +309,7 @@ fn code(pid: Pid, path: &Path, content: GeneratedFile) -> GeneratedCode {
     for function in content.functions {
         let lines = function.lines.iter().map(|line| (line.address.0, number(&line.file), line.line)).collect();
         let (address, bytes, name) = (function.address.0, function.bytes, function.name);
-        functions.push(GeneratedFunction { address, bytes, name, lines });
+        functions.push(GeneratedFunction { address, bytes, name, lines, since: function.since });
     }
     GeneratedCode { pid, source: path.to_string_lossy().into_owned(), files, functions }
 }
@@ -312,10 +340,43 @@ mod tests {
         let path = folder.path().join("perf-7.map");
         fs::write(&path, "1000 10 f\nnonsense\n").expect("written");
         let found = take(&path, SystemTime::now());
-        let function = GeneratedFunction { address: 0x1000, bytes: 16, name: "f".to_owned(), lines: Vec::new() };
+        let name = "f".to_owned();
+        let function = GeneratedFunction { address: 0x1000, bytes: 16, name, lines: Vec::new(), since: None };
         let source = path.to_string_lossy().into_owned();
         assert_eq!(found.codes, [GeneratedCode { pid: Pid(7), source, files: Vec::new(), functions: vec![function] }]);
         assert_eq!(found.problems, [format!("{}: 1 of its entries could not be read", path.display())]);
+    }
+
+    /// A dump as agents of `perf` write it, of functions of 16 bytes at one address, each from such a time on.
+    fn dump(times: &[u64]) -> GeneratedFile {
+        let function = |&since: &u64| numapilot_symbols::GeneratedFunction {
+            address: numapilot_host::VirtAddr(0x1000),
+            bytes: 16,
+            since: Some(since),
+            ..numapilot_symbols::GeneratedFunction::default()
+        };
+        GeneratedFile { functions: times.iter().map(function).collect(), ..GeneratedFile::default() }
+    }
+
+    #[test]
+    fn times_of_a_dump_become_order_stamps_where_their_clock_is_known() {
+        let start = HostInstant::now();
+        std::thread::sleep(Duration::from_millis(2));
+        let stamped = |start: Option<HostInstant>, times: &[u64]| {
+            let (mut found, mut content) = (Found { start, ..Found::default() }, dump(times));
+            found.stamp(Path::new("jit-7.dump"), &mut content);
+            (content.functions.iter().map(|function| function.since).collect::<Vec<_>>(), found.problems)
+        };
+        let known = [start.monotonic_ns, start.monotonic_ns + 1_000_000];
+        let (orders, problems) = stamped(Some(start), &known);
+        assert!(orders[0] == Some(start.order) && orders[1] > orders[0], "{orders:?}");
+        assert!(problems.is_empty(), "{problems:?}");
+        // Stamps of a sequence are no time.
+        assert_eq!(stamped(None, &known), (vec![None; 2], Vec::new()));
+        // Nanoseconds since 1970.
+        let (orders, problems) = stamped(Some(start), &[known[0], 1_800_000_000_000_000_000]);
+        assert_eq!(orders, [None::<u64>; 2]);
+        assert!(problems[0].starts_with("jit-7.dump: its times are not those of CLOCK_MONOTONIC"), "{problems:?}");
     }
 
     #[test]
@@ -351,7 +412,7 @@ mod tests {
         let path = PathBuf::from(format!("/tmp/perf-{pid}.map"));
         fs::write(&path, "1000 10 f\n").expect("written");
         let pids = BTreeSet::from([pid]);
-        let collected = |foreign: Foreign| collect(&pids, &foreign, SystemTime::now());
+        let collected = |foreign: Foreign| collect(&pids, &foreign, (SystemTime::now(), None));
         let (ours, hidden) = (collected(Foreign::new()), collected(Foreign::from([(pid, None)])));
         // What has the number that it had is this test, which has another number of its own.
         let gone = collected(Foreign::from([(pid, Some(Pid::own()))]));

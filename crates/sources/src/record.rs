@@ -271,9 +271,10 @@ impl<'a, 'm> Prepared<'a, 'm> {
         }
         // After a failed write the last file ends in a torn chunk: nothing may follow it, and the missing end says so.
         let failure = drained.failure.or_else(|| drained.live.and_then(|outcome| outcome.failure));
+        let clock = (!self.stamps.is_sequence()).then_some(*start);
         let result = match failure {
             Some(failure) => Err(failure),
-            None => match drained.files.add_generated(wall_time, &watch.foreign()) {
+            None => match drained.files.add_generated(wall_time, clock, &watch.foreign()) {
                 Err(error) => Err(error.to_string()),
                 Ok(told) => {
                     recording.notes.extend(told);

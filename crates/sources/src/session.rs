@@ -187,12 +187,18 @@ impl TraceFiles {
         self.news = Some(news);
     }
 
-    /// Adds what the processes generated of code while they ran, in a recording that began so long ago. Returns what is to be told.
+    /// Adds what the processes generated of code while they ran, in a recording that began so long ago, at `start` by its order stamps (`None`: these are no
+    /// time). Returns what is to be told.
     ///
     /// # Errors
     /// The system refuses.
-    pub fn add_generated(&self, wall_time: Duration, foreign: &Foreign) -> Result<Vec<String>, ChunkError> {
-        generated::add(&self.writer, wall_time, foreign)
+    pub fn add_generated(
+        &self,
+        wall_time: Duration,
+        start: Option<HostInstant>,
+        foreign: &Foreign,
+    ) -> Result<Vec<String>, ChunkError> {
+        generated::add(&self.writer, wall_time, start, foreign)
     }
 
     /// Writes the session's end. After a failed write the file ends in a torn chunk, and no end is written: readers then know.

@@ -15,6 +15,7 @@ mod demangle;
 mod enclosing;
 mod fortran;
 mod generated;
+mod go_module;
 mod go_source;
 mod go_table;
 mod hotspot;
@@ -36,7 +37,7 @@ pub use coverage::Coverage;
 pub use declared::{Declaration, Declarations};
 pub use demangle::{demangle, short_function, tidy};
 pub use generated::{
-    GeneratedCode, GeneratedFile, GeneratedFunction, GeneratedLine, PythonCode, java_method, python_function,
+    CodeSpan, GeneratedCode, GeneratedFile, GeneratedFunction, GeneratedLine, PythonCode, java_method, python_function,
     read_jitdump, read_perf_map,
 };
 pub use go_table::{GoFunction, GoTable};

@@ -535,6 +535,11 @@ mod tests {
             at(&[&regions[..], &["HeapRegionManager::commit_regions"]].concat()),
             "HeapRegionManager::commit_regions"
         );
+        for shenandoah in
+            ["ShenandoahHeap::initialize", "ShenandoahHeapRegion::do_commit", "ShenandoahHeap::commit_bitmap_slice"]
+        {
+            assert_eq!(at(&["os::commit_memory_or_exit", shenandoah, "ShenandoahHeap::allocate_memory"]), shenandoah);
+        }
         assert_eq!(at(&["os::commit_memory", "VirtualSpace::expand_by", "CodeHeap::reserve"]), "CodeHeap::reserve");
         assert_eq!(
             at(&["os::commit_memory", "PSVirtualSpace::expand_by"]),

@@ -9,10 +9,11 @@ use std::sync::Arc;
 use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{CodeInfo, Input, Reason, Sym, Symbolized};
 use object::read::ReadCache;
-use object::{Object, ObjectSection, ObjectSegment, RelocationTarget, SegmentFlags};
+use object::{Object, ObjectSection, ObjectSegment, SegmentFlags};
 
 use crate::demangle::{short_function, tidy};
-use crate::go_table::{self, GoTable};
+use crate::go_module;
+use crate::go_table::{self, GoFunction, GoTable};
 use crate::separate::{DebugFolders, has_plausible_sizes};
 use crate::unresolved::{Unresolved, check_build_id, check_path};
 
@@ -22,13 +23,6 @@ const OFFSET_END: u64 = 1 << 48;
 /// `PF_X` of elf(5): the loader makes a segment executable, in whole pages.
 const EXECUTABLE: u32 = 1;
 const PAGE_BYTES: u64 = 4096;
-
-/// Where the table's header has the address of the code (Go 1.18 to 1.25).
-const GO_TEXT_IN_TABLE: u64 = 24;
-/// Section of what Go's runtime knows of the binary (`moduledata` in Go's `runtime/symtab.go`, since Go 1.26). It begins with the table's address.
-const GO_MODULE: &str = ".go.module";
-/// Where the code's address is in it.
-const GO_TEXT_IN_MODULE: u64 = 176;
 
 /// One function at a code address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -169,39 +163,24 @@ fn add_go_functions(path: &str, offsets: &[u64], resolved: &mut [Resolved]) -> O
     let file = object::File::parse(&cache).ok()?;
     let section = go_table::SECTIONS.iter().find_map(|name| file.section_by_name(name))?;
     let data = section.data().ok()?;
-    let table = go_text(&file, section.address()).and_then(|text| GoTable::read_at(data, text));
+    let table = go_module::text(&file, section.address()).and_then(|text| GoTable::read_at(data, text));
     let from_text = || GoTable::read(data, file.section_by_name(".text")?.address(), file.entry());
     let table = table.or_else(from_text)?;
+    let functions_data = go_module::functions_data(&file, (section.address(), section.size()), &table);
+    let memory = |address, bytes| file.segments().find_map(|part| part.data_range(address, bytes).ok().flatten());
     for (offset, resolved) in offsets.iter().zip(resolved).filter(|(_, resolved)| resolved.is_err()) {
-        if let Some(found) = table.find(*offset) {
-            let (function, file) = (tidy(short_function(&found.name)), tidy(&found.file));
-            *resolved = Ok(vec![ResolvedFrame { function, file, line: found.line, ..ResolvedFrame::default() }]);
+        let frames = table.frames(*offset, functions_data, memory);
+        let outer = frames.len().saturating_sub(1);
+        if !frames.is_empty() {
+            *resolved = Ok(frames.iter().enumerate().map(|(at, found)| go_frame(found, at < outer)).collect());
         }
     }
     Some(())
 }
 
-/// Where Go's code begins, as the binary itself says, whose table is at the address `table`. A linker of C puts other code before it.
-fn go_text<'d>(file: &impl Object<'d>, table: u64) -> Option<u64> {
-    if table == 0 {
-        return None;
-    }
-    let in_header = word_in_memory(file, table + GO_TEXT_IN_TABLE).filter(|&text| text != 0);
-    in_header.or_else(|| {
-        let module = file.section_by_name(GO_MODULE)?.address();
-        let is_its = word_in_memory(file, module)? == table;
-        word_in_memory(file, module + GO_TEXT_IN_MODULE).filter(|&text| is_its && text != 0)
-    })
-}
-
-/// The eight bytes at an address, with what the loader puts there, relative to where it loads the binary.
-fn word_in_memory<'d>(file: &impl Object<'d>, address: u64) -> Option<u64> {
-    let mut relocations = file.dynamic_relocations()?;
-    if let Some((_, found)) = relocations.find(|(at, _)| *at == address) {
-        return (found.target() == RelocationTarget::Absolute).then(|| found.addend() as u64);
-    }
-    let bytes = file.segments().find_map(|segment| segment.data_range(address, 8).ok().flatten())?;
-    Some(u64::from_le_bytes(bytes.try_into().ok()?))
+fn go_frame(found: &GoFunction, inlined: bool) -> ResolvedFrame {
+    let (function, file) = (tidy(short_function(&found.name)), tidy(&found.file));
+    ResolvedFrame { function, file, line: found.line, inlined, ..ResolvedFrame::default() }
 }
 
 fn check_file(path: &str, build_id: &[u8]) -> Result<Code, Unresolved> {

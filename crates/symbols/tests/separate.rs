@@ -277,7 +277,15 @@ fn gos_description_of_the_program_tells_where_its_code_lies() {
     let text = format!("{PROGRAM}{}", include_str!("programs/go_table.c"));
     for flags in [["-fno-toplevel-reorder", "-pie"], ["-fno-toplevel-reorder", "-no-pie"]] {
         let program = stripped(&text, &flags);
-        let (name, line) = program.function().unwrap_or_else(|why| panic!("{flags:?}: {why}"));
-        assert_eq!((name.as_str(), line), ("main.twice", 12), "{flags:?}");
+        let path = program.binary.to_str().unwrap();
+        let frames = |offset| ElfSymbolizer::with(program.folders()).resolve(path, &[], &[offset]).remove(0);
+        let named = |offset| -> Vec<(String, u32, bool)> {
+            let frames = frames(offset).unwrap_or_else(|why| panic!("{flags:?}: {why}"));
+            frames.into_iter().map(|frame| (frame.function, frame.line, frame.inlined)).collect()
+        };
+        let outer = ("main.twice".to_owned(), 4, false);
+        assert_eq!(named(program.twice), [outer.clone()], "{flags:?}");
+        // Behind its first byte another function is inlined.
+        assert_eq!(named(program.twice + 1), [("main.once".to_owned(), 12, true), outer], "{flags:?}");
     }
 }

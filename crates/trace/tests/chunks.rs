@@ -80,8 +80,10 @@ fn what_was_written_is_read_and_merged_by_order() {
 fn generated_code_is_kept_however_much_it_is() {
     let folder = tempfile::tempdir().unwrap();
     let mut writer = ChunkWriter::create(folder.path(), &session(), SMALL).unwrap();
-    let function =
-        |n: u64, name: String| GeneratedFunction { address: n << 12, bytes: 64, name, lines: vec![(n << 12, 0, 7)] };
+    let function = |n: u64, name: String| {
+        let (lines, since) = (vec![(n << 12, 0, 7)], (n > 9).then_some(n));
+        GeneratedFunction { address: n << 12, bytes: 64, name, lines, since }
+    };
     let many: Vec<GeneratedFunction> = (0..5000).map(|n| function(n, format!("{n}{}", "x".repeat(4000)))).collect();
     let code = GeneratedCode {
         pid: Pid(4711),

@@ -1,5 +1,5 @@
 /* Generates code while it runs, as a just-in-time compiler does, and writes down its names for perf: `map`, `dump`, or `none`; with `again`, memory of
- * code is used twice. One generated function allocates a block, another touches its pages. */
+ * code is used twice, and with `replaced`, too, of which a dump has the times. One generated function allocates a block, another touches its pages. */
 #define _GNU_SOURCE
 #include <stdint.h>
 #include <stdio.h>
@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <fcntl.h>
+#include <time.h>
 #include <unistd.h>
 
 #define PAGE 4096
@@ -39,10 +40,19 @@ static void put(FILE *file, uint64_t value, size_t bytes) {
     fwrite(&value, bytes, 1, file);
 }
 
+/* Time of the records that follow; 0: they have none. */
+static uint64_t moment;
+
+static void set_moment(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    moment = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
 static void record(FILE *file, uint32_t kind, size_t bytes) {
     put(file, kind, 4);
     put(file, 16 + bytes, 4);
-    put(file, 0, 8);
+    put(file, moment, 8);
 }
 
 /* What perf's jitdump specification calls JIT_CODE_DEBUG_INFO and JIT_CODE_LOAD. */
@@ -66,6 +76,7 @@ int main(int count, char **words) {
     void *(*make)(void *(*)(size_t), size_t) = (void *(*)(void *(*)(size_t), size_t))keep(code, make_code, sizeof make_code);
     void (*fill)(char *, long) = (void (*)(char *, long))keep(code + 512, fill_code, sizeof fill_code);
     char path[64];
+    FILE *dump = NULL;
     if (!strcmp(mode, "map") || !strcmp(mode, "again")) {
         snprintf(path, sizeof path, "/tmp/perf-%d.map", getpid());
         FILE *file = fopen(path, "w");
@@ -74,10 +85,11 @@ int main(int count, char **words) {
         fprintf(file, "%lx %zx void App.fillPages(byte[], int)\n", (long)fill, sizeof fill_code);
         if (!strcmp(mode, "again")) fprintf(file, "%lx 40 later\n", (long)fill);
         fclose(file);
-    } else if (!strcmp(mode, "dump")) {
+    } else if (!strcmp(mode, "dump") || !strcmp(mode, "replaced")) {
         snprintf(path, sizeof path, "jit-%d.dump", getpid());
-        FILE *file = fopen(path, "w+");
+        FILE *file = dump = fopen(path, "w+");
         if (!file) return perror(path), 1;
+        if (!strcmp(mode, "replaced")) set_moment();
         put(file, 0x4a695444, 4), put(file, 1, 4), put(file, 40, 4), put(file, MACHINE, 4);
         put(file, 0, 4), put(file, getpid(), 4), put(file, 0, 8), put(file, 0, 8);
         load(file, (void *)make, sizeof make_code, 1, "makeBlock", "/srv/made.js", 4);
@@ -87,6 +99,12 @@ int main(int count, char **words) {
     }
     char *block = make(malloc, PAGES * PAGE);
     fill(block, PAGES);
+    if (!strcmp(mode, "replaced")) {
+        usleep(300000);
+        set_moment();
+        load(dump, (void *)fill, sizeof fill_code, 3, "later", "/srv/later.js", 1);
+        fflush(dump);
+    }
     printf("%d %d\n", getpid(), block[PAGE]);
     return 0;
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use numapilot_host::VirtAddr;
+use numapilot_symbols::CodeSpan;
 use numapilot_trace::ids::{Pid, ProcessIndex, StackId, ThreadIndex};
 use numapilot_trace::record::Record;
 use numapilot_trace::wire::layout::{CODE_FRAME, JAVA_FRAME};
@@ -19,9 +20,9 @@ const STACK_IDS_MAX: u32 = 1 << 26;
 const STACKS_PER_STACK: u32 = 16;
 
 impl<L: Layouts> Joiner<L> {
-    /// The location of a code address of a process, through the thread's cache.
+    /// The location of a code address of a process at one moment (an order stamp), through the thread's cache.
     #[inline]
-    pub(super) fn code_at(&mut self, thread: ThreadIndex, process: ProcessIndex, ip: u64) -> LocationId {
+    pub(super) fn code_at(&mut self, thread: ThreadIndex, process: ProcessIndex, ip: u64, order: u64) -> LocationId {
         if ip == 0 {
             return LocationId(0);
         }
@@ -29,13 +30,26 @@ impl<L: Layouts> Joiner<L> {
         if let Some(location) = self.running[thread.0 as usize].code.get(version, ip) {
             return location;
         }
-        let location = self.code_location(process, ip);
-        self.running[thread.0 as usize].code.put(ip, location);
+        let location = self.code_within(process, ip, CodeSpan::at(order));
+        if self.is_lasting(location) {
+            self.running[thread.0 as usize].code.put(ip, location);
+        }
         location
     }
 
-    /// The location of a code address of a process.
+    /// The location of a code address of a process, whenever it was there.
     pub(super) fn code_location(&mut self, process: ProcessIndex, ip: u64) -> LocationId {
+        self.code_within(process, ip, CodeSpan::ALL)
+    }
+
+    /// Whether a code address has this location at all times. Of generated code only where no other code was at the address.
+    fn is_lasting(&self, location: LocationId) -> bool {
+        let address = self.out.locations[location.0 as usize];
+        self.out.binaries[address.binary as usize].span == CodeSpan::ALL
+    }
+
+    /// The location of a code address of a process, as it was in a span of the recording.
+    fn code_within(&mut self, process: ProcessIndex, ip: u64, span: CodeSpan) -> LocationId {
         if ip == 0 {
             return LocationId(0);
         }
@@ -55,8 +69,8 @@ impl<L: Layouts> Joiner<L> {
             let address = CodeAddress { binary: module.binary, offset: ip.wrapping_sub(module.bias) };
             return self.location(address);
         }
-        if let Some(pid) = self.generator(process, ip) {
-            let binary = self.generated_binary(pid);
+        if let Some((pid, span)) = self.generator(process, ip, span) {
+            let binary = self.generated_binary(pid, span);
             return self.location(CodeAddress { binary, offset: ip });
         }
         let mapping = space.mappings.get(ip);
@@ -81,12 +95,14 @@ impl<L: Layouts> Joiner<L> {
     }
 
     pub(super) fn binary(&mut self, path: &str, build_id: &[u8]) -> u32 {
-        self.binary_id(Binary { path: Arc::from(path), build_id: build_id.to_vec(), generated_by: None })
+        let (path, build_id, span) = (Arc::from(path), build_id.to_vec(), CodeSpan::ALL);
+        self.binary_id(Binary { path, build_id, generated_by: None, span })
     }
 
-    /// The code that a process generated.
-    fn generated_binary(&mut self, pid: Pid) -> u32 {
-        self.binary_id(Binary { path: Arc::from(Location::GENERATED), build_id: Vec::new(), generated_by: Some(pid) })
+    /// The code that a process generated, as it was in a span.
+    fn generated_binary(&mut self, pid: Pid, span: CodeSpan) -> u32 {
+        let (path, build_id) = (Arc::from(Location::GENERATED), Vec::new());
+        self.binary_id(Binary { path, build_id, generated_by: Some(pid), span })
     }
 
     fn binary_id(&mut self, binary: Binary) -> u32 {
@@ -100,17 +116,22 @@ impl<L: Layouts> Joiner<L> {
         id
     }
 
-    /// The process that generated the code at `ip`: this one, or that from which it was forked with the code in its memory. A process that generates code of
-    /// its own still runs what it was forked with.
-    fn generator(&self, process: ProcessIndex, ip: u64) -> Option<Pid> {
+    /// The process that generated the code at `ip`, and the span in which it was what it is: this process, or that from which it was forked with the code in
+    /// its memory. A process that generates code of its own still runs what it was forked with.
+    fn generator(&self, process: ProcessIndex, ip: u64, mut span: CodeSpan) -> Option<(Pid, CodeSpan)> {
         if self.out.generated.is_empty() {
             return None;
         }
         let mut at = Some(process);
         for _ in 0..FORKS_MAX {
-            let process = self.out.processes.get(at?.0 as usize)?;
-            if self.out.generated.get(&process.pid).is_some_and(|code| code.covers(VirtAddr(ip))) {
-                return Some(process.pid);
+            let index = at?.0 as usize;
+            let process = self.out.processes.get(index)?;
+            if let Some(code) = self.out.generated.get(&process.pid).filter(|code| code.covers(VirtAddr(ip))) {
+                return Some((process.pid, code.narrowed(VirtAddr(ip), span)));
+            }
+            // What the parent generates later is not in the child.
+            if let Some(forked) = self.out.process_extras.get(index).and_then(|extra| extra.start_order) {
+                span = span.until(forked);
             }
             at = process.parent.filter(|parent| !process.by_exec && *parent != process.index);
         }
@@ -145,8 +166,10 @@ impl<L: Layouts> Joiner<L> {
         self.out.losses.failed_unwinds += u64::from(failed);
         let process = self.known_thread(record).process;
         let call = |frame: u64| if is_interpreted(frame) { frame } else { frame.saturating_sub(1) };
+        // One record is every call under these addresses from now on, whatever code lies there by then.
+        let span = CodeSpan { from: record.stamp.order.0, ..CodeSpan::ALL };
         let mut frames: Vec<(u64, LocationId)> =
-            frames.iter().map(|frame| (frame.0, self.code_location(process, call(frame.0)))).collect();
+            frames.iter().map(|frame| (frame.0, self.code_within(process, call(frame.0), span))).collect();
         frames.retain(|(_, location)| !self.is_own(*location));
         if self.out.stacks.len() <= id.0 as usize {
             self.out.stacks.resize(id.0 as usize + 1, RawStack::default());

@@ -32,6 +32,9 @@ const GROWING_STACK: &str = "[stack]";
 /// and the allocator's (`nptl/nptl-stack.c`, `malloc/`).
 const GLIBC_STACKS: [&str; 2] = ["[anon: glibc: pthread", "[anon: glibc: unused stack"];
 const GLIBC_ALLOCATOR: &str = "[anon: glibc: malloc";
+/// Beginning of the name of the memory that Java's collector ZGC has for its heap (`zPhysicalMemoryBacking_linux.cpp` of OpenJDK). It maps each piece of it by
+/// itself as the heap grows and shrinks, up to Java 23 at three addresses at once.
+const ZGC_HEAP: &str = "/memfd:java_heap";
 const PAGE_BYTES: u64 = 1 << layout::PAGE_SHIFT;
 
 impl<L: Layouts> Joiner<L> {
@@ -542,7 +545,8 @@ impl<L: Layouts> Joiner<L> {
             start: record.stamp.time,
             end: None,
         };
-        self.out.process_extras[index.0 as usize] = ProcessExtra { parent_pid: *parent_pid, exit_code: None };
+        let (parent_pid, start_order) = (*parent_pid, Some(record.stamp.order.0));
+        self.out.process_extras[index.0 as usize] = ProcessExtra { parent_pid, exit_code: None, start_order };
         let early = self.early.remove(index).unwrap_or_default();
         // A forked child's first thread was created by a thread of its parent; that of a fresh image (exec, also of a child that
         // was spawned without running any of the parent's handlers) was not, and it has none of its parent's memory.
@@ -654,7 +658,7 @@ fn binary_data(path: &str) -> Option<(&str, &str)> {
 }
 
 /// Site of a mapping, from its flags and path. Parts of shared memory that begin at different offsets are apart, so that a page of a site is the same in each
-/// mapping of it.
+/// mapping of it. Java's heap is one all the same: no other process maps it, and its parts would be as many rows as the heap has pieces.
 fn mapping_site(flags: u32, path: &str, stack: StackId, file_offset: u64) -> SiteKey {
     let unnamed = path.is_empty() || path.starts_with('[');
     // Threads' stacks are mapped inside the C library, without a call stack. What the program maps as a stack itself is a coroutine's, or a thread's, whose
@@ -670,7 +674,8 @@ fn mapping_site(flags: u32, path: &str, stack: StackId, file_offset: u64) -> Sit
     } else if flags & map_flags::SHM != 0 && (path.is_empty() || stack.0 != 0) {
         SiteKey::Allocation(ObjectKind::Shared, stack)
     } else if is_shared_memory(path.as_bytes()) {
-        let part = if file_offset == 0 { path.into() } else { format!("{path} at {file_offset:#x}").into() };
+        let is_whole = file_offset == 0 || path.starts_with(ZGC_HEAP);
+        let part = if is_whole { path.into() } else { format!("{path} at {file_offset:#x}").into() };
         SiteKey::Mapping(ObjectKind::Shared, part)
     } else if path.starts_with("[anon") {
         SiteKey::Mapping(ObjectKind::Anonymous, path.into())
@@ -696,6 +701,19 @@ mod tests {
         };
         assert_eq!(kind(9), ObjectKind::Anonymous);
         assert_eq!(kind(0), ObjectKind::Stack);
+    }
+
+    /// Each piece of it was a row of its own, named by where it lies in the file.
+    #[test]
+    fn javas_heap_under_zgc_is_one_row_however_many_pieces_it_has() {
+        let site = |path, file_offset| mapping_site(layout::MAP_SHARED, path, StackId(3), file_offset);
+        let named = |name: &str| SiteKey::Mapping(ObjectKind::Shared, name.into());
+        for heap in
+            ["/memfd:java_heap (deleted)", "/memfd:java_heap.hugetlb (deleted)", "/memfd:java_heap (deleted) 2"]
+        {
+            assert_eq!([site(heap, 0), site(heap, 0x20_0000)], [named(heap), named(heap)]);
+        }
+        assert_eq!(site("/memfd:ring (deleted)", 0x1000), named("/memfd:ring (deleted) at 0x1000"));
     }
 
     /// Each stack was an object of its own name, in which its thread's number stood.

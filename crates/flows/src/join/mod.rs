@@ -27,7 +27,7 @@ use numapilot_host::VirtAddr;
 use numapilot_machine::{CpuId, NodeId};
 use numapilot_ranges::Piece;
 use numapilot_symbols::{
-    GeneratedCode, GeneratedFunction, LayoutItem, ModuleLayout, PythonCode, java_method, python_function,
+    CodeSpan, GeneratedCode, GeneratedFunction, LayoutItem, ModuleLayout, PythonCode, java_method, python_function,
 };
 use numapilot_trace::ids::{ModuleId, ObjectId, Pid, ProcessIndex, StackId, ThreadIndex, TimeNs};
 use numapilot_trace::record::{Access, Code, Event, FileIdentity, Record};
@@ -100,6 +100,8 @@ pub(crate) struct ThreadExtra {
 pub(crate) struct ProcessExtra {
     pub parent_pid: Pid,
     pub exit_code: Option<i32>,
+    /// Order stamp of its start, which is that of the fork; `None`: its start was not seen.
+    pub start_order: Option<u64>,
 }
 
 /// A call stack: return addresses with their locations, innermost first.
@@ -143,6 +145,8 @@ pub(crate) struct Binary {
     pub build_id: Vec<u8>,
     /// The process that generated this code, where it is no file's.
     pub generated_by: Option<Pid>,
+    /// Of such code: when it was there. Memory of one function may be another's later.
+    pub span: CodeSpan,
 }
 
 /// A code address, before it has a name.
@@ -434,7 +438,7 @@ impl<L: Layouts> Joiner<L> {
         }
         let recorded_ip = access.ip.0;
         let ip = if self.conventions.ip_is_return_address { recorded_ip.saturating_sub(1) } else { recorded_ip };
-        let location = self.code_at(record.thread, process, ip);
+        let location = self.code_at(record.thread, process, ip, record.stamp.order.0);
         let location = self.programs_own(location, access.stack);
         let access = AccessRef {
             row: 0,

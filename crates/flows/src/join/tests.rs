@@ -5,15 +5,16 @@ use std::sync::Arc;
 
 use numapilot_host::VirtAddr;
 use numapilot_machine::{CpuId, NodeId};
-use numapilot_symbols::{GeneratedCode, GeneratedFunction, ModuleLayout};
+use numapilot_symbols::ModuleLayout;
 use numapilot_trace::ids::{ModuleId, Order, Pid, ProcessIndex, StackId, ThreadIndex, Tid, TimeNs};
 use numapilot_trace::record::{Access, AllocKind, Event, FaultedPage, PoolEvent, Record, Stamp};
 use numapilot_trace::wire::layout;
 use proptest::prelude::*;
 
 use super::{Conventions, Generated, JoinedAccess, Joiner, Layouts};
-use crate::model::{LocationId, ObjectKind};
+use crate::model::ObjectKind;
 
+mod generated;
 mod lost;
 mod shared;
 
@@ -636,54 +637,6 @@ fn what_became_a_huge_page_later_was_placed_page_by_page() {
     // Of an older kernel nothing is known: one page each.
     let rows = placed(PAGE, &[(0x0, 0, 0, None, 0), (0x1000, 1, 0, None, 0)]);
     assert_eq!(rows, [(0, 1, 0, "first_touch".to_owned()), (0x1000, 1, 0, "policy".to_owned())]);
-}
-
-#[test]
-fn generated_code_is_that_of_the_process_that_made_it() {
-    let function = |name: &str| GeneratedFunction {
-        address: VirtAddr(0x1000),
-        bytes: 64,
-        name: name.to_owned(),
-        ..GeneratedFunction::default()
-    };
-    let code = |name: &str| GeneratedCode::new(vec![function(name)]);
-    let boot = GeneratedFunction {
-        address: VirtAddr(0x2000),
-        bytes: 64,
-        name: "boot".to_owned(),
-        ..GeneratedFunction::default()
-    };
-    let parents = GeneratedCode::new(vec![function("parents"), boot]);
-    let generated = [(Pid(10), parents), (Pid(12), code("own"))].into_iter().collect();
-    let mut joiner = Joiner::new(NoLayouts, CONVENTIONS, 0, generated);
-    let start = |process: u32, parent: Option<u32>, by_exec: bool| Event::ProcessStart {
-        index: ProcessIndex(process),
-        pid: Pid(10 + process),
-        parent_pid: Pid(0),
-        parent: parent.map(ProcessIndex),
-        by_exec,
-        exe: String::new(),
-        arguments: Vec::new(),
-    };
-    // A parent, a fork of it, a fork that generated its own, a child with an image of its own, and a fork of the fork.
-    let family = [(0, None, false), (1, Some(0), false), (2, Some(0), false), (3, Some(0), true), (4, Some(1), false)];
-    for (process, parent, by_exec) in family {
-        let event = start(process, parent, by_exec);
-        joiner
-            .push(&Record { stamp: Stamp::default(), thread: ThreadIndex(process), event }, &mut |_: &JoinedAccess| {});
-    }
-    let places: Vec<_> = (0..5).map(|process| joiner.code_location(ProcessIndex(process), 0x1020)).collect();
-    assert_eq!(joiner.code_location(ProcessIndex(0), 0x1020), places[0]);
-    let beyond = joiner.code_location(ProcessIndex(0), 0x1040);
-    // What a process was forked with it still runs, whatever it has generated itself since.
-    let inherited = joiner.code_location(ProcessIndex(2), 0x2020);
-    let joined = joiner.finish();
-    let binary = |location: LocationId| &joined.binaries[joined.locations[location.0 as usize].binary as usize];
-    let maker = |place: LocationId| binary(place).generated_by.map(|pid| pid.0);
-    let makers: Vec<Option<u32>> = places.iter().map(|place| maker(*place)).collect();
-    assert_eq!(makers, [Some(10), Some(10), Some(12), None, Some(10)]);
-    assert_eq!(maker(inherited), Some(10));
-    assert_eq!((binary(places[3]).path.as_ref(), binary(beyond).path.as_ref()), ("[anon]", "[anon]"));
 }
 
 /// Objects of accesses to memory in which pools lie, as the site's kind and the pool's name.

@@ -495,7 +495,7 @@ fn finish(
     let generated =
         // The kernel tells all numbers as they are here.
         if outcome.failure.is_none() {
-            generated::add(&writer, recording.wall_time, &Foreign::new())
+            generated::add(&writer, recording.wall_time, Some(*start), &Foreign::new())
         } else {
             Ok(Vec::new())
         };

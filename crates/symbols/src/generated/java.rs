@@ -25,7 +25,7 @@ pub fn java_method(address: VirtAddr, name: &str, file: &str, table: &[u8]) -> G
         line: u32::from(line),
     };
     let lines = pairs.into_iter().map(line).collect();
-    GeneratedFunction { address, bytes: UNITS, name: name.to_owned(), lines, file: Some(file) }
+    GeneratedFunction { address, bytes: UNITS, name: name.to_owned(), lines, file: Some(file), since: None }
 }
 
 #[cfg(test)]

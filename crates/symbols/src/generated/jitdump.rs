@@ -13,6 +13,8 @@ use super::{GeneratedFile, GeneratedFunction, GeneratedLine};
 const MAGIC: u32 = 0x4a69_5444;
 const VERSION: u32 = 1;
 const HEADER_BYTES: usize = 40;
+/// Bit of the header's flags: times are ticks of the processor's counter.
+const ARCH_TIMESTAMP: u64 = 1;
 /// Identifier, length and time of a record.
 const PREFIX_BYTES: usize = 16;
 const LOAD: u32 = 0;
@@ -54,6 +56,7 @@ pub fn read_jitdump(bytes: &[u8]) -> Option<GeneratedFile> {
         return None;
     }
     let mut dump = Dump::default();
+    dump.file.counts_ticks = header.u64(32).is_some_and(|flags| flags & ARCH_TIMESTAMP != 0);
     let mut rest = bytes.get(header_bytes..).unwrap_or_default();
     while !rest.is_empty() {
         let reader = Reader { bytes: rest, is_big };
@@ -63,6 +66,8 @@ pub fn read_jitdump(bytes: &[u8]) -> Option<GeneratedFile> {
             dump.file.damaged += 1;
             break;
         };
+        // A runtime that writes no times writes zeros.
+        dump.now = reader.u64(8).filter(|&time| time != 0);
         if dump.record(reader.u32(0)?, Reader { bytes: body, is_big }).is_none() {
             dump.file.damaged += 1;
         }
@@ -74,6 +79,8 @@ pub fn read_jitdump(bytes: &[u8]) -> Option<GeneratedFile> {
 #[derive(Default)]
 struct Dump {
     file: GeneratedFile,
+    /// Time of the record that is being read.
+    now: Option<u64>,
     /// Lines that were announced, by the address of the code: they come before it.
     lines: HashMap<VirtAddr, Vec<GeneratedLine>>,
     /// Place of a function in `file`, by its index in the dump.
@@ -103,7 +110,7 @@ impl Dump {
         let name = text(body.string(LOAD_BYTES)?);
         let lines = self.lines.remove(&address).unwrap_or_default();
         self.places.insert(index, self.file.functions.len());
-        self.add(GeneratedFunction { address, bytes, name, file: None, lines })
+        self.add(GeneratedFunction { address, bytes, name, file: None, lines, since: self.now })
     }
 
     /// The same code at another address: from then on, beside where it was.
@@ -121,7 +128,7 @@ impl Dump {
         }
         let lines = old.lines.into_iter().map(moved).collect();
         self.places.insert(index, self.file.functions.len());
-        self.add(GeneratedFunction { address, bytes, name: old.name, file: None, lines })
+        self.add(GeneratedFunction { address, bytes, name: old.name, file: None, lines, since: self.now })
     }
 
     fn add(&mut self, function: GeneratedFunction) -> Option<()> {
@@ -215,11 +222,12 @@ impl<'d> Reader<'d> {
 mod tests {
     use super::*;
 
-    struct Writer(bool, Vec<u8>);
+    /// Byte order, what was written, and the time of the next records.
+    struct Writer(bool, Vec<u8>, u64);
 
     impl Writer {
         fn new(is_big: bool) -> Writer {
-            let mut writer = Writer(is_big, Vec::new());
+            let mut writer = Writer(is_big, Vec::new(), 0);
             for word in [MAGIC, VERSION, HEADER_BYTES as u32, 62, 0, 4711] {
                 writer.u32(word);
             }
@@ -241,7 +249,7 @@ mod tests {
         fn record(&mut self, kind: u32, numbers: &[u64], tail: &[u8]) {
             self.u32(kind);
             self.u32((PREFIX_BYTES + 8 * numbers.len() + tail.len()) as u32);
-            self.u64(0);
+            self.u64(self.2);
             numbers.iter().for_each(|&number| self.u64(number));
             self.1.extend(tail);
         }
@@ -252,7 +260,7 @@ mod tests {
         }
 
         fn lines(&mut self, code: u64, lines: &[(u64, u32, &[u8])]) {
-            let mut tail = Writer(self.0, Vec::new());
+            let mut tail = Writer(self.0, Vec::new(), 0);
             for (address, line, name) in lines {
                 tail.u64(*address);
                 tail.u32(*line);
@@ -286,13 +294,33 @@ mod tests {
                 name: name.to_owned(),
                 file: None,
                 lines,
+                since: None,
             };
             let expected = [
                 function(0x1000, 16, "sum", vec![line(0x1000, 7), line(0x1008, 9)]),
                 function(0x2000, 16, "sum", vec![line(0x2000, 7), line(0x2008, 9)]),
                 function(0x1000, 4, "other", Vec::new()),
             ];
-            assert_eq!(file, GeneratedFile { functions: expected.into(), damaged: 0 });
+            assert_eq!(file, GeneratedFile { functions: expected.into(), damaged: 0, counts_ticks: false });
+        }
+    }
+
+    #[test]
+    fn functions_are_there_from_the_time_of_their_record_on() {
+        for is_big in [false, true] {
+            let mut writer = Writer::new(is_big);
+            writer.load(0x1000, 16, 1, "undated");
+            writer.2 = 7_000;
+            writer.load(0x1000, 16, 2, "sum");
+            writer.2 = 9_000;
+            writer.record(MOVE, &[0, 0x1000, 0x1000, 0x2000, 16, 2], &[]);
+            let file = read_jitdump(&writer.1).expect("a dump");
+            let times: Vec<_> = file.functions.iter().map(|function| (function.address.0, function.since)).collect();
+            assert_eq!(times, [(0x1000, None), (0x1000, Some(7_000)), (0x2000, Some(9_000))]);
+            assert!(!file.counts_ticks);
+            // The flags are the header's last eight bytes.
+            writer.1[if is_big { 39 } else { 32 }] = 1;
+            assert!(read_jitdump(&writer.1).expect("a dump").counts_ticks);
         }
     }
 

@@ -1,8 +1,8 @@
 //! Names of code that a program generated while it ran (a just-in-time compiler's), from what its runtime wrote down for `perf`: a map
 //! (`/tmp/perf-PID.map`) or a dump (`jit-PID.dump`). Functions of interpreters have no addresses; they are treated as if they had some.
 //!
-//! A map has no times, and memory of code is used again: where several functions were at an address, any of them may be the one that ran,
-//! and the name says so.
+//! Memory of code is used again. A dump has times, so that an address has the function that was there at the moment that is asked for
+//! ([`GeneratedCode::find_within`]). A map has none: where several functions were at an address, any of them may be the one that ran, and the name says so.
 
 mod java;
 mod jitdump;
@@ -40,6 +40,8 @@ pub struct GeneratedFunction {
     pub file: Option<Arc<str>>,
     /// Source lines, in ascending order of their addresses: each is valid up to the next one. Empty where the runtime wrote none.
     pub lines: Vec<GeneratedLine>,
+    /// The moment from which on it was there, in order stamps; as it was read from a dump, by the dump's clock. `None`: not known.
+    pub since: Option<u64>,
 }
 
 /// Where the code from an address on comes from.
@@ -60,6 +62,34 @@ pub struct GeneratedFile {
     pub functions: Vec<GeneratedFunction>,
     /// Lines or records that could not be read, and were left out.
     pub damaged: u64,
+    /// Whether the functions' times are ticks of the processor's counter. Otherwise they are nanoseconds, of CLOCK_MONOTONIC by the agents of `perf`.
+    pub counts_ticks: bool,
+}
+
+/// A span of a recording, in order stamps; both ends are part of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CodeSpan {
+    /// Its first moment.
+    pub from: u64,
+    /// Its last one, not before the first.
+    pub to: u64,
+}
+
+impl CodeSpan {
+    /// All of a recording, and what was before.
+    pub const ALL: CodeSpan = CodeSpan { from: 0, to: u64::MAX };
+
+    /// One moment.
+    #[must_use]
+    pub fn at(order: u64) -> CodeSpan {
+        CodeSpan { from: order, to: order }
+    }
+
+    /// The same span as far as `order`; that moment alone where it begins later.
+    #[must_use]
+    pub fn until(self, order: u64) -> CodeSpan {
+        CodeSpan { from: self.from.min(order), to: self.to.min(order) }
+    }
 }
 
 /// The generated code of one process, by address.
@@ -69,6 +99,8 @@ pub struct GeneratedCode {
     functions: Vec<GeneratedFunction>,
     /// By function: the highest end among it and those before it.
     ends: Vec<VirtAddr>,
+    /// Ticks by which a function may have run before the moment that was written down for it.
+    slack: u64,
 }
 
 impl GeneratedCode {
@@ -83,7 +115,14 @@ impl GeneratedCode {
             highest
         };
         let ends = functions.iter().map(end).collect();
-        GeneratedCode { functions, ends }
+        GeneratedCode { functions, ends, slack: 0 }
+    }
+
+    /// The same functions, each of which may have run by so many ticks before the moment that was written down for it: some runtimes tell of a function once
+    /// it runs already.
+    #[must_use]
+    pub fn with_slack(self, slack: u64) -> GeneratedCode {
+        GeneratedCode { slack, ..self }
     }
 
     /// Whether there is no function at all.
@@ -102,8 +141,15 @@ impl GeneratedCode {
     /// several with one name, file and line are those that they have in common.
     #[must_use]
     pub fn find(&self, address: VirtAddr) -> Option<ResolvedFrame> {
+        self.find_within(address, CodeSpan::ALL)
+    }
+
+    /// The same of a span: only functions that were there in it are listed, where it is known of each since when it was there. Before all of them it is the
+    /// first.
+    #[must_use]
+    pub fn find_within(&self, address: VirtAddr, span: CodeSpan) -> Option<ResolvedFrame> {
         let mut found: Vec<ResolvedFrame> = Vec::new();
-        for function in self.at(address) {
+        for function in self.there(address, span) {
             let frame = function.frame(address);
             match found.iter_mut().find(|known| known.function == frame.function) {
                 Some(known) => keep_common(known, &frame),
@@ -117,6 +163,35 @@ impl GeneratedCode {
         let others = found.len() - listed.len();
         let more = if others > 0 { format!(" or one of {others} more") } else { String::new() };
         Some(ResolvedFrame { function: format!("{}{more}", listed.join(" or ")), ..ResolvedFrame::default() })
+    }
+
+    /// A span in which the same functions were at `address` as in this one and shortly after it, and which is the same for all spans of which that is true.
+    /// [`CodeSpan::ALL`] where these are all that ever were there.
+    #[must_use]
+    pub fn narrowed(&self, address: VirtAddr, span: CodeSpan) -> CodeSpan {
+        let count = self.at(address).count();
+        if count < 2 {
+            return CodeSpan::ALL;
+        }
+        let there = self.there(address, CodeSpan { to: span.to.saturating_add(self.slack), ..span });
+        let times = || there.iter().filter_map(|function| function.since);
+        match times().min().zip(times().max()) {
+            Some((from, to)) if there.len() < count => CodeSpan { from, to },
+            _ => CodeSpan::ALL,
+        }
+    }
+
+    /// Functions that were at `address` at some moment of a span, those that begin nearest to it first. What is not known to have been there at another time
+    /// only may have been there. A function stays until another one is written over it.
+    fn there(&self, address: VirtAddr, span: CodeSpan) -> Vec<&GeneratedFunction> {
+        let mut found: Vec<&GeneratedFunction> = self.at(address).collect();
+        let times: Option<Vec<u64>> = found.iter().map(|function| function.since).collect();
+        let Some(times) = times.filter(|times| times.len() > 1) else { return found };
+        let before = times.iter().filter(|&&since| since <= span.from).max();
+        let first = before.or_else(|| times.iter().min()).copied().unwrap_or(0);
+        let last = span.to.max(first);
+        found.retain(|function| function.since.is_some_and(|since| (first..=last).contains(&since)));
+        found
     }
 
     /// Functions that cover `address`, those that begin nearest to it first.
@@ -185,6 +260,42 @@ mod tests {
         assert_eq!(name(&code, 0x1090).as_deref(), Some("old"));
         let many = (0..5).map(|n| function(0x1000, 8, &format!("f{n}"))).collect();
         assert_eq!(name(&GeneratedCode::new(many), 0x1004).as_deref(), Some("f4 or f3 or one of 3 more"));
+    }
+
+    /// Functions of memory that was used again were all named, although the dump says when each of them was there.
+    #[test]
+    fn a_moment_has_the_function_that_was_there_then() {
+        let at = |since, address, bytes, name: &str| GeneratedFunction { since, ..function(address, bytes, name) };
+        let functions = vec![
+            at(Some(1000), 0x1000, 0x100, "old"),
+            at(Some(5000), 0x1040, 0x20, "other"),
+            at(Some(9000), 0x1000, 0x80, "new"),
+        ];
+        let code = GeneratedCode::new(functions.clone()).with_slack(10);
+        let named = |code: &GeneratedCode, address, span| {
+            let narrowed = code.narrowed(VirtAddr(address), span);
+            assert_eq!(code.narrowed(VirtAddr(address), narrowed).from, narrowed.from);
+            code.find_within(VirtAddr(address), narrowed).map(|frame| frame.function)
+        };
+        let names = |address, orders: &[u64]| -> Vec<String> {
+            orders.iter().filter_map(|&order| named(&code, address, CodeSpan::at(order))).collect()
+        };
+        // It stays up to what is written over it, which may run a little before it is told.
+        assert_eq!(names(0x1004, &[2000, 8989, 8990, 9000, 20_000]), ["old", "old", "new or old", "new", "new"]);
+        assert_eq!(names(0x1044, &[1, 1000, 4999, 5000, 9001]), ["old", "old", "other or old", "other", "new"]);
+        assert_eq!(names(0x1090, &[1, 20_000]), ["old", "old"], "nothing else was there");
+        // A span lists what was there in it; all spans with the same functions are one.
+        assert_eq!(named(&code, 0x1004, CodeSpan { from: 2000, to: u64::MAX }).as_deref(), Some("new or old"));
+        assert_eq!(named(&code, 0x1044, CodeSpan { from: 6000, to: 10_000 }).as_deref(), Some("other or new"));
+        let at_moment = |address, order| code.narrowed(VirtAddr(address), CodeSpan::at(order));
+        assert_eq!(at_moment(0x1044, 6000), at_moment(0x1044, 7000));
+        assert_eq!(code.narrowed(VirtAddr(0x1004), CodeSpan { from: 2000, to: 9000 }), CodeSpan::ALL);
+        assert_eq!(at_moment(0x1090, 1), CodeSpan::ALL);
+        // Where one of them has no time, it may have been any.
+        let mixed = GeneratedCode::new([functions, vec![function(0x1000, 0x10, "undated")]].concat());
+        assert_eq!(named(&mixed, 0x1004, CodeSpan::at(2000)).as_deref(), Some("undated or new or one of 1 more"));
+        assert_eq!(CodeSpan { from: 5, to: 9 }.until(7), CodeSpan { from: 5, to: 7 });
+        assert_eq!(CodeSpan { from: 5, to: 9 }.until(3), CodeSpan::at(3));
     }
 
     /// The latest one's line was shown, whichever had run.

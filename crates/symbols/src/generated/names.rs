@@ -6,9 +6,14 @@
 use crate::demangle::{demangle, short_function, tidy};
 use crate::resolver::ResolvedFrame;
 
-/// Kinds of code that V8 writes before the name of a JavaScript function, with a mark of its tier (`~`, `^`, `+`, `*`) after them.
+/// Kinds of code that V8 writes before the name of a JavaScript function, with a mark of its tier (`~`, `^`, `+`, `*`) after them, and another one where newer
+/// versions compiled it for one context (v8/src/objects/code-kind.cc).
 const V8_FUNCTIONS: [&str; 6] = ["JS:", "LazyCompile:", "Function:", "Script:", "Eval:", "Module:"];
 const V8_TIERS: [char; 5] = ['~', '^', '+', '*', '-'];
+const V8_OF_ONE_CONTEXT: char = '\'';
+/// How names of accessors begin, the only ones with a blank in them that are not computed; and places, which come behind the name.
+const ACCESSORS: [&str; 2] = ["get ", "set "];
+const PLACES: [&str; 3] = ["/", "file:", "node:"];
 /// Before the name of a Python function (Python/perf_trampoline.c).
 const PYTHON: &str = "py::";
 
@@ -18,11 +23,11 @@ pub(super) fn parse(name: &str) -> ResolvedFrame {
     ResolvedFrame { function: tidy(&function), file: tidy(file), ..ResolvedFrame::default() }
 }
 
-/// `JS:*hash /srv/app.js:12:14`, or, without a name, `JS:~ /srv/app.js:12:14`.
+/// `JS:*hash /srv/app.js:12:14`, `JS:*get size /srv/app.js:20:9`, or, without a name, `JS:~ /srv/app.js:12:14`.
 fn javascript(name: &str) -> Option<(String, &str)> {
     let rest = V8_FUNCTIONS.iter().find_map(|kind| name.strip_prefix(kind))?;
-    let rest = rest.strip_prefix(V8_TIERS).unwrap_or(rest);
-    let (function, place) = rest.split_once(' ').unwrap_or((rest, ""));
+    let rest = rest.strip_prefix(V8_TIERS).map_or(rest, |rest| rest.strip_prefix(V8_OF_ONE_CONTEXT).unwrap_or(rest));
+    let (function, place) = accessor(rest).or_else(|| rest.split_once(' ')).unwrap_or((rest, ""));
     let (file, line) = place_of(place);
     let function = match (function, line) {
         ("", Some(line)) => format!("(anonymous, line {line})"),
@@ -30,6 +35,14 @@ fn javascript(name: &str) -> Option<(String, &str)> {
         (function, _) => function.to_owned(),
     };
     Some((function, file))
+}
+
+/// Name and place of an accessor.
+fn accessor(text: &str) -> Option<(&str, &str)> {
+    let property = ACCESSORS.iter().find_map(|word| text.strip_prefix(word))?;
+    let (property, place) = property.split_once(' ')?;
+    let is_place = PLACES.iter().any(|start| property.starts_with(start));
+    (!is_place).then(|| (&text[..ACCESSORS[0].len() + property.len()], place))
 }
 
 /// File and line of `FILE:LINE:COLUMN`, as far as they are there.
@@ -84,6 +97,14 @@ mod tests {
         assert_eq!(parsed("Script:~ /srv/my app.js:1:1"), pair("(anonymous, line 1)", "/srv/my app.js"));
         assert_eq!(parsed("Function:-run app.js:7"), pair("run", "app.js"));
         assert_eq!(parsed("JS:^"), pair("(anonymous)", ""));
+        for tier in ["*'", "+'", "~", ""] {
+            assert_eq!(parsed(&format!("JS:{tier}hash /srv/app.js:12:14")), pair("hash", "/srv/app.js"), "{tier}");
+            let accessor = format!("JS:{tier}get size /srv/my app.js:20:9");
+            assert_eq!(parsed(&accessor), pair("get size", "/srv/my app.js"), "{tier}");
+        }
+        assert_eq!(parsed("JS:+' /srv/app.js:3:1"), pair("(anonymous, line 3)", "/srv/app.js"));
+        assert_eq!(parsed("JS:*get /srv/my app.js:3:1"), pair("get", "/srv/my app.js"));
+        assert_eq!(parsed("JS:~set app.js:7"), pair("set", "app.js"));
         assert_eq!(parsed("Builtin:ArrayMap"), pair("Builtin:ArrayMap", ""));
         assert_eq!(parsed("py::sum:/srv/a:b.py"), pair("sum", "/srv/a:b.py"));
         assert_eq!(parsed("java.lang.Object App.sum(int[], int)"), pair("App.sum", ""));

@@ -36,6 +36,7 @@ fn function(line: &[u8]) -> Option<GeneratedFunction> {
         name,
         file: None,
         lines: Vec::new(),
+        since: None,
     })
 }
 

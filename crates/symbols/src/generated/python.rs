@@ -34,7 +34,8 @@ pub fn python_function(address: VirtAddr, code: &PythonCode<'_>) -> GeneratedFun
     let at = |unit: u64| VirtAddr(address.0 + unit.min(UNITS));
     let lines = lines(code).into_iter();
     let lines = lines.map(|(unit, line)| GeneratedLine { address: at(unit), file: file.clone(), line });
-    GeneratedFunction { address, bytes: UNITS, name: code.name.to_owned(), lines: lines.collect(), file: Some(file) }
+    let (name, lines) = (code.name.to_owned(), lines.collect());
+    GeneratedFunction { address, bytes: UNITS, name, lines, file: Some(file), since: None }
 }
 
 /// From which instruction on each line holds, in ascending order; line 0: none.

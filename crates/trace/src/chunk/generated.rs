@@ -32,6 +32,9 @@ pub struct GeneratedFunction {
     /// Address, index in `files`, and line, in ascending order of the addresses; each holds up to the next one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub lines: Vec<(u64, u32, u32)>,
+    /// Order stamp of the moment from which on it was there; `None`: not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<u64>,
 }
 
 impl GeneratedCode {
