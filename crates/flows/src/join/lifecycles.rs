@@ -708,8 +708,7 @@ mod tests {
     fn javas_heap_under_zgc_is_one_row_however_many_pieces_it_has() {
         let site = |path, file_offset| mapping_site(layout::MAP_SHARED, path, StackId(3), file_offset);
         let named = |name: &str| SiteKey::Mapping(ObjectKind::Shared, name.into());
-        for heap in
-            ["/memfd:java_heap (deleted)", "/memfd:java_heap.hugetlb (deleted)", "/memfd:java_heap (deleted) 2"]
+        for heap in ["/memfd:java_heap (deleted)", "/memfd:java_heap.hugetlb (deleted)", "/memfd:java_heap (deleted) 2"]
         {
             assert_eq!([site(heap, 0), site(heap, 0x20_0000)], [named(heap), named(heap)]);
         }

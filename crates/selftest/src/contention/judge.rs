@@ -2,6 +2,7 @@
 
 use numapilot_text::units::percent;
 
+use super::steady::Reading;
 use super::{Medians, Row};
 use crate::outcome::Check;
 
@@ -32,9 +33,9 @@ pub fn median(mut values: Vec<f64>) -> Option<f64> {
 }
 
 /// Passes where the median error is at most [`ERROR_MAX`]. Not judged where the rounds differ by more than the programs slow one another down: then
-/// neither a good prediction nor a bad one would show.
+/// neither a good prediction nor a bad one would show. Nor where `reading` says that the machine is another one than the model is of.
 #[must_use]
-pub fn judge(rows: &[Row]) -> Check {
+pub fn judge(rows: &[Row], reading: Option<Reading>) -> Check {
     let Some(medians) = medians(rows) else {
         return Check::not_judged(NAME, "no programs could be run side by side here");
     };
@@ -61,6 +62,14 @@ pub fn judge(rows: &[Row]) -> Check {
                 percent(medians.spread)
             )
         };
+        Check::not_judged(NAME, words)
+    } else if let Some(reading) = reading.filter(|reading| !reading.is_steady()) {
+        let words = format!(
+            "the machine changed between the measurement of its model and the programs: the CPUs of a node read {:.1} GB/s together, then {:.1} GB/s; \
+             another guest of the host, or the host, may do so; run it again",
+            reading.measured_bytes_per_s / 1e9,
+            reading.found_bytes_per_s / 1e9
+        );
         Check::not_judged(NAME, words)
     } else {
         let holds = medians.error <= ERROR_MAX;
@@ -107,11 +116,11 @@ mod tests {
     fn the_median_error_decides() {
         let good = row(&[(1.5, 1.45, 0.02), (1.3, 1.35, 0.02)], 0.0);
         let one_bad = row(&[(1.4, 2.0, 0.02)], 0.0);
-        let check = judge(&[good.clone(), one_bad.clone()]);
+        let check = judge(&[good.clone(), one_bad.clone()], None);
         assert_eq!(check.verdict, Verdict::Pass, "one bad prediction among three: {}", check.reason);
         assert!(check.reason.contains("median error") && check.reason.contains("no slow-down"), "{}", check.reason);
         assert_eq!(check.found.as_deref(), Some("3.8 %"));
-        assert_eq!(judge(&[one_bad]).verdict, Verdict::Fail);
+        assert_eq!(judge(&[one_bad.clone()], None).verdict, Verdict::Fail);
         let medians = medians(&[good]).expect("members");
         assert!((medians.baseline_error - 0.282).abs() < 1e-3 && (medians.effect - 0.4).abs() < 1e-9, "{medians:?}");
     }
@@ -125,14 +134,24 @@ mod tests {
             (vec![], "no programs"),
             (vec![row(&[], 0.0)], "no programs"),
         ] {
-            let check = judge(&rows);
+            let check = judge(&rows, None);
             assert_eq!(check.verdict, Verdict::NotJudged);
             assert!(check.reason.to_lowercase().contains(words), "{}", check.reason);
         }
     }
 
     #[test]
+    fn predictions_from_a_model_of_another_state_are_not_judged() {
+        let bad = [row(&[(1.6, 1.0, 0.02)], 0.0)];
+        let reading = |found_bytes_per_s| Some(Reading { measured_bytes_per_s: 64e9, found_bytes_per_s });
+        let check = judge(&bad, reading(33e9));
+        assert_eq!(check.verdict, Verdict::NotJudged);
+        assert!(check.reason.contains("64.0 GB/s") && check.reason.contains("33.0 GB/s"), "{}", check.reason);
+        assert_eq!(judge(&bad, reading(60e9)).verdict, Verdict::Fail);
+    }
+
+    #[test]
     fn a_quiet_machine_is_judged_by_a_small_effect_too() {
-        assert_eq!(judge(&[row(&[(1.05, 1.04, 0.01)], 0.1)]).verdict, Verdict::Pass);
+        assert_eq!(judge(&[row(&[(1.05, 1.04, 0.01)], 0.1)], None).verdict, Verdict::Pass);
     }
 }

@@ -8,6 +8,7 @@ pub mod judge;
 pub mod predict;
 pub mod run;
 pub mod scenes;
+pub mod steady;
 
 use numapilot_machine::NodeId;
 use serde::Serialize;
@@ -75,6 +76,8 @@ pub struct Contention {
     pub rounds: usize,
     /// One row per set of programs.
     pub rows: Vec<Row>,
+    /// What all of a node's CPUs read, when the model was measured and while programs ran; `None` where no row tells.
+    pub reading: Option<steady::Reading>,
     /// Medians over all members of all rows; `None` without any.
     pub medians: Option<Medians>,
     /// What was left out, and what limits the figures, in whole sentences.

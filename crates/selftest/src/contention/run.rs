@@ -14,6 +14,7 @@ use thiserror::Error;
 use super::judge::{judge, median, medians};
 use super::predict::{Alone, slowdowns};
 use super::scenes::{Place, Scene};
+use super::steady::reading;
 use super::{Contention, Member, Row};
 use crate::outcome::Check;
 
@@ -109,7 +110,8 @@ impl Stage<'_> {
             ));
         }
         contention.medians = medians(&contention.rows);
-        let check = judge(&contention.rows);
+        contention.reading = reading(&contention.rows, self.results);
+        let check = judge(&contention.rows, contention.reading);
         Ok((contention, check))
     }
 

@@ -11,7 +11,8 @@ const THREADS_MAX: usize = 32;
 const PROGRAMS_MAX: usize = 3;
 
 const CHASE: Activity = Activity::Chase;
-const READ: Activity = Activity::Stream(Kernel::Read);
+/// Reading alone, of which a measurement has the bandwidth, too.
+pub const READ: Activity = Activity::Stream(Kernel::Read);
 const WRITE: Activity = Activity::Stream(Kernel::Write);
 const TRIAD: Activity = Activity::Stream(Kernel::Triad);
 const UPDATE: Activity = Activity::Stream(Kernel::Mix1To1);
