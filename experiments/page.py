@@ -53,7 +53,7 @@ with a figure is predicted for each configuration that its authors may have run,
 LOOP = """\
 ## Predicted, then recorded
 
-The closed loop: what `whatif` says of a recording, and what two recordings with the change find beside two without (`compare`; both **modelled** on the
+The closed loop: what `whatif` says of a recording, and what four recordings with the change find beside four without (`compare`; both **modelled** on the
 machine that is simulated, opteron-8385). A plan is the one that `report --plan` writes. The recordings' machine is known exactly, and the intervals carry
 what would not be known of a real one: so they hold more than they must, and the error says more. Programs have their usual inputs and builds here.
 Made by `experiments/run NUMAPILOT WORKLOADS OUT --loop`.
