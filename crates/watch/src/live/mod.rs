@@ -31,9 +31,10 @@ use counters::Counters;
 use counters::CountersReading;
 use counters::Scope;
 use kernel::KernelReading;
+use numapilot_host::Mounts;
 use numapilot_host::Pid;
 use numapilot_host::Root;
-use numapilot_host::hidden_processes;
+use numapilot_host::hidden_by;
 use resctrl::Resctrl;
 use resctrl::ResctrlReading;
 use samples::Sampler;
@@ -72,9 +73,9 @@ pub struct Live {
     is_system: bool,
     /// What this process may use of the machine, if not all.
     confinement: Option<String>,
-    /// That the times of CPUs are those of a container.
+    /// Why it is not known how busy the CPUs of nodes are: their times are those of a container.
     made_up_cpu_times: Option<String>,
-    /// That the list of CPUs is that of a container.
+    /// Why it is not known how many there are: the list of them is that of a container.
     made_up_cpus: Option<String>,
     /// That /proc hides other users' processes.
     hidden: Option<String>,
@@ -115,6 +116,7 @@ impl Live {
         let scope = options.scope.as_ref();
         let sampler = scope.map_or(Ok(None), |scope| Sampler::open(scope, &machine, options.sampling));
         let no_samples = sampler.as_ref().err().map(ToString::to_string);
+        let mounts = Mounts::read(&root);
         let mut live = Live {
             counters,
             sampler: sampler.ok().flatten(),
@@ -126,9 +128,9 @@ impl Live {
             no_links: uncore::why_no_links(&root),
             is_system: options.scope.as_ref().is_none_or(|scope| *scope == Scope::System),
             confinement: confinement::words(&root, &machine),
-            made_up_cpu_times: confinement::made_up_cpu_times(&root),
-            made_up_cpus: confinement::made_up_cpus(&root),
-            hidden: hidden_processes(&root).map(|note| note.replacen('p', "P", 1) + "."),
+            made_up_cpu_times: confinement::made_up_cpu_times(&mounts),
+            made_up_cpus: confinement::made_up_cpus(&mounts),
+            hidden: hidden_by(&mounts, &root).map(|note| note.replacen('p', "P", 1) + "."),
             began: Instant::now(),
             before: Moment::default(),
             buffer: Vec::new(),
@@ -248,7 +250,11 @@ impl Live {
         interval.kernel = now.kernel.vm_since(&before.kernel);
         interval.sampled = self.sampler.as_ref().map(|sampler| sampler.counts(&before.samples, &now.samples));
         interval.notes.extend(self.confinement.iter().chain(&self.hidden).filter(|_| self.is_system).cloned());
-        interval.notes.extend(self.made_up_cpu_times.iter().chain(&self.made_up_cpus).cloned());
+        let unknown = |what: &str, why: Option<&String>| why.map(|why| format!("{what} is not known: {why}."));
+        interval.notes.extend(unknown("How busy the CPUs of nodes are", self.made_up_cpu_times.as_ref()));
+        interval.notes.extend(unknown("How many CPUs of nodes are online", self.made_up_cpus.as_ref()));
+        interval.no_busy_cpus.clone_from(&self.made_up_cpu_times);
+        interval.no_cpus.clone_from(&self.made_up_cpus);
         interval.notes.extend(now.kernel.changes(&self.machine));
         interval.notes.extend(self.counters.notes());
         interval.notes.extend(self.sampler.iter().flat_map(Sampler::notes));
