@@ -222,7 +222,7 @@ impl Processes {
         let there: BTreeSet<Pid> = pids.into_iter().collect();
         self.known.retain(|pid, _| there.contains(pid));
         self.open = self.known.values().filter(|known| known.file.is_some()).count();
-        self.open_max = may_be_open(descriptors_max(), descriptors().saturating_sub(self.open));
+        self.open_max = may_be_open(descriptors_max(), inherited::open_files().saturating_sub(self.open));
         for pid in there {
             self.known.entry(pid).or_insert_with(Known::fresh);
         }
@@ -395,11 +395,6 @@ fn may_be_open(limit: usize, others: usize) -> usize {
 /// Descriptors that this process may have; none where the system does not say.
 fn descriptors_max() -> usize {
     inherited::files().map_or(0, |limit| usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX))
-}
-
-/// Descriptors that this process has now.
-fn descriptors() -> usize {
-    std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count)
 }
 
 /// Whether an id is that of a process, not of a thread or of none.
