@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use numapilot_kernel::actuator::free_memory::file_of_node;
 use numapilot_kernel::cpu_time;
 use numapilot_kernel::online_nodes::OnlineNodes;
 use numapilot_machine::CpuId;
@@ -74,18 +75,12 @@ impl KernelReading {
             let text = root.text(&format!("{TIERS}/{name}/nodelist")).unwrap_or_default();
             reading.tiers.extend(parse_cpu_list(&text).unwrap_or_default().into_iter().map(|node| (node, tier)));
         }
-        // A kernel without nodes has all memory in one place.
-        let has_nodes = machine.nodes().len() > 1 || reading.online_nodes != OnlineNodes::default();
         for node in machine.nodes() {
             let is_offline = reading.online_nodes.lacks(node.id);
-            let folder = format!("sys/devices/system/node/node{}", node.id);
-            let text = root.read(&format!("{folder}/numastat"), buffer).unwrap_or_default();
+            let file = format!("sys/devices/system/node/node{}/numastat", node.id);
+            let text = root.read(&file, buffer).unwrap_or_default();
             reading.numastat.push(numastat(text));
-            let mut memory = amounts_in(root, &format!("{folder}/meminfo"), buffer);
-            if memory == (None, None) && !has_nodes {
-                memory = amounts_in(root, "proc/meminfo", buffer);
-            }
-            reading.memory.push(match memory {
+            reading.memory.push(match amounts_in(root, &file_of_node(root, node.id), buffer) {
                 (Some(total), Some(free)) => (total, free),
                 // What it had when the machine was read is gone.
                 _ if is_offline => (0, 0),
