@@ -110,10 +110,10 @@ impl KernelReading {
     #[must_use]
     pub fn nodes_since(&self, before: &KernelReading, machine: &Machine) -> Vec<NodeFigures> {
         let of = |(index, node): (usize, &numapilot_machine::Node)| {
-            // One that went offline since the machine was read has no line any more.
-            let is_online = |cpu: &&CpuId| {
-                let has_line = self.ticks.is_empty() || self.ticks.contains_key(*cpu);
-                has_line && machine.cpu(**cpu).is_some_and(|cpu| cpu.online)
+            // Those that are online now have a line: CPUs go and come while the machine is watched.
+            let is_online = |cpu: &&CpuId| match self.ticks.is_empty() {
+                true => machine.cpu(**cpu).is_some_and(|cpu| cpu.online),
+                false => self.ticks.contains_key(*cpu),
             };
             let cpus = node.cpus.iter().filter(is_online).count();
             let (mut busy, mut elapsed) = (0, 0);
@@ -141,14 +141,13 @@ impl KernelReading {
         machine.nodes().iter().enumerate().map(of).collect()
     }
 
-    /// That CPUs have come online since the machine was read, as a sentence; `None`: none has.
+    /// That CPUs have come online whose node was not known when the machine was read, as a sentence; `None`: none has.
     #[must_use]
     pub fn new_cpus(&self, machine: &Machine) -> Option<String> {
-        let is_new = |cpu: &&CpuId| machine.cpu(**cpu).is_none_or(|cpu| !cpu.online);
+        let is_new = |cpu: &&CpuId| machine.cpu(**cpu).is_none_or(|cpu| !cpu.online && cpu.node.is_none());
         let cpus = format_cpu_list(self.ticks.keys().filter(is_new).map(|cpu| cpu.0));
-        (!cpus.is_empty()).then(|| {
-            format!("CPUs that came online since the start are missing in the figures of nodes, and in events that are counted by CPU: {cpus}.")
-        })
+        (!cpus.is_empty())
+            .then(|| format!("CPUs that came online since the start are missing in the figures of nodes: {cpus}."))
     }
 
     /// That CPUs have gone offline since the machine was read, as a sentence; `None`: none has. Events on such a CPU end with that, and count nothing when it
@@ -370,6 +369,27 @@ mod tests {
         let note =
             read("cpu0 1 0 0 1 0 0 0 0 0 0\ncpu3 1 0 0 1 0 0 0 0 0 0\ncpu4 1 0 0 1 0 0 0 0 0 0").new_cpus(&machine);
         assert!(note.is_some_and(|note| note.ends_with(": 3-4.")));
+    }
+
+    /// It counted as offline, and was missing in its node's figures, until the next start.
+    #[test]
+    fn a_cpu_that_was_offline_at_the_start_is_its_nodes_once_it_is_online() {
+        let tree = Tree::symmetric(1, 3, 4096);
+        tree.put("sys/devices/system/cpu/online", "0-1");
+        let (root, machine, mut buffer) = (tree.root(), tree.machine(), Vec::new());
+        assert_eq!(machine.online_cpu_count(), 2);
+        let mut read = |idle: u64, cpus: u32| {
+            let line = |cpu: u32| format!("cpu{cpu} {} 0 0 {idle} 0 0 0 0 0 0\n", 3 * idle);
+            tree.put("proc/stat", &(0..cpus).map(line).collect::<String>());
+            KernelReading::read(&root, &machine, &mut buffer)
+        };
+        let (first, came, last) = (read(10, 2), read(20, 3), read(30, 3));
+        let told = [(&first, &came), (&came, &last)].map(|(before, now)| {
+            let node = &now.nodes_since(before, &machine)[0];
+            (node.cpus, node.busy_cpus)
+        });
+        assert_eq!(told, [(3, Some(2.25)); 2]);
+        assert_eq!(last.new_cpus(&machine), None);
     }
 
     #[test]
