@@ -1,5 +1,6 @@
 //! Writes results to standard output, or to a file that appears only when it is complete.
 
+use std::ffi::OsStr;
 use std::io::IsTerminal;
 use std::io::Write;
 use std::path::Path;
@@ -23,9 +24,19 @@ pub fn look(arguments: &LookArgs) -> Look {
     let colour = match arguments.color {
         Colour::Always => true,
         Colour::Never => false,
-        Colour::Auto => std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty()),
+        Colour::Auto => is_screen() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty()),
     };
     Look { width: usize::from(arguments.width), colour }
+}
+
+/// Whether standard output is a terminal that obeys control sequences.
+pub fn is_screen() -> bool {
+    std::io::stdout().is_terminal() && !is_dumb(std::env::var_os("TERM").as_deref())
+}
+
+/// Whether a terminal of this kind (TERM) prints control sequences in place of obeying them, as those of editors and of build servers do.
+pub fn is_dumb(kind: Option<&OsStr>) -> bool {
+    kind.is_some_and(|kind| kind == "dumb")
 }
 
 /// A line on standard error. Unlike `eprintln!`, it does not panic where that is a pipe without a reader, and names in it cannot talk to the terminal: any user
