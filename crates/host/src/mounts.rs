@@ -22,6 +22,12 @@ impl Mounts {
         let mut fields = file_system.split_ascii_whitespace();
         Some((fields.next()?, fields.nth(1)?))
     }
+
+    /// Whether what is seen at a place was made up for a container (by lxcfs).
+    #[must_use]
+    pub fn is_made_up(&self, place: &str) -> bool {
+        self.at(place).is_some_and(|(kind, _)| kind == "fuse.lxcfs")
+    }
 }
 
 #[cfg(test)]
@@ -39,6 +45,7 @@ mod tests {
         std::fs::write(folder.path().join("proc/self/mountinfo"), lines).unwrap();
         let mounts = Mounts::read(&root);
         let found = ["/", "/proc", "/proc/stat", "/proc/loadavg"].map(|place| mounts.at(place));
+        assert_eq!(["/proc", "/proc/stat", "/proc/loadavg"].map(|place| mounts.is_made_up(place)), [false, true, false]);
         assert_eq!(found, [Some(("ext4", "rw")), Some(("proc", "rw")), Some(("fuse.lxcfs", "rw,user_id=0")), None]);
     }
 }

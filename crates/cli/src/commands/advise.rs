@@ -6,6 +6,7 @@ use numapilot_balancer::decision::packing::MachineCapacity;
 use numapilot_balancer::decision::packing::PackingSettings;
 use numapilot_balancer::decision::packing::place;
 use numapilot_balancer::packer;
+use numapilot_host::Mounts;
 use numapilot_host::Root;
 use numapilot_host::TaskStatus;
 use numapilot_machine::Machine;
@@ -20,6 +21,9 @@ use serde_json::json;
 
 use crate::args::AdviseArgs;
 use crate::output;
+
+/// What is said in a container whose `/proc/stat` has as many processors as the container may use, with numbers of their own.
+const MADE_UP: &str = "how many processors of each node are busy is not known, because in this container /proc/stat is made up (by lxcfs): run it on the host";
 
 /// Observes the use of the machine, and prints the recommended nodes.
 pub fn run(arguments: &AdviseArgs) -> Result<()> {
@@ -38,6 +42,9 @@ pub fn run(arguments: &AdviseArgs) -> Result<()> {
     let with_memory: Vec<NodeId> = chosen.iter().copied().filter(has_memory).collect();
     let list = format_cpu_list(chosen.iter().map(|node| u32::from(node.0)));
     let reason = reason(&capacity, nodes, fits, &settings);
+    if Mounts::read(&Root::default()).is_made_up("/proc/stat") {
+        crate::output::tell!("numapilot: {MADE_UP}");
+    }
     if !arguments.json {
         if !fits {
             crate::output::tell!("numapilot: {reason}");

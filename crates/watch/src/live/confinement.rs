@@ -29,22 +29,19 @@ pub fn words(root: &Root, machine: &Machine) -> Option<String> {
     })
 }
 
-/// Whether what is seen at one of these places was made up for a container (by lxcfs).
-pub fn is_made_up(mounts: &Mounts, places: &[&str]) -> bool {
-    places.iter().any(|place| mounts.at(place).is_some_and(|(kind, _)| kind == "fuse.lxcfs"))
-}
-
 /// Why it is not known how busy the CPUs of nodes are; `None`: `/proc/stat` is the kernel's. A container's (lxcfs) has CPUs that are numbered anew, so they are
 /// those of no node.
 pub fn made_up_cpu_times(mounts: &Mounts) -> Option<String> {
-    is_made_up(mounts, &["/proc/stat"])
+    mounts
+        .is_made_up("/proc/stat")
         .then(|| "in this container /proc/stat is made up (by lxcfs), with CPUs that are numbered anew".to_owned())
 }
 
 /// Why it is not known how many CPUs of nodes are online; `None`: the list of them is the kernel's. A container's has as many as the container may use, the
 /// first of the machine where that is a quota: its nodes seem to have few, and the others none.
 pub fn made_up_cpus(mounts: &Mounts) -> Option<String> {
-    is_made_up(mounts, &["/sys/devices/system/cpu", "/sys/devices/system/cpu/online"]).then(|| {
+    let is_made_up = |place: &str| mounts.is_made_up(place);
+    ["/sys/devices/system/cpu", "/sys/devices/system/cpu/online"].into_iter().any(is_made_up).then(|| {
         "in this container the list of CPUs that are online (/sys/devices/system/cpu/online) is made up (by lxcfs)"
             .to_owned()
     })

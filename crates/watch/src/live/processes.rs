@@ -24,7 +24,6 @@ use numapilot_machine::Machine;
 
 use crate::figures::MetricValue;
 use crate::figures::ProcessFigures;
-use crate::live::confinement;
 use numapilot_host::Mounts;
 use numapilot_host::Pid;
 use numapilot_host::ProcessLine;
@@ -144,7 +143,7 @@ impl View {
         let mounts = Mounts::read(root);
         View {
             hides_some: hidden_by(&mounts, root).is_some(),
-            has_foreign_ids: confinement::is_made_up(&mounts, &["/proc/loadavg"]),
+            has_foreign_ids: mounts.is_made_up("/proc/loadavg"),
         }
     }
 }
