@@ -45,7 +45,8 @@ mod tests {
         std::fs::write(folder.path().join("proc/self/mountinfo"), lines).unwrap();
         let mounts = Mounts::read(&root);
         let found = ["/", "/proc", "/proc/stat", "/proc/loadavg"].map(|place| mounts.at(place));
-        assert_eq!(["/proc", "/proc/stat", "/proc/loadavg"].map(|place| mounts.is_made_up(place)), [false, true, false]);
+        let made_up = ["/proc", "/proc/stat", "/proc/loadavg"].map(|place| mounts.is_made_up(place));
+        assert_eq!(made_up, [false, true, false]);
         assert_eq!(found, [Some(("ext4", "rw")), Some(("proc", "rw")), Some(("fuse.lxcfs", "rw,user_id=0")), None]);
     }
 }
