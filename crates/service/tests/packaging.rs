@@ -78,6 +78,18 @@ fn the_cluster_configuration_is_taken() {
     }
 }
 
+/// Each probe starts a program, which a busy node may need more than the default of a second for: the kubelet then ended a daemon that was sound.
+#[test]
+fn the_cluster_gives_probes_time_to_start_a_program() {
+    let manifest = text("packaging/kubernetes/daemonset.yaml");
+    let probes = manifest.split("Probe:\n").skip(1);
+    let timeouts: Vec<u32> = probes
+        .filter_map(|probe| probe.lines().find_map(|line| line.trim().strip_prefix("timeoutSeconds: ")?.parse().ok()))
+        .collect();
+    assert_eq!(timeouts.len(), manifest.matches("Probe:\n").count());
+    assert!(timeouts.len() == 2 && timeouts.iter().all(|seconds| *seconds > 1), "{timeouts:?}");
+}
+
 /// It was an `emptyDir`, which Kubernetes lets all users write to: no daemon started.
 #[test]
 fn the_cluster_gives_the_daemon_a_folder_for_its_locks_that_only_root_writes_to() {
