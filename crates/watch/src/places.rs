@@ -92,8 +92,8 @@ impl Places {
         Some(self.shares.iter().map(|(from, share)| share * of(*from)).sum())
     }
 
-    /// Nodes whose memory is *far*: none of the threads runs there, and another node with memory is nearer to them on average. Memory without CPUs that has more
-    /// bandwidth than that of nodes with CPUs (HBM) is compared with its own kind alone: it is farther than theirs, and there on purpose.
+    /// Nodes whose memory is *far*: none of the threads runs there, and another node with memory is nearer to them on average. Memory without CPUs that has
+    /// more bandwidth than that of nodes with CPUs (HBM) is compared with its own kind alone: it is farther than theirs, and there on purpose.
     #[must_use]
     pub fn far_nodes(&self, machine: &Machine) -> Vec<NodeId> {
         let wide = machine.nodes_of_tier(MemoryTier::Wide);
