@@ -1,6 +1,9 @@
 //! `numapilot export`: serves the machine's metrics to Prometheus, or prints them once.
 
+use std::sync::Arc;
 use std::sync::Mutex;
+use std::sync::MutexGuard;
+use std::sync::PoisonError;
 use std::time::Duration;
 use std::time::Instant;
 
@@ -46,15 +49,21 @@ pub fn run(arguments: &PrometheusArgs) -> Result<()> {
     }
     signals::catch().context("signals")?;
     let address: Address = arguments.listen.parse().context("--listen")?;
-    let exporter = Mutex::new(exporter);
-    // A scrape that panics while it holds the lock leaves consistent figures, because they are replaced as a whole.
-    let answer = move || exporter.lock().unwrap_or_else(std::sync::PoisonError::into_inner).families();
-    let page = MetricsPage::start(&address, arguments.allow_remote, answer)?;
+    let exporter = Arc::new(Mutex::new(exporter));
+    let asked = Arc::clone(&exporter);
+    let page = MetricsPage::start(&address, arguments.allow_remote, move || locked(&asked).families())?;
     tell!("numapilot: serving metrics at {}", page.address());
     while signals::caught().is_none() {
         signals::sleep(INTERVAL_MIN);
+        // A CPU may be offline for a moment between two scrapes, which ends its events.
+        locked(&exporter).live.look();
     }
     Ok(())
+}
+
+/// A scrape that panics while it holds the lock leaves consistent figures, because they are replaced as a whole.
+fn locked(exporter: &Mutex<Exporter>) -> MutexGuard<'_, Exporter> {
+    exporter.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 struct Exporter {
