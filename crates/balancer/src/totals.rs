@@ -84,8 +84,9 @@ impl OwnUse {
             u64::try_from(t.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(t.tv_usec).unwrap_or(0) * 1000
         };
         let cpu_ns = ns(usage.ru_utime) + ns(usage.ru_stime);
-        let pages = ProcessPages::read_own(&Root::default()).map_or(0, |pages| pages.resident);
-        let open_files = inherited::open_files() as u64;
+        let root = Root::default();
+        let pages = ProcessPages::read_own(&root).map_or(0, |pages| pages.resident);
+        let open_files = inherited::open_files(&root) as u64;
         let share = |cpu: u64, elapsed: u64| if elapsed == 0 { 0.0 } else { 100.0 * cpu as f64 / elapsed as f64 };
         let cpu_percent =
             before.map_or(0.0, |(last, elapsed_ns)| share(cpu_ns.saturating_sub(last.cpu_ns), elapsed_ns));

@@ -28,6 +28,12 @@ impl Mounts {
     pub fn is_made_up(&self, place: &str) -> bool {
         self.at(place).is_some_and(|(kind, _)| kind == "fuse.lxcfs")
     }
+
+    /// Whether `/proc/stat` was: a container's has as many CPUs as the container may use, with numbers of their own.
+    #[must_use]
+    pub fn has_made_up_cpu_times(&self) -> bool {
+        self.is_made_up("/proc/stat")
+    }
 }
 
 #[cfg(test)]
@@ -46,7 +52,7 @@ mod tests {
         let mounts = Mounts::read(&root);
         let found = ["/", "/proc", "/proc/stat", "/proc/loadavg"].map(|place| mounts.at(place));
         let made_up = ["/proc", "/proc/stat", "/proc/loadavg"].map(|place| mounts.is_made_up(place));
-        assert_eq!(made_up, [false, true, false]);
+        assert!(made_up == [false, true, false] && mounts.has_made_up_cpu_times());
         assert_eq!(found, [Some(("ext4", "rw")), Some(("proc", "rw")), Some(("fuse.lxcfs", "rw,user_id=0")), None]);
     }
 }

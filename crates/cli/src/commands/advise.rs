@@ -42,7 +42,7 @@ pub fn run(arguments: &AdviseArgs) -> Result<()> {
     let with_memory: Vec<NodeId> = chosen.iter().copied().filter(has_memory).collect();
     let list = format_cpu_list(chosen.iter().map(|node| u32::from(node.0)));
     let reason = reason(&capacity, nodes, fits, &settings);
-    if Mounts::read(&Root::default()).is_made_up("/proc/stat") {
+    if Mounts::read(&Root::default()).has_made_up_cpu_times() {
         crate::output::tell!("numapilot: {MADE_UP}");
     }
     if !arguments.json {

@@ -33,7 +33,7 @@ pub fn words(root: &Root, machine: &Machine) -> Option<String> {
 /// those of no node.
 pub fn made_up_cpu_times(mounts: &Mounts) -> Option<String> {
     mounts
-        .is_made_up("/proc/stat")
+        .has_made_up_cpu_times()
         .then(|| "in this container /proc/stat is made up (by lxcfs), with CPUs that are numbered anew".to_owned())
 }
 

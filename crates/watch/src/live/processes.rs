@@ -221,7 +221,8 @@ impl Processes {
         let there: BTreeSet<Pid> = pids.into_iter().collect();
         self.known.retain(|pid, _| there.contains(pid));
         self.open = self.known.values().filter(|known| known.file.is_some()).count();
-        self.open_max = may_be_open(descriptors_max(), inherited::open_files().saturating_sub(self.open));
+        let open = inherited::open_files(&Root::default());
+        self.open_max = may_be_open(descriptors_max(), open.saturating_sub(self.open));
         for pid in there {
             self.known.entry(pid).or_insert_with(Known::fresh);
         }
