@@ -226,6 +226,22 @@ fn every_figure_of_the_dashboard_is_served() {
     assert!(served.contains("numapilot_info"), "the dashboard's list of instances comes from it");
 }
 
+/// With all instances chosen, the dashboard added up what every program uses that Prometheus scrapes: these names are those of Prometheus's clients.
+#[test]
+fn names_that_others_have_too_are_asked_of_numapilot_alone() {
+    let dashboard: serde_json::Value = serde_json::from_str(&text("packaging/grafana/numapilot.json")).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap();
+    let targets = panels.iter().flat_map(|panel| panel["targets"].as_array().unwrap());
+    let mut expressions: Vec<String> = targets.map(|target| target["expr"].as_str().unwrap().to_owned()).collect();
+    let rules = text("packaging/prometheus/numapilot.rules.yml");
+    expressions.extend(rules.lines().filter(|line| line.contains("expr: ")).map(str::to_owned));
+    expressions.retain(|expression| expression.contains("process_"));
+    assert!(expressions.len() >= 3, "{expressions:?}");
+    for expression in expressions {
+        assert!(expression.contains("* on (instance, job) group_left numapilot_info"), "{expression}");
+    }
+}
+
 #[test]
 fn every_figure_of_the_alerts_is_served() {
     let served = served();
