@@ -34,6 +34,11 @@ pub fn is_screen() -> bool {
     std::io::stdout().is_terminal() && !is_dumb(std::env::var_os("TERM").as_deref())
 }
 
+/// Whether no line that moves is shown: it is not asked for, or the terminal would print what moves it. (Elsewhere than on a terminal, the library shows none.)
+pub fn hides_progress(is_quiet: bool) -> bool {
+    is_quiet || is_dumb(std::env::var_os("TERM").as_deref())
+}
+
 /// Whether a terminal of this kind (TERM) prints control sequences in place of obeying them, as those of editors and of build servers do.
 pub fn is_dumb(kind: Option<&OsStr>) -> bool {
     kind.is_some_and(|kind| kind == "dumb")
@@ -63,7 +68,7 @@ pub fn animate(bar: &ProgressBar) {
 
 /// A line on a terminal's standard error that moves while something takes its time; nothing elsewhere. Whoever prints removes it before.
 pub fn spinner(message: &str) -> ProgressBar {
-    let bar = ProgressBar::new_spinner();
+    let bar = if hides_progress(false) { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
     bar.set_message(clean(message));
     animate(&bar);
     bar

@@ -259,6 +259,10 @@ fn a_dumb_terminal_gets_no_control_sequences() {
     let (plain, coloured) = (written("dumb"), written("xterm-256color"));
     assert!(plain.contains("node") && !plain.contains('\u{1b}'), "{plain:?}");
     assert!(coloured.contains('\u{1b}'), "{coloured:?}");
+    // Nor the line that moves while a report is made.
+    let trace = root().join("testdata/traces/mg.numatrace").display().to_string();
+    let report = Session::of("report", &[&trace], &[("TERM", "dumb")]).written();
+    assert!(report.contains("mg") && !report.contains('\u{1b}'), "{report:?}");
 }
 
 #[test]
