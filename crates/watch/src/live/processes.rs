@@ -141,10 +141,7 @@ struct View {
 impl View {
     fn of(root: &Root) -> View {
         let mounts = Mounts::read(root);
-        View {
-            hides_some: hidden_by(&mounts, root).is_some(),
-            has_foreign_ids: mounts.is_made_up("/proc/loadavg"),
-        }
+        View { hides_some: hidden_by(&mounts, root).is_some(), has_foreign_ids: mounts.is_made_up("/proc/loadavg") }
     }
 }
 
