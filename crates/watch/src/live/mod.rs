@@ -381,7 +381,8 @@ mod tests {
         tree.put("sys/devices/system/cpu/online", "0-2");
         let (machine, mut changed) = (tree.machine(), ChangedCpus::default());
         let mut look = |online: &[u32]| {
-            changed.look(&machine, &online.iter().copied().map(CpuId).collect());
+            let online: BTreeSet<CpuId> = online.iter().copied().map(CpuId).collect();
+            changed.look(&machine, &online);
             [false, true].map(|back| format_cpu_list(changed.came_or_came_back(back).iter().map(|cpu| cpu.0)))
         };
         assert_eq!(look(&[0, 1, 2]), ["", ""]);
