@@ -119,18 +119,18 @@ fn nodes(interval: &Interval, missing: &mut MetricFamily) -> Vec<MetricFamily> {
     interval.no_cpus.iter().for_each(|why| tell("node_cpus", why));
     interval.no_busy_cpus.iter().for_each(|why| tell("node_busy_cpus", why));
     let nodes = &interval.nodes;
-    why_none(nodes, |node| &node.local_share).into_iter().for_each(|why| tell("node_local_access_ratio", why));
+    why_none(nodes, |node| &node.local_share).iter().for_each(|why| tell("node_local_access_ratio", why));
     let unserved = why_none(nodes, |node| &node.controller_bytes_per_s);
-    unserved.into_iter().for_each(|why| tell("node_controller_bytes_per_second", why));
+    unserved.iter().for_each(|why| tell("node_controller_bytes_per_second", why));
     vec![memory, free, tier, cpus, busy, local, served, load, pages]
 }
 
 /// Why no node has a figure, each reason once; nothing where a node has it.
-fn why_none(nodes: &[NodeFigures], figure: fn(&NodeFigures) -> &MetricValue) -> BTreeSet<&str> {
+fn why_none(nodes: &[NodeFigures], figure: fn(&NodeFigures) -> &MetricValue) -> BTreeSet<String> {
     let mut reasons = BTreeSet::new();
     for node in nodes {
         let MetricValue::Missing(why) = figure(node) else { return BTreeSet::new() };
-        reasons.insert(why.as_str());
+        reasons.insert(why.clone());
     }
     reasons.remove("");
     reasons
