@@ -126,6 +126,12 @@ impl KernelReading {
                 elapsed += now.1.saturating_sub(then.1).max(ran);
             }
             let share = (elapsed > 0).then(|| busy as f64 / elapsed as f64);
+            let counts = self.numastat[index];
+            // Of a node that came back meanwhile nothing was read then: its counts are those since the machine's start.
+            let then = match before.online_nodes.lacks(node.id) {
+                true => counts,
+                false => before.numastat.get(index).copied().unwrap_or_default(),
+            };
             NodeFigures {
                 node: node.id,
                 cpus,
@@ -133,8 +139,8 @@ impl KernelReading {
                 memory_bytes: self.memory[index].0,
                 free_bytes: self.memory[index].1,
                 tier: self.tiers.get(&u32::from(node.id.0)).copied(),
-                numastat: self.numastat[index],
-                numastat_delta: self.numastat[index].since(before.numastat.get(index).copied().unwrap_or_default()),
+                numastat: counts,
+                numastat_delta: counts.since(then),
                 ..NodeFigures::default()
             }
         };
@@ -390,6 +396,22 @@ mod tests {
         });
         assert_eq!(told, [(3, Some(2.25)); 2]);
         assert_eq!(last.new_cpus(&machine), None);
+    }
+
+    /// All that had been allocated there since the machine's start counted as of the interval in which it came back.
+    #[test]
+    fn a_node_that_comes_back_allocated_nothing_meanwhile() {
+        let tree = Tree::symmetric(2, 1, 4096);
+        let (root, machine, mut buffer) = (tree.root(), tree.machine(), Vec::new());
+        let mut read = |online: &str, hits: u64| {
+            tree.put("sys/devices/system/node/online", online);
+            tree.put("sys/devices/system/node/node1/numastat", &format!("numa_hit {hits}\n"));
+            KernelReading::read(&root, &machine, &mut buffer)
+        };
+        let (gone, back, later) = (read("0", 0), read("0-1", 500), read("0-1", 507));
+        let hits = [(&gone, &back), (&back, &later)]
+            .map(|(before, now)| now.nodes_since(before, &machine)[1].numastat_delta.0[0]);
+        assert_eq!(hits, [0, 7]);
     }
 
     #[test]
