@@ -4,6 +4,7 @@ use numapilot_host::ProcessPages;
 use numapilot_host::Root;
 use numapilot_kernel::actuator::PageOutcomes;
 use numapilot_kernel::actuator::page_bytes;
+use numapilot_kernel::inherited;
 use serde::Deserialize;
 use serde::Serialize;
 
@@ -85,8 +86,7 @@ impl OwnUse {
         let cpu_ns = ns(usage.ru_utime) + ns(usage.ru_stime);
         let root = Root::default();
         let pages = ProcessPages::read_own(&root).map_or(0, |pages| pages.resident);
-        let open_files = std::fs::read_dir(root.path().join("proc/self/fd"))
-            .map_or(0, |entries| entries.count().saturating_sub(1) as u64);
+        let open_files = inherited::open_files(&root) as u64;
         let share = |cpu: u64, elapsed: u64| if elapsed == 0 { 0.0 } else { 100.0 * cpu as f64 / elapsed as f64 };
         let cpu_percent =
             before.map_or(0.0, |(last, elapsed_ns)| share(cpu_ns.saturating_sub(last.cpu_ns), elapsed_ns));

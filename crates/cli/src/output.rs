@@ -1,5 +1,6 @@
 //! Writes results to standard output, or to a file that appears only when it is complete.
 
+use std::ffi::OsStr;
 use std::io::IsTerminal;
 use std::io::Write;
 use std::path::Path;
@@ -23,9 +24,24 @@ pub fn look(arguments: &LookArgs) -> Look {
     let colour = match arguments.color {
         Colour::Always => true,
         Colour::Never => false,
-        Colour::Auto => std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty()),
+        Colour::Auto => is_screen() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty()),
     };
     Look { width: usize::from(arguments.width), colour }
+}
+
+/// Whether standard output is a terminal that obeys control sequences.
+pub fn is_screen() -> bool {
+    std::io::stdout().is_terminal() && !is_dumb(std::env::var_os("TERM").as_deref())
+}
+
+/// Whether no line that moves is shown: it is not asked for, or the terminal would print what moves it. (Elsewhere than on a terminal, the library shows none.)
+pub fn hides_progress(is_quiet: bool) -> bool {
+    is_quiet || is_dumb(std::env::var_os("TERM").as_deref())
+}
+
+/// Whether a terminal of this kind (TERM) prints control sequences in place of obeying them, as those of editors and of build servers do.
+pub fn is_dumb(kind: Option<&OsStr>) -> bool {
+    kind.is_some_and(|kind| kind == "dumb")
 }
 
 /// A line on standard error. Unlike `eprintln!`, it does not panic where that is a pipe without a reader, and names in it cannot talk to the terminal: any user
@@ -52,7 +68,7 @@ pub fn animate(bar: &ProgressBar) {
 
 /// A line on a terminal's standard error that moves while something takes its time; nothing elsewhere. Whoever prints removes it before.
 pub fn spinner(message: &str) -> ProgressBar {
-    let bar = ProgressBar::new_spinner();
+    let bar = if hides_progress(false) { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
     bar.set_message(clean(message));
     animate(&bar);
     bar

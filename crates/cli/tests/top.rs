@@ -36,6 +36,10 @@ struct Session {
 
 impl Session {
     fn start(arguments: &[&str], environment: &[(&str, &str)]) -> Session {
+        Session::of("top", arguments, environment)
+    }
+
+    fn of(name: &str, arguments: &[&str], environment: &[(&str, &str)]) -> Session {
         let (mut ours, mut theirs) = (0, 0);
         let size = libc::winsize { ws_row: ROWS, ws_col: COLUMNS, ws_xpixel: 0, ws_ypixel: 0 };
         // SAFETY: two places for descriptors and a size; no name and no settings.
@@ -50,7 +54,7 @@ impl Session {
         let before = settings(&theirs);
         let side = || Stdio::from(theirs.try_clone().expect("a descriptor"));
         let mut command = Command::new(BINARY);
-        command.arg("top").args(arguments).env("TERM", "xterm-256color").env_remove("NO_COLOR");
+        command.arg(name).args(arguments).env("TERM", "xterm-256color").env_remove("NO_COLOR");
         command.envs(environment.iter().copied()).stdin(side()).stdout(side()).stderr(side());
         // A group of its own, whose parent is in another one: SIGTSTP stops nobody in a group that no shell looks after, such as a build server's.
         command.process_group(0);
@@ -110,6 +114,22 @@ impl Session {
         let pid = libc::pid_t::try_from(self.child.id()).expect("a pid");
         // SAFETY: a signal to our own child.
         assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
+    }
+
+    /// All that the program writes until its end.
+    fn written(mut self) -> String {
+        let (began, mut bytes) = (Instant::now(), Vec::new());
+        loop {
+            let has_ended = self.child.try_wait().expect("a status").is_some();
+            while let Ok(more) = self.output.recv_timeout(Duration::from_millis(200)) {
+                bytes.extend(more);
+            }
+            // The thread that reads may be late on a busy machine.
+            if has_ended && !bytes.is_empty() {
+                return String::from_utf8_lossy(&bytes).into_owned();
+            }
+            assert!(began.elapsed() < PATIENCE, "it does not end, or writes nothing");
+        }
     }
 
     /// Waits for the program's end: its exit code, after a check that the terminal is restored.
@@ -231,6 +251,19 @@ fn signals_and_suspension_leave_the_terminal_as_it_was() {
     session.wait_for("numapilot top");
     session.press("q");
     assert_eq!(session.end(), 0);
+}
+
+/// A terminal that prints what would control it showed colours, and what would clear it, as text.
+#[test]
+fn a_dumb_terminal_gets_no_control_sequences() {
+    let written = |kind: &str| Session::of("topo", &[], &[("TERM", kind)]).written();
+    let (plain, coloured) = (written("dumb"), written("xterm-256color"));
+    assert!(plain.contains("node") && !plain.contains('\u{1b}'), "{plain:?}");
+    assert!(coloured.contains('\u{1b}'), "{coloured:?}");
+    // Nor the line that moves while a report is made.
+    let trace = root().join("testdata/traces/mg.numatrace").display().to_string();
+    let report = Session::of("report", &[&trace], &[("TERM", "dumb")]).written();
+    assert!(report.contains("mg") && !report.contains('\u{1b}'), "{report:?}");
 }
 
 #[test]

@@ -128,7 +128,7 @@ fn repeats_have_their_spread_in_every_form() {
     assert!(with(&[]).contains("3 runs"));
     let csv = with(&["--csv"]);
     let mut lines = csv.lines();
-    assert_eq!(lines.next(), Some("figure,runs,mean,standard_deviation,least,greatest"), "{csv}");
+    assert_eq!(lines.next(), Some("figure,runs,mean,standard_deviation,least,greatest,is_estimate"), "{csv}");
     let seconds = lines.find(|line| line.starts_with("seconds,3,")).unwrap_or_else(|| panic!("{csv}"));
     let numbers: Vec<f64> = seconds.split(',').skip(2).map(|word| word.parse().expect("a number")).collect();
     assert!(numbers[2] <= numbers[0] && numbers[0] <= numbers[3] && numbers[2] > 0.0, "{seconds}");

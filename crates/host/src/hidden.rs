@@ -1,5 +1,6 @@
 //! Processes that /proc does not show to this user: its mount options `hidepid` and `gid` (`Documentation/filesystems/proc.rst`, chapter 4).
 
+use crate::Mounts;
 use crate::Root;
 use crate::TaskStatus;
 
@@ -9,13 +10,13 @@ const CAP_SYS_PTRACE: u32 = 19;
 /// That this user sees some processes only, with the next step, as a note; `None`: all are shown.
 #[must_use]
 pub fn hidden_processes(root: &Root) -> Option<String> {
-    // The last mount at a place is the one that is seen.
-    let mounts = root.text("proc/self/mountinfo")?;
-    let of_proc = mounts.lines().rev().find(|line| line.split_ascii_whitespace().nth(4) == Some("/proc"))?;
-    let (_, file_system) = of_proc.split_once(" - ")?;
-    let mut fields = file_system.split_ascii_whitespace();
-    let kind = fields.next()?;
-    let options = fields.nth(1)?;
+    hidden_by(&Mounts::read(root), root)
+}
+
+/// The same, where the mounts have been read already.
+#[must_use]
+pub fn hidden_by(mounts: &Mounts, root: &Root) -> Option<String> {
+    let (kind, options) = mounts.at("/proc")?;
     let option = |name: &str| options.split(',').find_map(|option| option.strip_prefix(name)?.strip_prefix('='));
     // Numbers before Linux 5.8, words since.
     let mode = option("hidepid").filter(|mode| kind == "proc" && !matches!(*mode, "0" | "off"))?;

@@ -1,6 +1,6 @@
 //! The kernel's files, read under a root prefix (`/` on the running system, a tree of files in tests): one reader ([`Root`]) and one parser for each format
-//! that several crates need ([`TaskStat`], [`TaskStatus`], [`ProcessPages`], [`cpuinfo`], [`meminfo`]); which processes belong together: trees, cgroups and
-//! systemd's units ([`Members`], [`cgroups`]); from whom they inherit their events ([`Lineages`]); and whether this user is shown all of them
+//! that several crates need ([`TaskStat`], [`TaskStatus`], [`ProcessPages`], [`Mounts`], [`cpuinfo`], [`meminfo`]); which processes belong together: trees,
+//! cgroups and systemd's units ([`Members`], [`cgroups`]); from whom they inherit their events ([`Lineages`]); and whether this user is shown all of them
 //! ([`hidden_processes`]); and how long tasks wait for what ([`pressure`]). Files that the kernel may never answer for are given up ([`read_patiently`]).
 //! Work on as many threads as the system gives ([`workers`]).
 //! And the types of numbers that are the kernel's: of processes ([`Pid`]), of threads ([`Tid`]), of addresses ([`VirtAddr`]) and, in units of our own, of pages
@@ -16,6 +16,7 @@ mod ids;
 mod lineages;
 mod members;
 pub mod meminfo;
+mod mounts;
 mod namespaces;
 mod page_number;
 mod patient;
@@ -30,6 +31,7 @@ mod title;
 mod virt_addr;
 pub mod workers;
 
+pub use hidden::hidden_by;
 pub use hidden::hidden_processes;
 pub use ids::Pid;
 pub use ids::Tid;
@@ -42,6 +44,7 @@ pub use members::ProcessTable;
 pub use members::now_ticks;
 pub use members::ticks_per_s;
 pub use members::time_since;
+pub use mounts::Mounts;
 pub use namespaces::in_user_namespace;
 pub use namespaces::innermost_number;
 pub use page_number::PageNumber;

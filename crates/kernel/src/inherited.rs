@@ -24,6 +24,8 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering;
 
+use numapilot_host::Root;
+
 /// Signals that numapilot or its runtime ignores for itself, without handlers that exec would reset: SIGXFSZ, so that a limit on file sizes does not kill the
 /// balancer.
 const SIGNALS: [libc::c_int; 2] = [libc::SIGPIPE, libc::SIGXFSZ];
@@ -109,6 +111,13 @@ pub fn files() -> Option<libc::rlimit> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the call writes one rlimit of our own.
     (unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } == 0).then_some(limit)
+}
+
+/// Files that this process has open now; 0: the system does not say. `root`: that of the running system.
+#[must_use]
+pub fn open_files(root: &Root) -> usize {
+    // The listing itself is one of them.
+    fs::read_dir(root.path().join("proc/self/fd")).map_or(0, |entries| entries.count().saturating_sub(1))
 }
 
 /// For the child between fork and exec: the remembered limit on open files, where this process has raised its own. Two system calls, on memory of our own.
@@ -221,6 +230,13 @@ mod tests {
         assert!(taken_variables().is_empty(), "this process has no rights of its file");
         assert_eq!(first_environment().as_deref(), fs::read("/proc/self/environ").ok().as_deref());
         assert_eq!(variable("PATH"), env::var_os("PATH"));
+    }
+
+    #[test]
+    fn open_files_are_counted_and_within_the_limit() {
+        let held: Vec<fs::File> = (0..20).map(|_| fs::File::open("/dev/null").expect("a device")).collect();
+        let limit = files().expect("a limit").rlim_cur;
+        assert!((held.len()..=usize::try_from(limit).unwrap_or(usize::MAX)).contains(&open_files(&Root::default())));
     }
 
     #[test]

@@ -1,11 +1,14 @@
 //! Metrics for Prometheus: an interval as metric families. A value that is not known is left out, and `numapilot_figure_missing` holds the reason: it never
 //! becomes a zero.
 
+use std::collections::BTreeSet;
+
 use numapilot_service::metrics::MetricFamily;
 
 use crate::figures::Interval;
 use crate::figures::Metric;
 use crate::figures::MetricValue;
+use crate::figures::NodeFigures;
 use crate::figures::NumaStat;
 use crate::maps::NUMASTAT_KINDS;
 use crate::stat::Stat;
@@ -60,8 +63,9 @@ pub fn families(stat: &Stat) -> Vec<MetricFamily> {
             MetricValue::Missing(why) => missing.push(&[("figure", &metric.name()), ("because", why)], 1.0),
         }
     }
+    let nodes = nodes(interval, &mut missing);
     out.push(missing);
-    out.extend(nodes(interval));
+    out.extend(nodes);
     let mut links = MetricFamily::gauge("numapilot_link_load_ratio", "Utilisation of a directed link.");
     interval.links.iter().for_each(|link| links.push(&[("link", &link.name)], link.load));
     let mut kernel = MetricFamily::counter(
@@ -73,7 +77,8 @@ pub fn families(stat: &Stat) -> Vec<MetricFamily> {
     out
 }
 
-fn nodes(interval: &Interval) -> Vec<MetricFamily> {
+/// Figures of the nodes; the reasons why no node has one are added to `missing`.
+fn nodes(interval: &Interval, missing: &mut MetricFamily) -> Vec<MetricFamily> {
     let gauge = MetricFamily::gauge;
     let mut memory = gauge("numapilot_node_memory_bytes", "Memory of a node.");
     let mut free = gauge("numapilot_node_free_bytes", "Free memory of a node.");
@@ -97,7 +102,9 @@ fn nodes(interval: &Interval) -> Vec<MetricFamily> {
         memory.push(label, node.memory_bytes as f64);
         free.push(label, node.free_bytes as f64);
         node.tier.into_iter().for_each(|number| tier.push(label, f64::from(number)));
-        cpus.push(label, node.cpus as f64);
+        if interval.no_cpus.is_none() {
+            cpus.push(label, node.cpus as f64);
+        }
         node.busy_cpus.into_iter().for_each(|value| busy.push(label, value));
         node.local_share.value().into_iter().for_each(|value| local.push(label, value));
         node.controller_bytes_per_s.value().into_iter().for_each(|value| served.push(label, value));
@@ -108,7 +115,25 @@ fn nodes(interval: &Interval) -> Vec<MetricFamily> {
             }
         }
     }
+    let mut tell = |figure: &str, why: &str| missing.push(&[("figure", &figure), ("because", &why)], 1.0);
+    interval.no_cpus.iter().for_each(|why| tell("node_cpus", why));
+    interval.no_busy_cpus.iter().for_each(|why| tell("node_busy_cpus", why));
+    let nodes = &interval.nodes;
+    why_none(nodes, |node| &node.local_share).iter().for_each(|why| tell("node_local_access_ratio", why));
+    let unserved = why_none(nodes, |node| &node.controller_bytes_per_s);
+    unserved.iter().for_each(|why| tell("node_controller_bytes_per_second", why));
     vec![memory, free, tier, cpus, busy, local, served, load, pages]
+}
+
+/// Why no node has a figure, each reason once; nothing where a node has it.
+fn why_none(nodes: &[NodeFigures], figure: fn(&NodeFigures) -> &MetricValue) -> BTreeSet<String> {
+    let mut reasons = BTreeSet::new();
+    for node in nodes {
+        let MetricValue::Missing(why) = figure(node) else { return BTreeSet::new() };
+        reasons.insert(why.clone());
+    }
+    reasons.remove("");
+    reasons
 }
 
 fn processes(interval: &Interval) -> MetricFamily {
@@ -168,5 +193,26 @@ mod tests {
         let mut uncounted = made();
         uncounted.interval.nodes.iter_mut().for_each(|node| node.numastat = NumaStat::default());
         assert!(!encode(&families(&uncounted)).contains("numastat_pages"), "nor has a kernel that does not count");
+    }
+
+    /// In a container with lxcfs nothing said why no node had busy CPUs, and their numbers of CPUs were those that lxcfs made up.
+    #[test]
+    fn what_no_node_has_is_missing_for_a_reason() {
+        let mut contained = made();
+        (contained.interval.no_busy_cpus, contained.interval.no_cpus) =
+            (Some("made-up times".to_owned()), Some("a made-up list".to_owned()));
+        let text = encode(&families(&contained));
+        assert!(!text.contains("numapilot_node_cpus{") && !text.contains("numapilot_node_busy_cpus{"), "{text}");
+        for (figure, why) in [("node_cpus", "a made-up list"), ("node_busy_cpus", "made-up times")] {
+            let line = format!("numapilot_figure_missing{{figure=\"{figure}\",because=\"{why}\"}} 1\n");
+            assert!(text.contains(&line), "{line} not in\n{text}");
+        }
+        assert!(
+            text.contains("{figure=\"node_controller_bytes_per_second\",because=\"the kernel offers no PMU"),
+            "{text}"
+        );
+        contained.interval.nodes[0].controller_bytes_per_s = MetricValue::of(Some(1.0), "uncore", "");
+        let text = encode(&families(&contained));
+        assert!(!text.contains("figure=\"node_controller"), "one node has it: {text}");
     }
 }

@@ -357,6 +357,10 @@ pub struct Interval {
     pub metrics: NumaMetrics,
     /// One entry per node.
     pub nodes: Vec<NodeFigures>,
+    /// Why it is not known how busy the nodes' CPUs are; `None`: no reason is known, or none is needed.
+    pub no_busy_cpus: Option<String>,
+    /// Why the numbers of the nodes' CPUs are not those of the machine; `None`: they are.
+    pub no_cpus: Option<String>,
     /// Every directed link whose utilisation is known.
     pub links: Vec<LinkFigures>,
     /// Processes, if they are watched.

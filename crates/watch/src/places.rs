@@ -9,6 +9,7 @@ use numapilot_kernel::KernelError;
 use numapilot_kernel::task;
 use numapilot_machine::CpuId;
 use numapilot_machine::Machine;
+use numapilot_machine::MemoryTier;
 use numapilot_machine::NodeId;
 
 use numapilot_host::Pid;
@@ -91,13 +92,20 @@ impl Places {
         Some(self.shares.iter().map(|(from, share)| share * of(*from)).sum())
     }
 
-    /// Nodes whose memory is *far*: none of the threads runs there, and another node with memory is nearer to them on average.
+    /// Nodes whose memory is *far*: none of the threads runs there, and another node with memory is nearer to them on average. Memory without CPUs that has
+    /// more bandwidth than that of nodes with CPUs (HBM) is compared with its own kind alone: it is farther than theirs, and there on purpose.
     #[must_use]
     pub fn far_nodes(&self, machine: &Machine) -> Vec<NodeId> {
-        let with_memory = || machine.nodes().iter().filter(|node| node.has_memory()).map(|node| node.id);
-        let distance = |node: NodeId| self.distance(machine, node);
-        let Some(least) = with_memory().filter_map(distance).min_by(f64::total_cmp) else { return Vec::new() };
-        let is_far = |node: &NodeId| !self.runs_on(*node) && distance(*node).is_some_and(|here| here > least);
+        let wide = machine.nodes_of_tier(MemoryTier::Wide);
+        let nearest = |is_wide: bool| {
+            let of_kind = machine.nodes().iter().filter(|node| node.has_memory() && wide.contains(&node.id) == is_wide);
+            of_kind.filter_map(|node| self.distance(machine, node.id)).min_by(f64::total_cmp)
+        };
+        let least = [nearest(false), nearest(true)];
+        let is_far = |node: &NodeId| {
+            let distances = self.distance(machine, *node).zip(least[usize::from(wide.contains(node))]);
+            !self.runs_on(*node) && distances.is_some_and(|(here, least)| here > least)
+        };
         machine.nodes().iter().map(|node| node.id).filter(is_far).collect()
     }
 }
@@ -171,5 +179,17 @@ mod tests {
         assert_eq!(far(&[(0, 0.97), (3, 0.03)]), [1, 2, 3], "a thread in passing does not make it near");
         assert!(far(&[(0, 0.25), (1, 0.25), (2, 0.25), (3, 0.25)]).is_empty());
         assert!(far(&[]).is_empty(), "nothing is known of its threads");
+    }
+
+    /// All that a program had put into HBM was called far from its threads.
+    #[test]
+    fn memory_of_more_bandwidth_is_compared_with_its_own_kind() {
+        let far = |machine: &str, shares: &[(u16, f64)]| -> Vec<u16> {
+            let machine = Machine::load(machine).unwrap();
+            places(shares).far_nodes(&machine).into_iter().map(|node| node.0).collect()
+        };
+        assert_eq!(far("xeon-max-flat", &[(0, 1.0)]), [1, 3], "HBM of the other socket");
+        assert!(far("xeon-max-flat", &[(0, 0.5), (1, 0.5)]).is_empty());
+        assert_eq!(far("xeon-2s-cxl", &[(0, 1.0)]), [1, 2], "an expander is slow");
     }
 }

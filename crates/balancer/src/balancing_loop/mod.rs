@@ -69,6 +69,7 @@ use crate::status::TARGETS_PER_USER;
 use crate::status::guest;
 use crate::status::has_room_for_target;
 use crate::system::fault_sampler::FaultSampler;
+use crate::system::online_cpus::OnlineCpus;
 use crate::system::pressure::MemoryPressure;
 use crate::system::probes::Probes;
 use crate::system::samples::Samples;
@@ -135,6 +136,7 @@ pub struct Balancer {
     migration_executor: MigrationExecutor,
     probes: Option<Probes>,
     pressure: MemoryPressure,
+    online_cpus: OnlineCpus,
     settings: Settings,
     scanning: Scanning,
     table: PageTable,
@@ -260,6 +262,7 @@ impl Balancer {
             measured: vec![0.0; nodes],
             probes,
             pressure: MemoryPressure::new(Root::default(), options.tunables.max_pressure),
+            online_cpus: OnlineCpus::read(&Root::default(), options.who == Who::System),
             options,
         };
         balancer.evidence = balancer.sources(sample_note, &probe_note, notes);

@@ -1,6 +1,8 @@
 //! The loop's status for its readers, and its losses for the journal.
 
 use numapilot_host::Pid;
+use numapilot_kernel::actuator::free_memory::NodeMemory;
+use numapilot_machine::Node;
 
 use super::Balancer;
 use crate::control_port::ControlPort;
@@ -14,6 +16,12 @@ use crate::status::Rates;
 use crate::status::Status;
 use crate::status::TargetStatus;
 use crate::system::clock::unix_ns;
+
+/// Memory that a node has now, in bytes; before the first look, what it had at the start. One that has gone offline has none: with what it had, it would seem
+/// to be full.
+fn memory_bytes(node: &Node, memory: NodeMemory, is_known: bool) -> u64 {
+    if is_known { memory.total_bytes } else { node.memory_bytes }
+}
 
 impl Balancer {
     /// Records the losses since they were last recorded.
@@ -42,13 +50,13 @@ impl Balancer {
         let run_stats = &self.run_stats;
         let count = self.machine.nodes().len();
         let flow = self.table.observed_flow();
-        let node = |(at, node): (usize, &numapilot_machine::Node)| {
+        let node = |(at, node): (usize, &Node)| {
             let memory = self.memory[at];
             let row = &flow[at * count..(at + 1) * count];
             let sum: f64 = row.iter().sum();
             NodeStatus {
                 node: node.id,
-                memory_bytes: node.memory_bytes,
+                memory_bytes: memory_bytes(node, memory, run_stats.looks() > 0),
                 free_bytes: memory.free_bytes,
                 available_bytes: memory.available_bytes(),
                 local_share: (sum > 0.0).then(|| row[at] / sum),
@@ -92,5 +100,23 @@ impl Balancer {
             own: run_stats.own,
             losses: run_stats.lost(),
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use numapilot_machine::Machine;
+
+    use super::*;
+
+    /// The memory of a CXL device that had gone was shown as full.
+    #[test]
+    fn a_node_that_went_offline_has_no_memory() {
+        let machine = Machine::load("xeon-2s-cxl").unwrap();
+        let node = &machine.nodes()[2];
+        assert!(node.memory_bytes > 0 && memory_bytes(node, NodeMemory::default(), false) == node.memory_bytes);
+        assert_eq!(memory_bytes(node, NodeMemory::default(), true), 0);
+        let present = NodeMemory { total_bytes: 7 << 30, ..NodeMemory::default() };
+        assert_eq!(memory_bytes(node, present, true), 7 << 30);
     }
 }

@@ -95,7 +95,8 @@ impl Balancer {
                 // An offline node has no free memory.
                 *memory = self.free_memory.of_node(node.id).unwrap_or_default();
             }
-            if let Some(what) = new_nodes::told(&Root::default(), &self.machine) {
+            let root = Root::default();
+            for what in new_nodes::told(&root, &self.machine).into_iter().chain(self.online_cpus.told(&root)) {
                 self.trouble(what, control_port);
             }
             self.look_at_pressure(control_port);

@@ -162,8 +162,8 @@ pub struct BalanceArgs {
 Examples:
   numapilot advise -w 4                  nodes for a program with four busy threads: prints a list such as 0-1
   numapilot advise -w 4:2048             and 2,048 MB of memory, as `numad -w` takes it
-  numactl -N $(numapilot advise -w 8) -m $(numapilot advise -w 8) ./app
-  srun $(numapilot advise -w 8 --slurm) ./app     in a job's script, of the machine that runs it
+  nodes=$(numapilot advise -w 8); numactl -N $nodes -m $nodes ./app
+  srun $(numapilot advise -w 8 --slurm) ./app     in the script of an --exclusive job
   numapilot advise -w 16:65536 --json    with the reason, and what each node has
 
 It observes the use of the processors for the time of --sample, and reads the memory available on each node. Nodes that this process may not use \

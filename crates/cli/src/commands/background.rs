@@ -307,7 +307,8 @@ struct Waiting {
 
 impl Waiting {
     fn new(message: String, is_quiet: bool) -> Waiting {
-        let bar = if is_quiet { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
+        let is_hidden = crate::output::hides_progress(is_quiet);
+        let bar = if is_hidden { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
         bar.set_message(message.clone());
         crate::output::animate(&bar);
         let is_silent = is_quiet || !bar.is_hidden();

@@ -112,6 +112,7 @@ pub fn run(arguments: &BalanceArgs) -> Result<ExitCode> {
         verbose: arguments.verbose,
         last_status: String::new(),
     };
+    let is_of_pages = !plan.pack;
     let mut port = Served::start(printer, plan, signals::wake)?;
     if let Err(error) = runner.begin(&mut port) {
         port.end();
@@ -133,7 +134,7 @@ pub fn run(arguments: &BalanceArgs) -> Result<ExitCode> {
     let stop = runner.run(&mut port);
     port.end();
     let is_told = !arguments.json && !arguments.quiet;
-    let printed = if is_told { output::print(&summary(&stop)) } else { Ok(()) };
+    let printed = if is_told { output::print(&summary(&stop, is_of_pages)) } else { Ok(()) };
     let code = port.inner.exit_code()?;
     // The program's own status says more than that nobody reads ours.
     if port.inner.child.is_none() {
@@ -442,8 +443,11 @@ fn action_line(action: &Action) -> String {
     format!("decision {}: {verb}: {done} in {}", action.decision, units::time_ns(action.took_ns))
 }
 
-fn summary(stop: &Stop) -> String {
+/// The last line of a run. `is_of_pages`: it placed pages, by their uses, and not whole processes.
+fn summary(stop: &Stop, is_of_pages: bool) -> String {
     let counters = &stop.counters;
+    let uses = counters.samples + counters.hint_faults + counters.file_uses;
+    let unseen = if is_of_pages && uses == 0 { ", so what moves would gain is not known" } else { "" };
     let pages = by_group(&counters.pages);
     let pages: Vec<String> =
         pages.iter().filter(|(_, count)| *count > 0).map(|(name, count)| format!("{count} {name}")).collect();
@@ -456,12 +460,11 @@ fn summary(stop: &Stop) -> String {
         }
     };
     format!(
-        "{}: {} observation{}, {} page uses observed ({} lost), {} decisions; pages: {pages}; {} moved by numapilot in all, {} pages moved back; \
+        "{}: {} observation{}, {uses} page uses observed ({} lost){unseen}, {} decisions; pages: {pages}; {} moved by numapilot in all, {} pages moved back; \
          {kernel}; {} threads moved; numapilot itself used {} of processor time and {} of memory\n",
         stop.because,
         counters.observations,
         if counters.observations == 1 { "" } else { "s" },
-        counters.samples + counters.hint_faults + counters.file_uses,
         counters.samples_lost,
         counters.decisions,
         units::bytes(counters.moved_bytes),
@@ -480,12 +483,13 @@ mod tests {
     fn what_the_kernel_moved_is_told_beside_what_we_moved() {
         let said = |kernel_moved_bytes: Option<u64>| {
             let counters = numapilot_balancer::status::Counters { kernel_moved_bytes, ..Default::default() };
-            summary(&Stop { because: "the time is over".to_owned(), counters, own: Default::default() })
+            summary(&Stop { because: "the time is over".to_owned(), counters, own: Default::default() }, false)
         };
         let moved = said(Some(34 << 20));
         assert!(moved.contains("pages: none moved by numapilot;"), "{moved}");
         let once = numapilot_balancer::status::Counters { observations: 1, ..Default::default() };
-        let once = summary(&Stop { because: "the time is over".to_owned(), counters: once, own: Default::default() });
+        let once = Stop { because: "the time is over".to_owned(), counters: once, own: Default::default() };
+        let once = summary(&once, true);
         assert!(
             once.contains("the time is over: 1 observation, 0 page uses") && moved.contains(": 0 observations, "),
             "{once}{moved}"
@@ -493,6 +497,17 @@ mod tests {
         assert!(moved.contains("the kernel's NUMA balancing moved 34.0 MiB on this machine in that time"), "{moved}");
         assert!(said(Some(0)).contains("the kernel's NUMA balancing moved none"), "{}", said(Some(0)));
         assert!(said(None).contains("is not known"), "{}", said(None));
+    }
+
+    /// A run that saw nothing, for want of samples and faults, read as one with nothing to gain.
+    #[test]
+    fn a_run_that_saw_no_use_of_a_page_says_that_it_knows_nothing() {
+        let said = |samples: u64, is_of_pages: bool| {
+            let counters = numapilot_balancer::status::Counters { samples, ..Default::default() };
+            summary(&Stop { because: "the end".to_owned(), counters, own: Default::default() }, is_of_pages)
+        };
+        assert!(said(0, true).contains("0 page uses observed (0 lost), so what moves would gain is not known, 0 dec"));
+        assert!(!said(7, true).contains("not known,") && !said(0, false).contains("not known,"));
     }
 
     /// With `--system`, whoever started a process could give it a name that does something to the terminal of root.

@@ -125,7 +125,11 @@ fn judge(arguments: &CompareArgs, found: &Comparison) -> Result<Limits> {
 
 /// That the prediction is for another machine than that of the recordings.
 fn foretold_elsewhere(machine: &str, found: &Comparison) -> Option<String> {
-    let other = found.before.iter().chain(&found.after).find(|run| run.machine != machine)?;
+    // Of a machine that was recorded as it is, a prediction has the name alone, and a recording also says which one it was.
+    let is_it = |run: &RunSummary| {
+        run.machine.strip_prefix(machine).is_some_and(|rest| rest.is_empty() || rest.starts_with(" ("))
+    };
+    let other = found.before.iter().chain(&found.after).find(|run| !is_it(run))?;
     Some(format!(
         "The prediction is for machine {machine}, and {} was recorded on {}: whether they agree says nothing of the prediction.",
         other.trace, other.machine
@@ -198,6 +202,14 @@ mod tests {
         let why = judged("large", Engine::Instrument).expect_err("another machine");
         assert!(why.starts_with("--max-slowdown: b was recorded on machine small, a on large; "), "{why}");
         assert!(judged("small", Engine::Emulate).is_err_and(|why| why.contains("by engine instrument, a by emulate")));
+    }
+
+    #[test]
+    fn a_prediction_for_the_machine_that_was_recorded_is_no_other() {
+        let recorded = |trace: &str| recorded(trace, "live (a processor, 2 nodes, 4 CPUs)", Engine::Pmu, 1e9);
+        let found = compare(vec![recorded("b")], vec![recorded("a")], None).expect("two sides");
+        assert_eq!(foretold_elsewhere("live", &found), None);
+        assert!(foretold_elsewhere("xeon-2s", &found).is_some_and(|note| note.contains("b was recorded on live (")));
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! `numapilot export`: serves the machine's metrics to Prometheus, or prints them once.
 
+use std::sync::Arc;
 use std::sync::Mutex;
+use std::sync::MutexGuard;
+use std::sync::PoisonError;
 use std::time::Duration;
 use std::time::Instant;
 
@@ -46,15 +49,21 @@ pub fn run(arguments: &PrometheusArgs) -> Result<()> {
     }
     signals::catch().context("signals")?;
     let address: Address = arguments.listen.parse().context("--listen")?;
-    let exporter = Mutex::new(exporter);
-    // A scrape that panics while it holds the lock leaves consistent figures, because they are replaced as a whole.
-    let answer = move || exporter.lock().unwrap_or_else(std::sync::PoisonError::into_inner).families();
-    let page = MetricsPage::start(&address, arguments.allow_remote, answer)?;
+    let exporter = Arc::new(Mutex::new(exporter));
+    let asked = Arc::clone(&exporter);
+    let page = MetricsPage::start(&address, arguments.allow_remote, move || locked(&asked).families())?;
     tell!("numapilot: serving metrics at {}", page.address());
     while signals::caught().is_none() {
         signals::sleep(INTERVAL_MIN);
+        // A CPU may be offline for a moment between two scrapes, which ends its events.
+        locked(&exporter).live.look();
     }
     Ok(())
+}
+
+/// A scrape that panics while it holds the lock leaves consistent figures, because they are replaced as a whole.
+fn locked(exporter: &Mutex<Exporter>) -> MutexGuard<'_, Exporter> {
+    exporter.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 struct Exporter {
@@ -98,12 +107,15 @@ impl Exporter {
             return families.clone();
         }
         let mut stat = Stat { interval: self.live.interval(), memory: Vec::new() };
-        if let Some((processes, most)) = &mut self.processes
-            && processes.refresh(self.live.root(), self.began.elapsed().as_secs_f64()).is_ok()
-        {
-            stat.interval.processes = processes.figures(self.live.machine());
-            stat.interval.processes.sort_by(|a, b| b.cpus.total_cmp(&a.cpus));
-            stat.interval.processes.truncate(*most);
+        let mut unlisted = None;
+        if let Some((processes, most)) = &mut self.processes {
+            let listed = processes.refresh(self.live.root(), self.began.elapsed().as_secs_f64());
+            unlisted = listed.err().map(|error| format!("processes cannot be listed: {error}"));
+            if unlisted.is_none() {
+                stat.interval.processes = processes.figures(self.live.machine());
+                stat.interval.processes.sort_by(|a, b| b.cpus.total_cmp(&a.cpus));
+                stat.interval.processes.truncate(*most);
+            }
         }
         // Processes that have ended are left out.
         let mut unread = Vec::new();
@@ -123,7 +135,7 @@ impl Exporter {
             }
         }
         let mut families = families(&stat);
-        tell_unread(&mut families, &unread);
+        tell_unread(&mut families, unlisted.as_deref(), &unread);
         self.last = Some((Instant::now(), families.clone()));
         families
     }
@@ -135,9 +147,12 @@ impl Exporter {
     }
 }
 
-/// Adds why the memory of processes that run cannot be read: they would seem to have ended.
-fn tell_unread(families: &mut [MetricFamily], unread: &[(Pid, String)]) {
+/// Adds why there are no busiest processes, and why the memory of processes that run cannot be read: they would seem to have ended.
+fn tell_unread(families: &mut [MetricFamily], unlisted: Option<&str>, unread: &[(Pid, String)]) {
     let Some(missing) = families.iter_mut().find(|family| family.name == "numapilot_figure_missing") else { return };
+    if let Some(why) = unlisted {
+        missing.push(&[("figure", &"process_cpus"), ("because", &why)], 1.0);
+    }
     for (pid, why) in unread {
         missing.push(&[("figure", &"process_memory_bytes"), ("pid", pid), ("because", why)], 1.0);
     }
@@ -171,9 +186,13 @@ mod tests {
     #[test]
     fn memory_that_cannot_be_read_is_missing_for_a_reason() {
         let mut found = families(&Stat { interval: Interval::default(), memory: Vec::new() });
-        tell_unread(&mut found, &[(Pid(7), "locked".to_owned())]);
-        let line = r#"numapilot_figure_missing{figure="process_memory_bytes",pid="7",because="locked"} 1"#;
-        assert!(encode(&found).lines().any(|told| told == line), "{}", encode(&found));
+        tell_unread(&mut found, Some("no /proc"), &[(Pid(7), "locked".to_owned())]);
+        for line in [
+            r#"numapilot_figure_missing{figure="process_memory_bytes",pid="7",because="locked"} 1"#,
+            r#"numapilot_figure_missing{figure="process_cpus",because="no /proc"} 1"#,
+        ] {
+            assert!(encode(&found).lines().any(|told| told == line), "{}", encode(&found));
+        }
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! `numapilot maps`: shows the memory of processes by object and node.
 
 use std::collections::BTreeSet;
-use std::io::IsTerminal;
 use std::time::Duration;
 use std::time::Instant;
 
@@ -178,8 +177,8 @@ fn show(arguments: &MapsArgs, shown: &[MemoryMap], time_s: f64) -> Result<()> {
     let table = is_tree.then(|| maps::tree_text(shown, look));
     let each = shown.iter().map(|map| maps::text(map, &objects(map), options, look));
     let parts: Vec<String> = table.into_iter().chain(each).collect();
-    // On a terminal each reading replaces the previous one.
-    let is_screen = arguments.watch.is_some() && std::io::stdout().is_terminal();
+    // On a terminal that can do it each reading replaces the previous one.
+    let is_screen = arguments.watch.is_some() && output::is_screen();
     let lead = if is_screen { "\x1b[H\x1b[2J" } else { "" };
     let tail = if arguments.watch.is_some() && !is_screen { "\n" } else { "" };
     output::print(&format!("{lead}{}{tail}", parts.join("\n")))

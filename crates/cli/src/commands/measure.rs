@@ -96,7 +96,7 @@ fn fitted(calibration: &Calibration) -> serde_json::Value {
 }
 
 fn progress(quiet: bool) -> ProgressBar {
-    if quiet {
+    if output::hides_progress(quiet) {
         return ProgressBar::hidden();
     }
     let bar = ProgressBar::new(1);

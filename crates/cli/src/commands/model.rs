@@ -3,6 +3,7 @@
 use anyhow::Result;
 use anyhow::bail;
 use numapilot_machine::Machine;
+use numapilot_machine::format_cpu_list;
 
 /// This machine with the figures of a model (name or file) that has the same nodes.
 ///
@@ -10,11 +11,11 @@ use numapilot_machine::Machine;
 /// There is no such model, or its nodes are others.
 pub fn with_figures(live: &Machine, name: &str) -> Result<Machine> {
     let model = Machine::load(name)?;
-    let ids = |machine: &Machine| machine.nodes().iter().map(|node| node.id).collect::<Vec<_>>();
-    if ids(&model) != ids(live) {
-        let (theirs, ours) = (model.nodes().len(), live.nodes().len());
+    let nodes = |machine: &Machine| format_cpu_list(machine.nodes().iter().map(|node| u32::from(node.id.0)));
+    let (theirs, ours) = (nodes(&model), nodes(live));
+    if theirs != ours {
         bail!(
-            "--machine {name}: the model has {theirs} nodes, this machine has {ours}; give a model with the same nodes"
+            "--machine {name}: the model has nodes {theirs}, this machine has nodes {ours}; give a model with the same nodes"
         );
     }
     Ok(live.with_figures_of(&model)?)
@@ -33,6 +34,6 @@ mod tests {
         };
         assert!(bandwidths(&figures) == bandwidths(&machine) && figures.nodes().len() == 2);
         let error = with_figures(&machine, "xeon-2s-cxl").unwrap_err().to_string();
-        assert!(error.contains("the model has 3 nodes, this machine has 2"), "{error}");
+        assert!(error.contains("the model has nodes 0-2, this machine has nodes 0-1;"), "{error}");
     }
 }

@@ -43,7 +43,7 @@ pub fn run(arguments: &MoveArgs) -> Result<ExitCode> {
     // Ctrl-C ends the migration between two system calls; the outcome so far is printed.
     let signals = Guard::install()?;
     let begun = Instant::now();
-    let shows = std::io::stderr().is_terminal() && !arguments.quiet && !arguments.json;
+    let shows = std::io::stderr().is_terminal() && !arguments.json && !output::hides_progress(arguments.quiet);
     let mut goes_on = |so_far: &Migration| {
         if shows {
             let bytes = so_far.pages.moved * page_bytes();

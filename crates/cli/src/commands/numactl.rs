@@ -136,8 +136,8 @@ fn cpus(arguments: &PolicyArgs, machine: &Machine, current: &Current) -> Result<
     let allowed = if arguments.all { online.clone() } else { current.cpus.iter().map(|cpu| cpu.0).collect() };
     let mut chosen: Option<Vec<CpuId>> = None;
     if let Some(text) = &arguments.cpunodebind {
-        let nodes: Vec<u32> = machine.nodes().iter().filter(|n| n.has_cpus()).map(|n| n.id.0.into()).collect();
-        let set = Set { what: "node with CPUs", known: nodes.clone(), allowed: nodes };
+        let nodes = nodes_to_run_on(machine);
+        let set = Set { what: "node with CPUs that are online", known: nodes.clone(), allowed: nodes };
         let nodes = node_ids(some(set.parse("--cpunodebind", text)?, "--cpunodebind")?);
         let is_on = |cpu: &&numapilot_machine::Cpu| cpu.node.is_some_and(|node| nodes.contains(&node));
         chosen = Some(machine.cpus().iter().filter(is_on).map(|cpu| cpu.id).collect());
@@ -150,6 +150,11 @@ fn cpus(arguments: &PolicyArgs, machine: &Machine, current: &Current) -> Result<
         chosen = Some(numbers.into_iter().map(CpuId).collect());
     }
     Ok(chosen)
+}
+
+/// Numbers of the nodes with CPUs that are online: to CPUs that are offline the kernel binds nothing.
+fn nodes_to_run_on(machine: &Machine) -> Vec<u32> {
+    machine.cpu_nodes().map(|node| node.id.0.into()).collect()
 }
 
 /// The policy and CPUs of this process, in the format of `numactl --show`.
@@ -219,6 +224,25 @@ mod tests {
             let message = set.parse("--membind", text).unwrap_err().to_string();
             assert!(message.contains(part) && message.starts_with("--membind"), "{text}: {message}");
         }
+    }
+
+    /// A node all of whose CPUs were offline was taken, and the kernel's "Invalid argument" was all that was said.
+    #[test]
+    fn nothing_runs_on_a_node_whose_cpus_are_offline() {
+        let sysfs = tempfile::tempdir().unwrap();
+        let put = |path: &str, text: &str| {
+            let file = sysfs.path().join("sys/devices/system").join(path);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, format!("{text}\n")).unwrap();
+        };
+        for (path, text) in [("cpu/present", "0-3"), ("cpu/online", "0-1"), ("node/online", "0-1")] {
+            put(path, text);
+        }
+        for (node, cpus) in ["0-1", "2-3"].iter().enumerate() {
+            put(&format!("node/node{node}/cpulist"), cpus);
+            put(&format!("node/node{node}/meminfo"), &format!("Node {node} MemTotal: 4096 kB"));
+        }
+        assert_eq!(nodes_to_run_on(&Machine::from_sysfs(sysfs.path()).unwrap()), [0]);
     }
 
     #[test]

@@ -254,7 +254,8 @@ struct Line {
 
 impl Line {
     fn new(is_quiet: bool) -> Line {
-        let bar = if is_quiet { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
+        let is_hidden = crate::output::hides_progress(is_quiet);
+        let bar = if is_hidden { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
         if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
             bar.set_style(style);
         }

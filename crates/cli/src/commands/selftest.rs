@@ -55,7 +55,7 @@ fn parts(only: &[SelftestPart]) -> std::collections::BTreeSet<Part> {
 
 /// A progress line on standard error that shows the current step.
 fn progress(is_quiet: bool) -> ProgressBar {
-    if is_quiet {
+    if output::hides_progress(is_quiet) {
         return ProgressBar::hidden();
     }
     let bar = ProgressBar::new_spinner();

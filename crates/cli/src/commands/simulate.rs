@@ -294,7 +294,7 @@ fn split_policies(list: &str) -> Vec<String> {
 
 /// A bar on a terminal's standard error; nothing elsewhere.
 pub fn progress(quiet: bool, what: &str) -> ProgressBar {
-    if quiet {
+    if output::hides_progress(quiet) {
         return ProgressBar::hidden();
     }
     let bar = ProgressBar::new(1000);

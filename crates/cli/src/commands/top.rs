@@ -72,14 +72,14 @@ pub fn run(arguments: &TopArgs) -> Result<ExitCode> {
     Ok(signal.map_or(ExitCode::SUCCESS, |signal| ExitCode::from(u8::try_from(128 + signal).unwrap_or(1))))
 }
 
-/// Why the screen cannot be shown; `None`: it can. A terminal that calls itself dumb (those of editors and of build servers) prints what would place the text.
+/// Why the screen cannot be shown; `None`: it can.
 fn no_screen(is_terminal: bool, kind: Option<&OsStr>) -> Option<&'static str> {
-    match kind {
-        _ if !is_terminal => Some("top needs a terminal"),
-        Some(kind) if kind == "dumb" => {
+    match is_terminal {
+        false => Some("top needs a terminal"),
+        true if output::is_dumb(kind) => {
             Some("top needs a terminal that places text, and TERM says that this one is dumb")
         }
-        _ => None,
+        true => None,
     }
 }
 

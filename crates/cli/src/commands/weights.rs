@@ -8,6 +8,7 @@ use anyhow::bail;
 use numapilot_apply::MemoryPolicy;
 use numapilot_host::Root;
 use numapilot_machine::Machine;
+use numapilot_machine::Node;
 use numapilot_machine::NodeId;
 use numapilot_machine::format_cpu_list;
 use numapilot_placement::Allocation;
@@ -30,6 +31,7 @@ pub fn auto(root: &Root, machine: &Machine, nodes: &[NodeId], sets: bool) -> Res
         return Ok((MemoryPolicy::Interleave(nodes.to_vec()), vec![note]));
     }
     let wanted = by_bandwidth(machine)?;
+    let unknown = format_cpu_list(unknown(machine).map(|node| u32::from(node.id.0)));
     let of_nodes =
         |all: &[Weight]| -> Vec<Weight> { all.iter().copied().filter(|(id, _)| nodes.contains(id)).collect() };
     let list = format_cpu_list(nodes.iter().map(|node| u32::from(node.0)));
@@ -43,17 +45,25 @@ pub fn auto(root: &Root, machine: &Machine, nodes: &[NodeId], sets: bool) -> Res
         );
         return Ok((MemoryPolicy::Interleave(nodes.to_vec()), vec![note]));
     };
+    // Weights are set for all programs, which may use the other nodes, too.
+    let is_settled = |all: &[Weight]| match sets {
+        true => {
+            let ids: Vec<NodeId> = all.iter().map(|(id, _)| *id).collect();
+            of_kernel(root, &ids).is_some_and(|whole| is_alike(all, &whole))
+        }
+        false => is_alike(&of_nodes(all), &table),
+    };
     let mut notes = Vec::new();
     match wanted {
         None if sets => bail!(
-            "--set-weights: the memory bandwidths of this machine are not known; measure them (`numapilot measure --model FILE`), then add --machine FILE"
+            "--set-weights: the bandwidth of the memory of nodes {unknown} is not known; measure it (`numapilot measure --model FILE`), then add --machine FILE"
         ),
         None => notes.push(format!(
-            "the memory bandwidths of this machine are not known (its firmware has no HMAT): memory is interleaved over nodes {list} by the kernel's weights, \
-             {}; measure the bandwidths (`numapilot measure --model FILE`), then add --machine FILE",
+            "the bandwidth of the memory of nodes {unknown} is not known (the firmware's HMAT does not tell it): memory is interleaved over nodes {list} by \
+             the kernel's weights, {}; measure the bandwidths (`numapilot measure --model FILE`), then add --machine FILE",
             ratio(&table)
         )),
-        Some(all) if is_alike(&of_nodes(&all), &table) => {}
+        Some(all) if is_settled(&all) => {}
         Some(all) if sets => {
             set(root, &all)?;
             let changed = format_cpu_list(all.iter().map(|(node, _)| u32::from(node.0)));
@@ -72,10 +82,14 @@ pub fn auto(root: &Root, machine: &Machine, nodes: &[NodeId], sets: bool) -> Res
     Ok((MemoryPolicy::WeightedInterleave(nodes.to_vec()), notes))
 }
 
+/// Nodes with memory whose bandwidth is not known.
+fn unknown(machine: &Machine) -> impl Iterator<Item = &Node> {
+    machine.nodes().iter().filter(|node| node.has_memory() && node.memory_bandwidth_bytes_per_s.is_none())
+}
+
 /// Weights of all nodes with memory by its bandwidth, as Linux 6.16 computes them; `None`: that of one of them is not known.
 fn by_bandwidth(machine: &Machine) -> Result<Option<Vec<Weight>>> {
-    let is_unknown = |node: &numapilot_machine::Node| node.has_memory() && node.memory_bandwidth_bytes_per_s.is_none();
-    if machine.nodes().iter().any(is_unknown) {
+    if unknown(machine).next().is_some() {
         return Ok(None);
     }
     let policy = policy_by_name("weighted-interleave", machine, 1)?;
@@ -154,6 +168,16 @@ mod tests {
         assert!(asked(&NODES, false).1.is_empty() && asked(&NODES, true).1.is_empty());
     }
 
+    /// A process that may use two alike nodes of three left the weight of the third as it was, without a word.
+    #[test]
+    fn weights_are_set_for_the_nodes_of_others_too() {
+        let (_folder, root) = table([1, 1, 1]);
+        let (policy, notes) = auto(&root, &expanded(), &NODES[..2], true).unwrap();
+        assert_eq!(policy, MemoryPolicy::WeightedInterleave(NODES[..2].to_vec()));
+        assert!(notes.len() == 1 && notes[0].contains("nodes 0-2 are 14:14:3 from now on"), "{notes:?}");
+        assert_eq!(NODES.map(|node| root.number(&format!("{TABLE}/node{node}"))), [14, 14, 3].map(Some));
+    }
+
     #[test]
     fn weights_that_divide_memory_alike_are_the_same() {
         let (_folder, root) = table([28, 28, 6]);
@@ -198,9 +222,10 @@ mod tests {
         let (_folder, root) = table([5, 5, 2]);
         let (policy, notes) = auto(&root, &machine, &NODES, false).unwrap();
         assert_eq!(policy, MemoryPolicy::WeightedInterleave(NODES.to_vec()));
-        assert!(notes.len() == 1 && notes[0].contains("not known") && notes[0].contains("5:5:2"), "{notes:?}");
+        assert!(notes.len() == 1 && notes[0].contains("nodes 0-2 is not known"), "{notes:?}");
+        assert!(notes[0].contains("5:5:2"), "{notes:?}");
         let error = auto(&root, &machine, &NODES, true).unwrap_err().to_string();
-        assert!(error.contains("--machine FILE"), "{error}");
+        assert!(error.contains("of nodes 0-2 is not known") && error.contains("--machine FILE"), "{error}");
         assert_eq!(root.number(&format!("{TABLE}/node0")), Some(5));
     }
 }

@@ -5,9 +5,11 @@ use std::collections::HashMap;
 use numapilot_flows::{Evidence, ObjectKind, Trace};
 use numapilot_machine::Machine;
 use numapilot_random::quantile::student;
+use numapilot_text::units::counted;
 use numapilot_trace::engine::RecordedBy;
 use numapilot_trace::meta::Meta;
 use serde::Serialize;
+use serde_json::Value;
 
 use super::change::Repeatability;
 use super::idle::idle_ns;
@@ -211,7 +213,7 @@ impl RunSummary {
         RunSummary {
             trace: trace.to_owned(),
             program: program.unwrap_or_default(),
-            machine: meta.machine_name.clone(),
+            machine: machine_of(meta),
             engine: meta.engine.clone(),
             is_simulated: meta.simulated,
             time: time.filter(|_| part_of_run.is_none()),
@@ -371,6 +373,17 @@ fn add_latency(mean: &mut Option<f64>, weight: &mut f64, object: &ObjectSummary)
     *mean = Some(sum / *weight);
 }
 
+/// The machine's name. All that were recorded as they are have one name, so its processor and its size are added: figures of two of them are no change of the
+/// program.
+fn machine_of(meta: &Meta) -> String {
+    if meta.machine_name != "live" {
+        return meta.machine_name.clone();
+    }
+    let cpu = meta.machine.get("cpu_model").and_then(Value::as_str).unwrap_or("processor unknown");
+    let count = |what: &str| meta.machine.get(what).and_then(Value::as_array).map_or(0, Vec::len) as u64;
+    format!("live ({cpu}, {}, {})", counted(count("nodes"), "node", "nodes"), counted(count("cpus"), "CPU", "CPUs"))
+}
+
 /// The objects of one recording, those that a comparison cannot tell apart as one: two files of the same name may have equal objects in equal lines.
 fn of_one_run(objects: &[ObjectSummary]) -> Vec<ObjectSummary> {
     let mut merged: Vec<(ObjectSummary, f64)> = Vec::new();
@@ -446,6 +459,7 @@ pub fn merge_objects(runs: &[RunSummary]) -> Vec<ObjectSummary> {
 mod tests {
     use numapilot_trace::ids::Pid;
     use numapilot_trace::meta::ExitInfo;
+    use serde_json::json;
 
     use super::*;
 
@@ -542,6 +556,18 @@ mod tests {
         assert_eq!(replaced(vec![image(0, 7, None), image(1, 8, Some(9))]), None, "a child");
         let cut = Meta { interrupted: true, ..whole.clone() };
         assert_eq!(part_of_run(&cut).as_deref(), Some("ends where its recorder was killed"));
+    }
+
+    /// Recordings of two hosts were compared, and judged, as those of one: both are called "live".
+    #[test]
+    fn machines_that_were_recorded_as_they_are_are_told_apart() {
+        let of = |name: &str, cpu: &str, cpus: usize| {
+            let machine = json!({ "cpu_model": cpu, "nodes": [{}, {}], "cpus": vec![Value::Null; cpus] });
+            machine_of(&Meta { machine_name: name.to_owned(), machine, ..Meta::default() })
+        };
+        assert_eq!(of("live", "AMD EPYC 7763", 4), "live (AMD EPYC 7763, 2 nodes, 4 CPUs)");
+        assert_ne!(of("live", "AMD EPYC 7763", 4), of("live", "AMD EPYC 7763", 8));
+        assert_eq!(of("opteron-8385", "4 x AMD Opteron 8385", 16), "opteron-8385");
     }
 
     #[test]

@@ -3,12 +3,12 @@
 //! with the node's part of its reserve (`calculate_totalreserve_pages` in `mm/page_alloc.c`).
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
-use std::path::PathBuf;
 use std::time::Duration;
 use std::time::Instant;
 
+use numapilot_host::FileError;
+use numapilot_host::Root;
 use numapilot_host::meminfo::amounts;
 use numapilot_machine::NodeId;
 
@@ -43,10 +43,18 @@ impl NodeMemory {
 /// How long watermarks hold: they change with settings, and reading them is slow (`/proc/zoneinfo` is long).
 const WATERMARKS_FOR: Duration = Duration::from_secs(60);
 
+/// The file that has a node's memory, relative to the root: of a kernel without nodes all memory counts as node 0.
+#[must_use]
+pub fn file_of_node(root: &Root, node: NodeId) -> String {
+    let file = format!("sys/devices/system/node/node{node}/meminfo");
+    let is_without_nodes = node == NodeId(0) && !root.has(&file) && !root.has("sys/devices/system/node/online");
+    if is_without_nodes { "proc/meminfo".to_owned() } else { file }
+}
+
 /// Reads nodes' memory again and again.
 #[derive(Clone, Debug)]
 pub struct NodeFreeMemory {
-    root: PathBuf,
+    root: Root,
     kept: BTreeMap<NodeId, Kept>,
     read_at: Option<Instant>,
 }
@@ -61,7 +69,7 @@ impl NodeFreeMemory {
     /// The free memory of the system whose files are under `root`.
     #[must_use]
     pub fn under(root: &Path) -> NodeFreeMemory {
-        NodeFreeMemory { root: root.to_owned(), kept: BTreeMap::new(), read_at: None }
+        NodeFreeMemory { root: Root::new(root), kept: BTreeMap::new(), read_at: None }
     }
 
     /// Reads a node's memory now.
@@ -71,18 +79,15 @@ impl NodeFreeMemory {
     pub fn of_node(&mut self, node: NodeId) -> Result<NodeMemory, KernelError> {
         if self.read_at.is_none_or(|then| then.elapsed() >= WATERMARKS_FOR) {
             // Where it cannot be read, nothing is known to be kept back.
-            self.kept = kept_back(&fs::read_to_string(self.root.join("proc/zoneinfo")).unwrap_or_default());
+            self.kept = kept_back(&self.root.text("proc/zoneinfo").unwrap_or_default());
             self.read_at = Some(Instant::now());
         }
-        let mut path = self.root.join(format!("sys/devices/system/node/node{}/meminfo", node.0));
-        if node == NodeId(0) && !path.exists() && !self.root.join("sys/devices/system/node/online").exists() {
-            // Of a kernel without nodes all memory counts as node 0.
-            path = self.root.join("proc/meminfo");
-        }
-        let text = fs::read(&path).map_err(|source| KernelError::File { path, source })?;
+        let mut text = Vec::new();
+        let read = self.root.read(&file_of_node(&self.root, node), &mut text);
+        let text = read.map_err(|FileError { path, source }| KernelError::File { path, source })?;
         let Kept { low_pages, reserve_pages } = self.kept.get(&node).copied().unwrap_or_default();
         let bytes = |pages: u64| pages.saturating_mul(super::page_bytes());
-        Ok(NodeMemory { low_bytes: bytes(low_pages), reserve_bytes: bytes(reserve_pages), ..meminfo(&text) })
+        Ok(NodeMemory { low_bytes: bytes(low_pages), reserve_bytes: bytes(reserve_pages), ..meminfo(text) })
     }
 }
 
@@ -165,6 +170,8 @@ fn kept_back(text: &str) -> BTreeMap<NodeId, Kept> {
 #[cfg(test)]
 mod tests {
     //! Text as Linux 6.12 writes it.
+
+    use std::fs;
 
     use super::*;
 

@@ -117,9 +117,7 @@ impl State {
         let mut moves = Vec::new();
         for (index, group) in groups.iter().enumerate().filter(|(_, group)| group.rate() > 0.0) {
             let mut costs: Vec<f64> = NodeIndex::all(nodes).map(|home| cost_at(group, home, cost_ns)).collect();
-            let local: f64 =
-                (0..nodes).map(|from| (group.reads[from] + group.writes[from]) * cost_ns[from][from]).sum();
-            costs.push(if replicate && group.read_only && local.is_finite() { local } else { f64::INFINITY });
+            costs.push(if replicate && group.read_only { cost_of_copies(group, cost_ns) } else { f64::INFINITY });
             let usable = |place: usize| place == nodes || model.has_memory(NodeIndex(place));
             let Some(to) = (0..=nodes).filter(|place| usable(*place)).min_by(|a, b| costs[*a].total_cmp(&costs[*b]))
             else {
@@ -153,11 +151,21 @@ impl State {
 
 /// Nanoseconds of delay per second, to all accesses, of a group's accesses if its pages were at `home`.
 fn cost_at(group: &Group, home: NodeIndex, cost_ns: &[Vec<f64>]) -> f64 {
-    let cost = |from: usize| {
+    cost(group, |from| cost_ns[from][home])
+}
+
+/// The same if every node that uses them had a copy.
+fn cost_of_copies(group: &Group, cost_ns: &[Vec<f64>]) -> f64 {
+    cost(group, |from| cost_ns[from][from])
+}
+
+/// The same by what each node's access costs. Of nodes that do not use the pages that may be no number: from those without CPUs there is no path.
+fn cost(group: &Group, access_ns: impl Fn(usize) -> f64) -> f64 {
+    let of_node = |from: usize| {
         let rate = group.reads[from] + group.writes[from];
-        if rate > 0.0 { rate * cost_ns[from][home] } else { 0.0 }
+        if rate > 0.0 { rate * access_ns(from) } else { 0.0 }
     };
-    let cost: f64 = (0..group.reads.len()).map(cost).sum();
+    let cost: f64 = (0..group.reads.len()).map(of_node).sum();
     if cost.is_nan() { f64::INFINITY } else { cost }
 }
 
@@ -165,9 +173,7 @@ fn plan(group: &Group, at: &[f64], before: &[Vec<f64>], after: &[Vec<f64>], node
     let saved = |cost_ns: &[Vec<f64>]| -> f64 {
         let here = cost_at(group, group.home, cost_ns);
         let there = |place: usize| match place {
-            place if place == nodes => {
-                (0..nodes).map(|from| (group.reads[from] + group.writes[from]) * cost_ns[from][from]).sum()
-            }
+            copied if copied == nodes => cost_of_copies(group, cost_ns),
             home => cost_at(group, NodeIndex(home), cost_ns),
         };
         (0..=nodes).filter(|place| at[*place] > 0.0).map(|place| at[place] * (here - there(place))).sum()
@@ -177,5 +183,43 @@ fn plan(group: &Group, at: &[f64], before: &[Vec<f64>], after: &[Vec<f64>], node
         at: at[..nodes].to_vec(),
         replicated: at[nodes],
         saves_ns_per_s: if saves_ns_per_s.is_finite() { saves_ns_per_s } else { 0.0 },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use numapilot_machine::Machine;
+    use numapilot_traffic::{Class, MemorySystem};
+
+    use super::*;
+
+    /// What the copies would cost was no number on a machine with a node without CPUs, from which there is no path: nothing was ever copied there.
+    #[test]
+    fn a_node_without_cpus_keeps_nobody_from_copies() {
+        let machine = Machine::load("xeon-2s-cxl").expect("built-in");
+        let has_memory = machine.nodes().iter().map(|node| node.has_memory()).collect();
+        let mut model = Model::new(MemorySystem::new(&machine).expect("complete"), has_memory);
+        let class = |from: usize, home: usize| Class {
+            from,
+            threads: 8.0,
+            outstanding: 4.0,
+            think_ns: 20.0,
+            reads: (0..3).map(|node| if node == home { 1.0 } else { 0.0 }).collect(),
+            writes: vec![0.0; 3],
+        };
+        for home in [0, 2] {
+            let load = Load { classes: (0..2).map(|from| class(from, home)).collect(), background: Vec::new() };
+            let group = Group {
+                home: NodeIndex(home),
+                reads: vec![1e8, 1e8, 0.0],
+                writes: vec![0.0; 3],
+                read_only: true,
+                ..Group::default()
+            };
+            let found = search(&mut model, &load, &[1.0; 3], &[group], true).expect("an answer");
+            let plan = &found.plans[0];
+            assert!(plan.replicated > 0.5 && plan.saves_ns_per_s > 0.0, "from node {home}: {plan:?}");
+            assert!(plan.at[2] < 0.5, "from node {home}: {plan:?}");
+        }
     }
 }

@@ -40,6 +40,21 @@ impl Page {
     }
 }
 
+/// Mean latency of a tier.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Latency {
+    pub ns: f64,
+    /// Whether enough samples tell it; otherwise it is the idle one, by the machine's description or, where that has none, a guess by distances.
+    pub is_measured: bool,
+}
+
+impl Latency {
+    /// In words, as `112 ns` or `112 ns (taken for idle)`.
+    pub fn words(self) -> String {
+        format!("{:.0} ns{}", self.ns, if self.is_measured { "" } else { " (taken for idle)" })
+    }
+}
+
 /// The machine's tiers, and the pages that were sampled.
 pub(super) struct Known {
     pub facts: NodeFacts,
@@ -130,14 +145,14 @@ impl Known {
         self.pages.retain(|key, page| alive.contains(&key.process) && page.heat() >= FORGOTTEN);
     }
 
-    /// Mean loaded latency of a tier, ns, from each node to the nearest memory of that tier: measured where enough samples tell it, else the idle one.
-    pub fn latency_ns(&self, tier: usize, seen: &Observation) -> f64 {
+    /// Mean loaded latency of a tier, from each node to the nearest memory of that tier: measured where enough samples tell it, else the idle one.
+    pub fn latency(&self, tier: usize, seen: &Observation) -> Latency {
         let nearest = |from: NodeIndex| self.nearest[tier].get(from.0).and_then(|nodes| nodes.first()).copied();
         let of_tier = seen.samples.iter().filter(|sample| nearest(sample.from) == Some(sample.home));
         let measured = of_tier.filter_map(|sample| sample.latency_ns).filter(|ns| ns.is_finite());
         let (sum, count) = measured.fold((0.0, 0_u32), |(sum, count), ns| (sum + f64::from(ns), count + 1));
         if count >= MEASURED {
-            return sum / f64::from(count);
+            return Latency { ns: sum / f64::from(count), is_measured: true };
         }
         let (mut sum, mut all) = (0.0, 0.0);
         for (from, node) in NodeIndex::all(self.facts.count()).zip(&seen.nodes) {
@@ -147,7 +162,7 @@ impl Known {
                 all += accesses;
             }
         }
-        if all > 0.0 { sum / all } else { 0.0 }
+        Latency { ns: if all > 0.0 { sum / all } else { 0.0 }, is_measured: false }
     }
 
     /// What each tier serves of the accesses of a period, if there are any: the share of near memory, 0 to 1.

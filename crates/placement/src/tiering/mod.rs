@@ -85,19 +85,20 @@ impl Policy for Tiering {
             return Vec::new();
         }
         self.known.update(seen);
-        // Idle, such memory may answer later than that of nodes with CPUs, whose bandwidth it is there to relieve.
-        if self.known.is_wide && seen.samples.iter().all(|sample| sample.latency_ns.is_none()) {
-            self.explanation =
-                "no latency was measured, without which memory of more bandwidth cannot be judged: nothing is ordered"
-                    .to_owned();
-            return Vec::new();
-        }
         let Some(share) = self.known.near_share(seen) else {
             self.explanation = "no memory access in this period".to_owned();
             return Vec::new();
         };
-        let [near_ns, apart_ns] = [NEAR, APART].map(|tier| self.known.latency_ns(tier, seen));
-        let wanted = self.balance.wanted(share, near_ns, apart_ns, self.tolerance);
+        let [near, apart] = [NEAR, APART].map(|tier| self.known.latency(tier, seen));
+        // Idle, such memory may answer later than that of nodes with CPUs, whose bandwidth it is there to relieve.
+        if self.known.is_wide && !near.is_measured && !apart.is_measured {
+            let has_none = seen.samples.iter().all(|sample| sample.latency_ns.is_none());
+            let what = if has_none { "no latency was" } else { "too few latencies were" };
+            self.explanation =
+                format!("{what} measured, without which memory of more bandwidth cannot be judged: nothing is ordered");
+            return Vec::new();
+        }
+        let wanted = self.balance.wanted(share, near.ns, apart.ns, self.tolerance);
         let mut orders = Orders::new(&self.known, self.limits, seen);
         if wanted > share {
             orders.promote(wanted - share);
@@ -106,9 +107,11 @@ impl Policy for Tiering {
         }
         let Orders { actions, up, down, without_room, .. } = orders;
         self.explanation = format!(
-            "memory of nodes with CPUs serves {} in {near_ns:.0} ns, other memory the rest in {apart_ns:.0} ns; wanted there: {}; ordered {up} pages up, \
+            "memory of nodes with CPUs serves {} in {}, other memory the rest in {}; wanted there: {}; ordered {up} pages up, \
              {down} down, {without_room} found no room",
             part_percent(share),
+            near.words(),
+            apart.words(),
             part_percent(wanted)
         );
         actions

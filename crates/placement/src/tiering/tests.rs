@@ -130,7 +130,8 @@ fn idle_latencies_stand_in_where_none_is_measured() {
     seen.samples.iter_mut().for_each(|sample| sample.latency_ns = None);
     let mut tiering = policy("tiering");
     assert_eq!(moves(&tiering.decide(&seen)), [(1, 0)]);
-    assert!(tiering.explain().contains("in 112 ns, other memory the rest in 210 ns"), "{}", tiering.explain());
+    let told = "in 112 ns (taken for idle), other memory the rest in 210 ns (taken for idle)";
+    assert!(tiering.explain().contains(told), "{}", tiering.explain());
 }
 
 /// What is in HBM went to DDR5, which answers sooner while it is idle and has a fifth of the bandwidth.
@@ -145,6 +146,10 @@ fn memory_of_more_bandwidth_is_left_alone_where_no_latency_is_measured() {
     seen.samples.iter_mut().for_each(|sample| sample.latency_ns = None);
     let orders = tiering.decide(&seen);
     assert!(orders.is_empty() && tiering.explain().contains("no latency was measured"), "{}", tiering.explain());
+    // Of a few samples with latencies the mean is taken for no tier's: all of it went to DDR5 again.
+    seen.samples.iter_mut().take(5).for_each(|sample| sample.latency_ns = Some(110.0));
+    let orders = tiering.decide(&seen);
+    assert!(orders.is_empty() && tiering.explain().starts_with("too few latencies were"), "{}", tiering.explain());
 }
 
 #[test]

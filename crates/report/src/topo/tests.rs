@@ -135,6 +135,21 @@ fn golden_drawings() {
     });
 }
 
+/// Where the firmware told the latency of CXL memory alone, that was called the local one.
+#[test]
+fn what_is_known_of_far_memory_alone_is_not_local() {
+    let folder = numapilot_host::testing::tree("cxl");
+    for node in ["node0", "node1"] {
+        let file = format!("sys/devices/system/node/{node}/access1/initiators/read_latency");
+        std::fs::write(folder.path().join(file), "0\n").unwrap();
+    }
+    let machine = Machine::from_sysfs(folder.path()).unwrap();
+    let drawn = text(&machine, 100, false);
+    let row = drawn.lines().find(|line| line.starts_with("  node 0 ")).unwrap_or_default();
+    assert_eq!(row.split_whitespace().collect::<Vec<_>>(), ["node", "0", "-", "-", "210"], "{drawn}");
+    assert!(!svg(&machine).contains("#dcefdf"), "nothing is known to be local");
+}
+
 #[test]
 fn distances_lead_from_the_row_to_the_column() {
     // `nodeN/distance` lists the distances from node N, as the rows of `numactl -H` do.

@@ -149,15 +149,13 @@ fn links(machine: &Machine, paper: Paper) -> String {
 fn latencies(machine: &Machine, paper: Paper) -> String {
     let ids: Vec<NodeId> = machine.nodes().iter().map(|n| n.id).collect();
     let estimated = machine.figures().iter().any(|f| f.estimate && f.place.starts_with("idle_latency"));
-    let local = |from: NodeId| {
-        let row = ids.iter().filter_map(|&to| machine.idle_latency_ns(from, to));
-        machine.idle_latency_ns(from, from).or_else(|| row.min_by(f64::total_cmp))
-    };
-    if ids.iter().all(|&from| local(from).is_none()) {
+    let is_told = |from: &NodeId| ids.iter().any(|&to| machine.idle_latency_ns(*from, to).is_some());
+    let from: Vec<NodeId> = ids.iter().copied().filter(is_told).collect();
+    if from.is_empty() {
         return wrap("\nIdle latency: ", "unknown (the firmware does not report it).", paper.width);
     }
     let with_ratio = ids.len() <= 12;
-    let cell = |from: NodeId, to: NodeId| match (machine.idle_latency_ns(from, to), local(from)) {
+    let cell = |from: NodeId, to: NodeId| match (machine.idle_latency_ns(from, to), words::local_ns(machine, from)) {
         (Some(ns), Some(local)) => {
             let ratio = ns / local;
             let colour = match ratio {
@@ -168,9 +166,9 @@ fn latencies(machine: &Machine, paper: Paper) -> String {
             let words = if with_ratio { format!("{} {ratio:.2}x", short_number(ns)) } else { short_number(ns) };
             (words, Some(colour))
         }
-        _ => ("-".to_owned(), None),
+        (Some(ns), None) => (short_number(ns), None),
+        (None, _) => ("-".to_owned(), None),
     };
-    let from: Vec<NodeId> = ids.iter().copied().filter(|&id| local(id).is_some()).collect();
     let title = match (estimated, with_ratio) {
         (true, true) => "Idle latency from CPUs to memory, ns and times the local one (estimates)",
         (true, false) => "Idle latency from CPUs to memory, ns (estimates)",

@@ -118,6 +118,15 @@ pub fn memory(node: &Node) -> String {
     words
 }
 
+/// Idle latency of the memory that is local to a node's CPUs, in nanoseconds: its own, or that of the nearest node where it has none. `None`: it is not known;
+/// that of other memory is then no measure, although the firmware may tell it (of CXL memory alone, say).
+pub fn local_ns(machine: &Machine, from: NodeId) -> Option<f64> {
+    if machine.node(from).is_some_and(Node::has_memory) {
+        return machine.idle_latency_ns(from, from);
+    }
+    machine.nodes().iter().filter_map(|to| machine.idle_latency_ns(from, to.id)).min_by(f64::total_cmp)
+}
+
 /// One line about the whole: nodes, cores, CPUs, memory.
 pub fn totals(machine: &Machine) -> Vec<String> {
     let mut words = vec![plural(machine.nodes().len(), "node", "nodes")];

@@ -4,6 +4,7 @@
 use numapilot_machine::Machine;
 use numapilot_machine::parse_cpu_list;
 
+use numapilot_host::Mounts;
 use numapilot_host::Root;
 use numapilot_host::TaskStatus;
 
@@ -28,29 +29,20 @@ pub fn words(root: &Root, machine: &Machine) -> Option<String> {
     })
 }
 
-/// Whether what is seen at one of these places was made up for a container (by lxcfs).
-pub fn is_made_up(root: &Root, places: &[&str]) -> bool {
-    let mounts = root.text("proc/self/mountinfo").unwrap_or_default();
-    let is_of_lxcfs = |place: &str| {
-        // The last mount at a place is the one that is seen.
-        let seen = mounts.lines().rev().find(|line| line.split_ascii_whitespace().nth(4) == Some(place));
-        seen.and_then(|line| line.split_once(" - ")).is_some_and(|(_, of)| of.starts_with("fuse.lxcfs "))
-    };
-    places.iter().any(|place| is_of_lxcfs(place))
+/// Why it is not known how busy the CPUs of nodes are; `None`: `/proc/stat` is the kernel's. A container's (lxcfs) has CPUs that are numbered anew, so they are
+/// those of no node.
+pub fn made_up_cpu_times(mounts: &Mounts) -> Option<String> {
+    mounts
+        .has_made_up_cpu_times()
+        .then(|| "in this container /proc/stat is made up (by lxcfs), with CPUs that are numbered anew".to_owned())
 }
 
-/// That `/proc/stat` is a container's (lxcfs), as a sentence; `None`: it is the kernel's. Its CPUs are numbered anew, so they are those of no node.
-pub fn made_up_cpu_times(root: &Root) -> Option<String> {
-    is_made_up(root, &["/proc/stat"]).then(|| {
-        "How busy the CPUs of nodes are is not known: in this container /proc/stat is made up (by lxcfs), with CPUs that are numbered anew.".to_owned()
-    })
-}
-
-/// That the list of the CPUs that are online is a container's, as a sentence; `None`: it is the kernel's. It has as many as the container may use, the first
-/// of the machine where that is a quota: its nodes seem to have few, and the others none.
-pub fn made_up_cpus(root: &Root) -> Option<String> {
-    is_made_up(root, &["/sys/devices/system/cpu", "/sys/devices/system/cpu/online"]).then(|| {
-        "How many CPUs of nodes are online is not known: in this container the list of them (/sys/devices/system/cpu/online) is made up (by lxcfs)."
+/// Why it is not known how many CPUs of nodes are online; `None`: the list of them is the kernel's. A container's has as many as the container may use, the
+/// first of the machine where that is a quota: its nodes seem to have few, and the others none.
+pub fn made_up_cpus(mounts: &Mounts) -> Option<String> {
+    let is_made_up = |place: &str| mounts.is_made_up(place);
+    ["/sys/devices/system/cpu", "/sys/devices/system/cpu/online"].into_iter().any(is_made_up).then(|| {
+        "in this container the list of CPUs that are online (/sys/devices/system/cpu/online) is made up (by lxcfs)"
             .to_owned()
     })
 }

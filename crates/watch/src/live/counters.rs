@@ -9,6 +9,7 @@ use std::os::fd::OwnedFd;
 use numapilot_machine::CpuId;
 use numapilot_machine::Machine;
 use numapilot_machine::NodeIndex;
+use numapilot_machine::format_cpu_list;
 use numapilot_perf::EventAttr;
 use numapilot_perf::abi::attr_flag;
 use numapilot_perf::abi::event_type;
@@ -126,6 +127,8 @@ struct Open {
     sum: usize,
     /// The process for which it was opened; `None`: not for a single one.
     process: Option<Pid>,
+    /// The CPU on which it counts, or any.
+    cpu: CpuId,
 }
 
 /// Events of one kind, whose counts are added up. It stays when they are closed.
@@ -176,6 +179,10 @@ pub struct Counters {
     node_loads_are_all: Option<bool>,
     /// What decides how events of tasks are opened; `None`: those of the whole machine are.
     tasks: Option<Size>,
+    /// The CPUs that had events of the whole machine at the last look.
+    cpus: BTreeSet<CpuId>,
+    /// Those on which events could not be opened when they came online.
+    uncounted: BTreeSet<CpuId>,
     /// Events that count user code alone, because this user may not observe the kernel.
     user_only: [bool; COUNT],
     /// The processor's events count nothing that virtual machines of this host do ([`guests_have_the_counters`]).
@@ -234,6 +241,7 @@ impl Counters {
                 counters.refused[index] = Some(reason(event, &refusal, because));
             }
         }
+        counters.cpus = machine.cpus().iter().filter(|cpu| cpu.online).map(|cpu| cpu.id).collect();
         counters
     }
 
@@ -270,21 +278,56 @@ impl Counters {
     /// Closes the events that were opened for these processes, none of which runs any more, nor anything that inherited their events. What these counted stays
     /// in all sums.
     pub fn close(&mut self, pids: &[Pid]) {
-        let Counters { open, sums, tasks, .. } = self;
-        let mut threads = 0;
+        let threads = self.close_those(|open| open.process.is_some_and(|process| pids.contains(&process)));
+        if let Some(size) = &mut self.tasks {
+            size.threads = size.threads.saturating_sub(threads);
+        }
+    }
+
+    /// Closes some events, and keeps what they counted. Returns how many were of the first kind, which is opened once for a task.
+    fn close_those(&mut self, is_over: impl Fn(&Open) -> bool) -> usize {
+        let Counters { open, sums, .. } = self;
+        let mut first = 0;
         open.retain(|open| {
-            if !open.process.is_some_and(|process| pids.contains(&process)) {
+            if !is_over(open) {
                 return true;
             }
             let sum = &mut sums[open.sum];
             sum.closed.add(read_one(&open.fd).unwrap_or_default());
-            // Each thread has one event of the first kind that is opened once for a task.
-            threads += usize::from(sum.event == 0);
+            first += usize::from(sum.event == 0);
             false
         });
-        if let Some(size) = tasks {
-            size.threads = size.threads.saturating_sub(threads);
+        first
+    }
+
+    /// Follows CPUs that have gone offline or come online: events of the whole machine end with the CPU that they are on, and count nothing when it comes back
+    /// (`__perf_event_exit_context` in `kernel/events/core.c`). `online`: those that are online now.
+    pub fn follow_cpus(&mut self, machine: &Machine, online: &BTreeSet<CpuId>) {
+        self.follow_with(machine, online, &mut open_counter);
+    }
+
+    fn follow_with(&mut self, machine: &Machine, online: &BTreeSet<CpuId>, opener: Opener<'_>) {
+        if self.tasks.is_some() || self.open.is_empty() || self.cpus == *online {
+            return;
         }
+        self.close_those(|open| !online.contains(&open.cpu));
+        self.uncounted.retain(|cpu| online.contains(cpu));
+        let before = std::mem::replace(&mut self.cpus, online.clone());
+        for &cpu in online.difference(&before) {
+            let place = place_of(machine, cpu);
+            for index in 0..COUNT {
+                let is_wanted = self.refused[index].is_none();
+                if is_wanted && self.open_on(index, &Scope::System, (-1, cpu), (place, 1), opener).is_err() {
+                    self.uncounted.insert(cpu);
+                }
+            }
+        }
+    }
+
+    /// Whether events of tasks are opened for each CPU: then they count nothing on CPUs that come online later.
+    #[must_use]
+    pub fn are_of_tasks_by_cpu(&self) -> bool {
+        self.tasks.is_some() && self.open.iter().any(|open| open.cpu != ANY_CPU)
     }
 
     /// Processes that this user may not observe, by process id.
@@ -317,7 +360,16 @@ impl Counters {
         });
         let counts = |sum: &Sum| !EVENTS[sum.event].is_software();
         let host_only = (self.host_only && self.sums.iter().any(counts)).then(|| HOST_ONLY.to_owned());
-        unsplit.into_iter().chain(user_only).chain(host_only).collect()
+        unsplit.into_iter().chain(user_only).chain(host_only).chain(self.uncounted()).collect()
+    }
+
+    /// That events could not be opened on CPUs that came online, as a sentence; `None`: they were.
+    #[must_use]
+    pub fn uncounted(&self) -> Option<String> {
+        let cpus = format_cpu_list(self.uncounted.iter().map(|cpu| cpu.0));
+        (!cpus.is_empty()).then(|| {
+            format!("Events could not be opened on CPUs that came online since the start, and are not counted there: {cpus}.")
+        })
     }
 
     fn open_one(&mut self, index: usize, machine: &Machine, scope: &Scope, opener: Opener<'_>) -> Result<(), Refusal> {
@@ -366,9 +418,7 @@ impl Counters {
         }
         let shares = self.tasks.map_or(1, |size| size.cpus.max(1));
         for cpu in machine.cpus().iter().filter(|cpu| cpu.online) {
-            let node = cpu.node.and_then(|node| machine.node_index(node));
-            let place = node.map_or(Place::Nowhere, Place::Node);
-            self.open_on(index, scope, (task, cpu.id), (place, shares), opener)?;
+            self.open_on(index, scope, (task, cpu.id), (place_of(machine, cpu.id), shares), opener)?;
         }
         Ok(())
     }
@@ -389,7 +439,7 @@ impl Counters {
                     self.sums.push(Sum { event: index, place, shares, closed: Raw::default() });
                     self.sums.len() - 1
                 });
-                self.open.push(Open { fd, sum, process: None });
+                self.open.push(Open { fd, sum, process: None, cpu });
                 Ok(())
             }
             // A thread has ended, or a CPU went offline, since it was listed.
@@ -543,6 +593,12 @@ const SEVERAL_KINDS: &str = "this machine has cores of several kinds and many CP
 fn guests_have_the_counters(root: &Root) -> bool {
     let is_on = |module: &str| root.text(&format!("sys/module/{module}/parameters/enable_mediated_pmu"));
     ["kvm_intel", "kvm_amd"].into_iter().filter_map(is_on).any(|value| matches!(value.as_str(), "Y" | "1"))
+}
+
+/// Where an event counts that is on a CPU.
+fn place_of(machine: &Machine, cpu: CpuId) -> Place {
+    let node = machine.node_of_cpu(cpu).and_then(|node| machine.node_index(node));
+    node.map_or(Place::Nowhere, Place::Node)
 }
 
 fn nodes_with_cpus(machine: &Machine) -> usize {

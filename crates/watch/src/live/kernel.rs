@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use numapilot_kernel::actuator::free_memory::file_of_node;
 use numapilot_kernel::cpu_time;
 use numapilot_kernel::online_nodes::OnlineNodes;
 use numapilot_machine::CpuId;
@@ -74,18 +75,12 @@ impl KernelReading {
             let text = root.text(&format!("{TIERS}/{name}/nodelist")).unwrap_or_default();
             reading.tiers.extend(parse_cpu_list(&text).unwrap_or_default().into_iter().map(|node| (node, tier)));
         }
-        // A kernel without nodes has all memory in one place.
-        let has_nodes = machine.nodes().len() > 1 || reading.online_nodes != OnlineNodes::default();
         for node in machine.nodes() {
             let is_offline = reading.online_nodes.lacks(node.id);
-            let folder = format!("sys/devices/system/node/node{}", node.id);
-            let text = root.read(&format!("{folder}/numastat"), buffer).unwrap_or_default();
+            let file = format!("sys/devices/system/node/node{}/numastat", node.id);
+            let text = root.read(&file, buffer).unwrap_or_default();
             reading.numastat.push(numastat(text));
-            let mut memory = amounts_in(root, &format!("{folder}/meminfo"), buffer);
-            if memory == (None, None) && !has_nodes {
-                memory = amounts_in(root, "proc/meminfo", buffer);
-            }
-            reading.memory.push(match memory {
+            reading.memory.push(match amounts_in(root, &file_of_node(root, node.id), buffer) {
                 (Some(total), Some(free)) => (total, free),
                 // What it had when the machine was read is gone.
                 _ if is_offline => (0, 0),
@@ -115,10 +110,10 @@ impl KernelReading {
     #[must_use]
     pub fn nodes_since(&self, before: &KernelReading, machine: &Machine) -> Vec<NodeFigures> {
         let of = |(index, node): (usize, &numapilot_machine::Node)| {
-            // One that went offline since the machine was read has no line any more.
-            let is_online = |cpu: &&CpuId| {
-                let has_line = self.ticks.is_empty() || self.ticks.contains_key(*cpu);
-                has_line && machine.cpu(**cpu).is_some_and(|cpu| cpu.online)
+            // Those that are online now have a line: CPUs go and come while the machine is watched.
+            let is_online = |cpu: &&CpuId| match self.ticks.is_empty() {
+                true => machine.cpu(**cpu).is_some_and(|cpu| cpu.online),
+                false => self.ticks.contains_key(*cpu),
             };
             let cpus = node.cpus.iter().filter(is_online).count();
             let (mut busy, mut elapsed) = (0, 0);
@@ -131,6 +126,12 @@ impl KernelReading {
                 elapsed += now.1.saturating_sub(then.1).max(ran);
             }
             let share = (elapsed > 0).then(|| busy as f64 / elapsed as f64);
+            let counts = self.numastat[index];
+            // Of a node that came back meanwhile nothing was read then: its counts are those since the machine's start.
+            let then = match before.online_nodes.lacks(node.id) {
+                true => counts,
+                false => before.numastat.get(index).copied().unwrap_or_default(),
+            };
             NodeFigures {
                 node: node.id,
                 cpus,
@@ -138,22 +139,21 @@ impl KernelReading {
                 memory_bytes: self.memory[index].0,
                 free_bytes: self.memory[index].1,
                 tier: self.tiers.get(&u32::from(node.id.0)).copied(),
-                numastat: self.numastat[index],
-                numastat_delta: self.numastat[index].since(before.numastat.get(index).copied().unwrap_or_default()),
+                numastat: counts,
+                numastat_delta: counts.since(then),
                 ..NodeFigures::default()
             }
         };
         machine.nodes().iter().enumerate().map(of).collect()
     }
 
-    /// That CPUs have come online since the machine was read, as a sentence; `None`: none has.
+    /// That CPUs have come online whose node was not known when the machine was read, as a sentence; `None`: none has.
     #[must_use]
     pub fn new_cpus(&self, machine: &Machine) -> Option<String> {
-        let is_new = |cpu: &&CpuId| machine.cpu(**cpu).is_none_or(|cpu| !cpu.online);
+        let is_new = |cpu: &&CpuId| machine.cpu(**cpu).is_none_or(|cpu| !cpu.online && cpu.node.is_none());
         let cpus = format_cpu_list(self.ticks.keys().filter(is_new).map(|cpu| cpu.0));
-        (!cpus.is_empty()).then(|| {
-            format!("CPUs that came online since the start are missing in the figures of nodes, and in events that are counted by CPU: {cpus}.")
-        })
+        (!cpus.is_empty())
+            .then(|| format!("CPUs that came online since the start are missing in the figures of nodes: {cpus}."))
     }
 
     /// That CPUs have gone offline since the machine was read, as a sentence; `None`: none has. Events on such a CPU end with that, and count nothing when it
@@ -375,6 +375,43 @@ mod tests {
         let note =
             read("cpu0 1 0 0 1 0 0 0 0 0 0\ncpu3 1 0 0 1 0 0 0 0 0 0\ncpu4 1 0 0 1 0 0 0 0 0 0").new_cpus(&machine);
         assert!(note.is_some_and(|note| note.ends_with(": 3-4.")));
+    }
+
+    /// It counted as offline, and was missing in its node's figures, until the next start.
+    #[test]
+    fn a_cpu_that_was_offline_at_the_start_is_its_nodes_once_it_is_online() {
+        let tree = Tree::symmetric(1, 3, 4096);
+        tree.put("sys/devices/system/cpu/online", "0-1");
+        let (root, machine, mut buffer) = (tree.root(), tree.machine(), Vec::new());
+        assert_eq!(machine.online_cpu_count(), 2);
+        let mut read = |idle: u64, cpus: u32| {
+            let line = |cpu: u32| format!("cpu{cpu} {} 0 0 {idle} 0 0 0 0 0 0\n", 3 * idle);
+            tree.put("proc/stat", &(0..cpus).map(line).collect::<String>());
+            KernelReading::read(&root, &machine, &mut buffer)
+        };
+        let (first, came, last) = (read(10, 2), read(20, 3), read(30, 3));
+        let told = [(&first, &came), (&came, &last)].map(|(before, now)| {
+            let node = &now.nodes_since(before, &machine)[0];
+            (node.cpus, node.busy_cpus)
+        });
+        assert_eq!(told, [(3, Some(2.25)); 2]);
+        assert_eq!(last.new_cpus(&machine), None);
+    }
+
+    /// All that had been allocated there since the machine's start counted as of the interval in which it came back.
+    #[test]
+    fn a_node_that_comes_back_allocated_nothing_meanwhile() {
+        let tree = Tree::symmetric(2, 1, 4096);
+        let (root, machine, mut buffer) = (tree.root(), tree.machine(), Vec::new());
+        let mut read = |online: &str, hits: u64| {
+            tree.put("sys/devices/system/node/online", online);
+            tree.put("sys/devices/system/node/node1/numastat", &format!("numa_hit {hits}\n"));
+            KernelReading::read(&root, &machine, &mut buffer)
+        };
+        let (gone, back, later) = (read("0", 0), read("0-1", 500), read("0-1", 507));
+        let hits = [(&gone, &back), (&back, &later)]
+            .map(|(before, now)| now.nodes_since(before, &machine)[1].numastat_delta.0[0]);
+        assert_eq!(hits, [0, 7]);
     }
 
     #[test]

@@ -12,10 +12,14 @@ mod tree;
 mod uncore;
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 use std::time::Instant;
 
+use numapilot_machine::CpuId;
 use numapilot_machine::Machine;
 use numapilot_machine::NodeIndex;
+use numapilot_machine::format_cpu_list;
+use numapilot_machine::parse_cpu_list;
 use numapilot_perf_events::rights::refused_note;
 
 pub use kernel::VM_COUNTERS;
@@ -31,9 +35,10 @@ use counters::Counters;
 use counters::CountersReading;
 use counters::Scope;
 use kernel::KernelReading;
+use numapilot_host::Mounts;
 use numapilot_host::Pid;
 use numapilot_host::Root;
-use numapilot_host::hidden_processes;
+use numapilot_host::hidden_by;
 use resctrl::Resctrl;
 use resctrl::ResctrlReading;
 use samples::Sampler;
@@ -41,6 +46,9 @@ use samples::SamplesReading;
 use samples::Sampling;
 use uncore::Uncore;
 use uncore::UncoreReading;
+
+/// Longest time between two looks at which CPUs are online.
+const FOLLOW_EVERY: Duration = Duration::from_secs(1);
 
 /// What is watched, and why some of it cannot be watched.
 #[derive(Clone, Debug, Default)]
@@ -72,12 +80,14 @@ pub struct Live {
     is_system: bool,
     /// What this process may use of the machine, if not all.
     confinement: Option<String>,
-    /// That the times of CPUs are those of a container.
+    /// Why it is not known how busy the CPUs of nodes are: their times are those of a container.
     made_up_cpu_times: Option<String>,
-    /// That the list of CPUs is that of a container.
+    /// Why it is not known how many there are: the list of them is that of a container.
     made_up_cpus: Option<String>,
     /// That /proc hides other users' processes.
     hidden: Option<String>,
+    changed_cpus: ChangedCpus,
+    followed_at: Instant,
     began: Instant,
     before: Moment,
     buffer: Vec<u8>,
@@ -91,6 +101,31 @@ impl Whole {
     pub fn interval(&self, live: &mut Live) -> Interval {
         let now = live.moment();
         live.between(&self.0, &now)
+    }
+}
+
+/// CPUs that have gone offline or come online since the start.
+#[derive(Clone, Debug, Default)]
+struct ChangedCpus {
+    /// Those that were offline at the start, and are online.
+    came: BTreeSet<CpuId>,
+    /// Those that were online at the start, and have been offline at some look.
+    went: BTreeSet<CpuId>,
+    /// Those of them that are online again.
+    back: BTreeSet<CpuId>,
+}
+
+impl ChangedCpus {
+    fn look(&mut self, machine: &Machine, online: &BTreeSet<CpuId>) {
+        let first: BTreeSet<CpuId> = machine.cpus().iter().filter(|cpu| cpu.online).map(|cpu| cpu.id).collect();
+        self.went.extend(first.difference(online));
+        self.came = online.difference(&first).copied().collect();
+        self.back = self.went.intersection(online).copied().collect();
+    }
+
+    /// Those that came online; with `back`, also those that were offline for a while.
+    fn came_or_came_back(&self, back: bool) -> BTreeSet<CpuId> {
+        self.came.iter().chain(self.back.iter().filter(|_| back)).copied().collect()
     }
 }
 
@@ -115,6 +150,7 @@ impl Live {
         let scope = options.scope.as_ref();
         let sampler = scope.map_or(Ok(None), |scope| Sampler::open(scope, &machine, options.sampling));
         let no_samples = sampler.as_ref().err().map(ToString::to_string);
+        let mounts = Mounts::read(&root);
         let mut live = Live {
             counters,
             sampler: sampler.ok().flatten(),
@@ -126,9 +162,11 @@ impl Live {
             no_links: uncore::why_no_links(&root),
             is_system: options.scope.as_ref().is_none_or(|scope| *scope == Scope::System),
             confinement: confinement::words(&root, &machine),
-            made_up_cpu_times: confinement::made_up_cpu_times(&root),
-            made_up_cpus: confinement::made_up_cpus(&root),
-            hidden: hidden_processes(&root).map(|note| note.replacen('p', "P", 1) + "."),
+            made_up_cpu_times: confinement::made_up_cpu_times(&mounts),
+            made_up_cpus: confinement::made_up_cpus(&mounts),
+            hidden: hidden_by(&mounts, &root).map(|note| note.replacen('p', "P", 1) + "."),
+            changed_cpus: ChangedCpus::default(),
+            followed_at: Instant::now(),
             began: Instant::now(),
             before: Moment::default(),
             buffer: Vec::new(),
@@ -161,7 +199,8 @@ impl Live {
     #[must_use]
     pub fn changes(&self) -> Vec<String> {
         let kernel = &self.before.kernel;
-        kernel.changes(&self.machine).into_iter().chain(kernel.gone_cpus(&self.machine)).collect()
+        let uncounted = kernel.gone_cpus(&self.machine).into_iter().chain(self.counters.uncounted());
+        kernel.changes(&self.machine).into_iter().chain(uncounted).collect()
     }
 
     /// The sampler of accesses (or faults), if there is one.
@@ -188,11 +227,40 @@ impl Live {
         }
     }
 
-    /// Reads waiting samples; to be called within intervals that are longer than a second or two.
+    /// Reads waiting samples, and follows CPUs; to be called within intervals that are longer than a second or two.
     pub fn look(&mut self) {
+        if self.followed_at.elapsed() >= FOLLOW_EVERY {
+            self.follow_cpus();
+        }
         if let Some(sampler) = &mut self.sampler {
             sampler.look();
         }
+    }
+
+    /// Events follow CPUs that have gone offline or come online. (A container's list of them says nothing of the machine's.)
+    fn follow_cpus(&mut self) {
+        self.followed_at = Instant::now();
+        if self.made_up_cpus.is_some() {
+            return;
+        }
+        let Some(text) = self.root.text("sys/devices/system/cpu/online") else { return };
+        let Ok(online) = parse_cpu_list(&text) else { return };
+        let online: BTreeSet<CpuId> = online.into_iter().map(CpuId).collect();
+        self.changed_cpus.look(&self.machine, &online);
+        self.counters.follow_cpus(&self.machine, &online);
+    }
+
+    /// What is not counted or sampled on CPUs that have come online since the start, as sentences.
+    fn without_events(&self) -> impl Iterator<Item = String> {
+        let came = format_cpu_list(self.changed_cpus.came.iter().map(|cpu| cpu.0));
+        // An event of a task outlives its CPU's absence, one of the whole machine does not.
+        let unsampled = format_cpu_list(self.changed_cpus.came_or_came_back(self.is_system).iter().map(|cpu| cpu.0));
+        let of_tasks = (self.counters.are_of_tasks_by_cpu() && !came.is_empty()).then(|| {
+            format!("Processor events of processes are not counted on CPUs that came online since the start: {came}.")
+        });
+        let samples = (self.sampler.is_some() && !unsampled.is_empty())
+            .then(|| format!("Nothing is sampled on CPUs that came online since the start: {unsampled}."));
+        of_tasks.into_iter().chain(samples)
     }
 
     /// Begins a time span that is independent of the intervals in it.
@@ -210,6 +278,7 @@ impl Live {
     }
 
     fn moment(&mut self) -> Moment {
+        self.follow_cpus();
         Moment {
             at_ns: u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX),
             kernel: self.kernel(),
@@ -248,8 +317,13 @@ impl Live {
         interval.kernel = now.kernel.vm_since(&before.kernel);
         interval.sampled = self.sampler.as_ref().map(|sampler| sampler.counts(&before.samples, &now.samples));
         interval.notes.extend(self.confinement.iter().chain(&self.hidden).filter(|_| self.is_system).cloned());
-        interval.notes.extend(self.made_up_cpu_times.iter().chain(&self.made_up_cpus).cloned());
+        let unknown = |what: &str, why: Option<&String>| why.map(|why| format!("{what} is not known: {why}."));
+        interval.notes.extend(unknown("How busy the CPUs of nodes are", self.made_up_cpu_times.as_ref()));
+        interval.notes.extend(unknown("How many CPUs of nodes are online", self.made_up_cpus.as_ref()));
+        interval.no_busy_cpus.clone_from(&self.made_up_cpu_times);
+        interval.no_cpus.clone_from(&self.made_up_cpus);
         interval.notes.extend(now.kernel.changes(&self.machine));
+        interval.notes.extend(self.without_events());
         interval.notes.extend(self.counters.notes());
         interval.notes.extend(self.sampler.iter().flat_map(Sampler::notes));
         let refused =
@@ -293,5 +367,38 @@ impl Live {
         metrics.set(Metric::L3Mpki, self.counters.l3_mpki(sums));
         metrics.set(Metric::Ipc, self.counters.ipc(sums));
         metrics
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::Tree;
+
+    #[test]
+    fn cpus_that_came_are_told_apart_from_those_that_were_away() {
+        let tree = Tree::symmetric(1, 4, 4096);
+        tree.put("sys/devices/system/cpu/online", "0-2");
+        let (machine, mut changed) = (tree.machine(), ChangedCpus::default());
+        let mut look = |online: &[u32]| {
+            let online: BTreeSet<CpuId> = online.iter().copied().map(CpuId).collect();
+            changed.look(&machine, &online);
+            [false, true].map(|back| format_cpu_list(changed.came_or_came_back(back).iter().map(|cpu| cpu.0)))
+        };
+        assert_eq!(look(&[0, 1, 2]), ["", ""]);
+        assert_eq!(look(&[0, 2, 3]), ["3", "3"]);
+        assert_eq!(look(&[0, 1, 2, 3]), ["3", "1,3"]);
+        assert_eq!(look(&[0, 1, 2]), ["", "1"]);
+    }
+
+    /// It was counted nowhere, until the next start.
+    #[test]
+    fn a_cpu_that_was_offline_at_the_start_is_followed() {
+        let tree = Tree::symmetric(1, 3, 4096);
+        tree.put("sys/devices/system/cpu/online", "0-1");
+        let mut live = Live::open(tree.root(), tree.machine(), &LiveOptions::default());
+        tree.put("sys/devices/system/cpu/online", "0-2");
+        live.interval();
+        assert!(live.changed_cpus.came.contains(&CpuId(2)) && live.without_events().next().is_none());
     }
 }

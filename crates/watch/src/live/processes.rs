@@ -24,7 +24,7 @@ use numapilot_machine::Machine;
 
 use crate::figures::MetricValue;
 use crate::figures::ProcessFigures;
-use crate::live::confinement;
+use numapilot_host::Mounts;
 use numapilot_host::Pid;
 use numapilot_host::ProcessLine;
 use numapilot_host::ProcessTable;
@@ -32,7 +32,7 @@ use numapilot_host::Root;
 use numapilot_host::TaskStat;
 use numapilot_host::TaskStatus;
 use numapilot_host::cgroups;
-use numapilot_host::hidden_processes;
+use numapilot_host::hidden_by;
 use numapilot_host::number;
 
 /// Maximum number of refreshes between two readings of a sleeping process.
@@ -125,10 +125,24 @@ pub struct Processes {
     next_slice: Option<u32>,
     cost: ScanCost,
     buffer: Vec<u8>,
-    /// Whether /proc hides some processes, whose time no reading explains; `None`: not looked yet.
-    hides_some: Option<bool>,
-    /// Whether the id in /proc/loadavg is that of another namespace: lxcfs shows a container its host's. `None`: not looked yet.
-    has_foreign_ids: Option<bool>,
+    /// `None`: not looked yet.
+    view: Option<View>,
+}
+
+/// What this process is not shown as it is.
+#[derive(Clone, Copy)]
+struct View {
+    /// Whether /proc hides some processes, whose time no reading explains.
+    hides_some: bool,
+    /// Whether the id in /proc/loadavg is that of another namespace: lxcfs shows a container its host's.
+    has_foreign_ids: bool,
+}
+
+impl View {
+    fn of(root: &Root) -> View {
+        let mounts = Mounts::read(root);
+        View { hides_some: hidden_by(&mounts, root).is_some(), has_foreign_ids: mounts.is_made_up("/proc/loadavg") }
+    }
 }
 
 impl Processes {
@@ -152,7 +166,7 @@ impl Processes {
         let used = self.read(root, &moment, Due::Rested);
         let missing = busy.saturating_sub(self.busy_ticks).saturating_sub(used) as f64;
         match missing > UNACCOUNTED * elapsed_s * ticks_per_s {
-            true if !self.hides_some(root) => self.explain(root, &moment, missing),
+            true if !self.view(root).hides_some => self.explain(root, &moment, missing),
             _ => self.next_slice = None,
         }
         (self.busy_ticks, self.last_s) = (busy, at_s);
@@ -160,8 +174,8 @@ impl Processes {
         Ok(())
     }
 
-    fn hides_some(&mut self, root: &Root) -> bool {
-        *self.hides_some.get_or_insert_with(|| hidden_processes(root).is_some())
+    fn view(&mut self, root: &Root) -> View {
+        *self.view.get_or_insert_with(|| View::of(root))
     }
 
     /// Searches for the processes that used `missing` clock ticks.
@@ -188,9 +202,7 @@ impl Processes {
         let last = text.split(u8::is_ascii_whitespace).nth(4).and_then(|word| u32::try_from(number(word)?).ok());
         let before = std::mem::replace(&mut self.last_number, last);
         let given_out = before.zip(last).filter(|(before, last)| before <= last && last - before <= TRIED_MAX);
-        let look = || confinement::is_made_up(root, &["/proc/loadavg"]);
-        let has_foreign_ids = *self.has_foreign_ids.get_or_insert_with(look);
-        let is_enough = self.since_list < LIST_EVERY && !has_foreign_ids;
+        let is_enough = self.since_list < LIST_EVERY && !self.view(root).has_foreign_ids;
         let Some((before, last)) = given_out.filter(|_| is_enough) else { return self.list(root) };
         for pid in (before + 1..=last).map(Pid) {
             if is_process(root, pid, &mut self.buffer) {
@@ -206,7 +218,8 @@ impl Processes {
         let there: BTreeSet<Pid> = pids.into_iter().collect();
         self.known.retain(|pid, _| there.contains(pid));
         self.open = self.known.values().filter(|known| known.file.is_some()).count();
-        self.open_max = may_be_open(descriptors_max(), descriptors().saturating_sub(self.open));
+        let open = inherited::open_files(&Root::default());
+        self.open_max = may_be_open(descriptors_max(), open.saturating_sub(self.open));
         for pid in there {
             self.known.entry(pid).or_insert_with(Known::fresh);
         }
@@ -381,11 +394,6 @@ fn descriptors_max() -> usize {
     inherited::files().map_or(0, |limit| usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX))
 }
 
-/// Descriptors that this process has now.
-fn descriptors() -> usize {
-    std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count)
-}
-
 /// Whether an id is that of a process, not of a thread or of none.
 fn is_process(root: &Root, pid: Pid, buffer: &mut Vec<u8>) -> bool {
     TaskStatus::read(root, pid, buffer).and_then(|status| status.process()) == Some(pid)
@@ -466,6 +474,8 @@ mod tests {
             world.tree.process(pid, "sleeper", &[(pid, 1, 10)]);
         }
         world.step(0);
+        // The mounts were read once, for all that they tell.
+        world.tree.remove("proc/self/mountinfo");
         let read: usize = (1..=40).map(|second| world.step(300 * second)).map(|cost| cost.read).sum();
         assert!(read < 10 * 50, "{read} readings of 50 idle processes in 40 refreshes");
     }

@@ -207,8 +207,17 @@ fn allocations_that_the_kernel_does_not_count_are_not_0() {
 }
 
 /// Objects whose keys are names or nodes.
-const BY_NAME: [&str; 8] =
-    ["events", "kernel", "numastat", "numastat_interval", "by_kind", "bytes_by_node", "memory_total", "figures"];
+const BY_NAME: [&str; 9] = [
+    "events",
+    "kernel",
+    "numastat",
+    "numastat_interval",
+    "by_kind",
+    "bytes_by_node",
+    "memory_total",
+    "figures",
+    "missing",
+];
 
 fn fields(value: &Value, out: &mut BTreeSet<String>) {
     match value {

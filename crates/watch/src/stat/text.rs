@@ -68,11 +68,13 @@ pub fn text(stat: &Stat, look: Look) -> String {
         let words: Vec<String> = moved.iter().map(|(name, _, delta)| format!("{name} {delta}")).collect();
         let _ = write!(out, "\nThe kernel counted: {}\n", words.join(", "));
     }
-    // Some name processes.
-    for note in &interval.notes {
-        wrap(&clean(note), look.width).iter().for_each(|line| out.push_str(&format!("{}\n", look.faint(line))));
-    }
-    out
+    out + &notes(interval, look)
+}
+
+/// What the reader has to know. Some notes name processes.
+pub(super) fn notes(interval: &Interval, look: Look) -> String {
+    let lines = interval.notes.iter().flat_map(|note| wrap(&clean(note), look.width));
+    lines.map(|line| format!("{}\n", look.faint(&line))).collect()
 }
 
 fn heading(interval: &Interval, look: Look) -> String {
@@ -100,7 +102,7 @@ fn metrics(interval: &Interval, look: Look) -> String {
 }
 
 /// The metrics without a source, and why: each reason once. Without hardware counters all of them lack one, most for the same reason.
-fn missing(interval: &Interval, look: Look) -> String {
+pub(super) fn missing(interval: &Interval, look: Look) -> String {
     let mut groups: Vec<(Vec<&str>, &str)> = Vec::new();
     for metric in Metric::ALL {
         let MetricValue::Missing(why) = interval.metrics.get(metric) else { continue };

@@ -67,8 +67,12 @@ fn heading(app: &App, pid: Pid, palette: Palette, area: Rect, buffer: &mut Buffe
         thread.node.into_iter().for_each(|node| *by_node.entry(node).or_default() += thread.cpus);
     }
     let words: Vec<String> = by_node.iter().map(|(node, cpus)| format!("node {node}: {cpus:.2} CPUs")).collect();
+    let words = match words.is_empty() {
+        true => "where its threads run is not known (yet)".to_owned(),
+        false => format!("runs on {}", words.join(", ")),
+    };
     let at = Rect { y: area.y + 1, height: 1, ..area };
-    Line::styled(format!("runs on {}", words.join(", ")), palette.faint()).render(at, buffer);
+    Line::styled(words, palette.faint()).render(at, buffer);
 }
 
 fn draw_threads(app: &App, pid: Pid, palette: Palette, area: Rect, buffer: &mut Buffer) {
@@ -102,8 +106,13 @@ fn draw_areas(app: &mut App, pid: Pid, palette: Palette, area: Rect, buffer: &mu
         .border_style(palette.faint());
     let inner = block.inner(area);
     block.render(area, buffer);
-    let notes: Vec<String> =
-        view.notes.iter().flat_map(|note| wrap(&clean(note), usize::from(inner.width))).take(NOTE_ROWS).collect();
+    let mut notes: Vec<String> =
+        view.notes.iter().flat_map(|note| wrap(&clean(note), usize::from(inner.width))).collect();
+    if notes.len() > NOTE_ROWS {
+        let more = notes.len() + 1 - NOTE_ROWS;
+        notes.truncate(NOTE_ROWS - 1);
+        notes.push(format!("({more} more lines of notes)"));
+    }
     let note_rows = (notes.len() as u16).min(inner.height.saturating_sub(2));
     let [list, below] = Layout::vertical([Constraint::Min(1), Constraint::Length(note_rows)]).areas(inner);
     let height = usize::from(list.height);

@@ -12,6 +12,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Color;
 
 use super::*;
+use crate::figures::MemoryView;
 use crate::figures::Metric;
 use crate::fixture::Tree;
 use crate::live::Live;
@@ -133,9 +134,17 @@ fn a_machine_without_a_pmu_is_shown_by_what_its_kernel_tells() {
     app.input(Input::Enter);
     app.input(Input::Enter);
     assert_eq!(app.detail(), Some(Pid(40)));
+    let screen = text(&shown(&mut app, 100, 40, Palette::Plain));
+    assert!(screen.contains("where its threads run is not known (yet)"), "{screen}");
     app.update(source.next(app.detail()).unwrap());
     let screen = text(&shown(&mut app, 100, 40, Palette::Plain));
     assert!(screen.contains("heap [heap]") && screen.contains("1.95 MiB") && screen.contains("threads"), "{screen}");
+    // Of many notes it is said how many are left out.
+    let notes = (0..9).map(|number| format!("Note {number}.")).collect();
+    app.frame.views.insert(Pid(40), vec![MemoryView { notes, ..MemoryView::default() }]);
+    let screen = text(&shown(&mut app, 100, 40, Palette::Plain));
+    assert!(screen.contains("Note 2.") && screen.contains("(6 more lines of notes)"), "{screen}");
+    assert!(!screen.contains("Note 3."), "{screen}");
 }
 
 #[test]

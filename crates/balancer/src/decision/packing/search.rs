@@ -7,6 +7,7 @@ use numapilot_random::Linear;
 
 use super::Demand;
 use super::MachineCapacity;
+use super::NodeCapacity;
 use super::Objective;
 use super::Packing;
 use super::PackingSettings;
@@ -122,7 +123,8 @@ fn widest(demand: &Demand, candidates: &[NodeSet]) -> NodeSet {
     largest.or(candidates.last()).copied().unwrap_or_default()
 }
 
-/// Candidate sets of nodes, each with processors: on small machines all sets; otherwise for each node its nearest ones, and the set of all nodes.
+/// Candidate sets of nodes, each with processors and, where the machine has any, with memory: a process that is bound to nodes without memory gets none. On
+/// small machines all such sets; otherwise for each node its nearest ones, and the set of all nodes.
 fn candidate_sets(capacity: &MachineCapacity) -> Vec<NodeSet> {
     let count = capacity.nodes.len();
     let mut out: Vec<NodeSet> = if count <= ALL_SETS {
@@ -136,7 +138,11 @@ fn candidate_sets(capacity: &MachineCapacity) -> Vec<NodeSet> {
         }
         out
     };
-    out.retain(|set| set.iter().any(|node| capacity.nodes[node].cpus > 0.0));
+    let has_memory = capacity.nodes.iter().any(|node| node.memory_bytes > 0);
+    out.retain(|set| {
+        let has = |what: fn(&NodeCapacity) -> bool| set.iter().any(|node| what(&capacity.nodes[node]));
+        has(|node| node.cpus > 0.0) && (!has_memory || has(|node| node.memory_bytes > 0))
+    });
     out.sort_unstable();
     out.dedup();
     out
@@ -300,7 +306,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::decision::packing::NodeCapacity;
 
     const GIB: u64 = 1 << 30;
 
@@ -397,6 +402,21 @@ mod tests {
         let (elsewhere, _) = place(&capacity, 0.4, 4 * GIB, &settings).unwrap();
         assert_eq!(elsewhere.0 & 0b10, 0, "node 1 has no memory left");
         assert_eq!(place(&MachineCapacity::default(), 1.0, 0, &settings), None);
+    }
+
+    /// Nothing seemed to be full there: a newcomer was sent to a node on which it can have no memory, and so were processes that are packed.
+    #[test]
+    fn nobody_is_put_on_nodes_without_memory_alone() {
+        for nodes in [2, 8] {
+            let mut capacity = capacity(nodes, 4.0, 16);
+            (capacity.nodes[0].memory_bytes, capacity.nodes[1].cpus_taken) = (0, 2.0);
+            let (newcomer, _) = place(&capacity, 1.0, 0, &PackingSettings::default()).unwrap();
+            assert_ne!(newcomer, NodeSet(1), "{nodes} nodes");
+            let mut homes = vec![0; nodes];
+            homes[1] = 15;
+            let packing = packed(&capacity, &[process(3.0, &homes), process(3.0, &homes)]);
+            assert!(!packing.nodes.contains(&NodeSet(1)), "{packing:?}");
+        }
     }
 
     fn small_case() -> impl Strategy<Value = (MachineCapacity, Vec<Demand>)> {

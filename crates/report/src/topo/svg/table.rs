@@ -4,6 +4,7 @@ use numapilot_machine::{Machine, NodeId};
 use numapilot_text::units::short_number;
 
 use super::super::layout::Point;
+use super::super::words;
 use super::card::{FAINT, INK};
 use crate::svg_writer::{SvgWriter, Type, text_width};
 
@@ -71,11 +72,14 @@ pub fn draw(writer: &mut SvgWriter, machine: &Machine, at: Point) {
     for (i, from) in machine.nodes().iter().enumerate() {
         let y = at.1 + HEAD + i as f64 * CELL.1;
         writer.text((at.0, y + 16.0), small, &format!("from {}", from.id));
-        let nearest = machine.nodes().iter().filter_map(|to| value(from.id, to.id)).fold(f64::INFINITY, f64::min);
+        let local = match content {
+            Content::LatencyNs => words::local_ns(machine, from.id),
+            Content::Distance => machine.nodes().iter().filter_map(|to| value(from.id, to.id)).min_by(f64::total_cmp),
+        };
         for (j, to) in machine.nodes().iter().enumerate() {
             let corner = (at.0 + LEFT + j as f64 * CELL.0 + 1.0, y + 1.0);
             let cell = value(from.id, to.id);
-            let fill = cell.map_or("#f4f5f6", |v| shade(v / nearest));
+            let fill = cell.zip(local).map_or("#f4f5f6", |(there, local)| shade(there / local));
             writer.rect(corner, (CELL.0 - 2.0, CELL.1 - 2.0), 3.0, &format!(r#"fill="{fill}""#));
             let words = cell.map_or("-".to_owned(), short_number);
             writer.text(

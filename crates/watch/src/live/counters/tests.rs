@@ -76,6 +76,47 @@ fn made_up(tree: &Tree, scope: &Scope, hides_kernel: bool) -> (Counters, Vec<(li
     (counters, opened)
 }
 
+/// Follows CPUs; the CPUs on which events were opened.
+fn follow(counters: &mut Counters, machine: &Machine, online: &[u32], is_refused: bool) -> Vec<u32> {
+    let online: BTreeSet<CpuId> = online.iter().copied().map(CpuId).collect();
+    let mut opened = Vec::new();
+    let mut opener = |_: EventAttr, _: libc::pid_t, cpu: CpuId| {
+        if is_refused {
+            return Err(io::Error::from_raw_os_error(libc::EMFILE));
+        }
+        opened.push(cpu.0);
+        Ok(OwnedFd::from(std::fs::File::open("/dev/null").unwrap()))
+    };
+    counters.follow_with(machine, &online, &mut opener);
+    opened.dedup();
+    opened
+}
+
+/// A CPU that was offline for a while, or at the start, was counted no more, and no word said so.
+#[test]
+fn events_of_the_whole_machine_follow_cpus_that_go_and_come() {
+    let tree = Tree::symmetric(2, 2, 1 << 20);
+    tree.put("sys/devices/system/cpu/online", "0-2");
+    let machine = tree.machine();
+    let (mut counters, opened) = made_up(&tree, &Scope::System, false);
+    assert_eq!(opened.len(), COUNT * 3);
+    let sums = counters.sums.len();
+    let cases: [(&[u32], &[u32]); 4] =
+        [(&[0, 1, 2], &[]), (&[0, 1, 2, 3], &[3]), (&[0, 2, 3], &[]), (&[0, 1, 2, 3], &[1])];
+    for (online, fresh) in cases {
+        assert_eq!(follow(&mut counters, &machine, online, false), fresh, "{online:?}");
+        assert_eq!(counters.open.len(), COUNT * online.len(), "{online:?}");
+    }
+    assert_eq!((counters.sums.len(), counters.uncounted()), (sums, None), "they add to their nodes' sums");
+    assert!(follow(&mut counters, &machine, &[0, 1, 2, 3, 7], true).is_empty());
+    assert!(counters.notes().iter().any(|note| note.ends_with("not counted there: 7.")), "{:?}", counters.notes());
+    follow(&mut counters, &machine, &[0, 1, 2, 3], false);
+    assert_eq!(counters.uncounted(), None);
+    // Events of tasks stay with their tasks.
+    let (mut of_tasks, _) = made_up(&tree, &Scope::Children, false);
+    assert!(follow(&mut of_tasks, &machine, &[0, 1], false).is_empty() && of_tasks.are_of_tasks_by_cpu());
+}
+
 #[test]
 fn a_command_inherits_few_events_on_a_large_machine() {
     let large = Tree::symmetric(2, 128, 1 << 20);
