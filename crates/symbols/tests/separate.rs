@@ -284,7 +284,7 @@ fn gos_description_of_the_program_tells_where_its_code_lies() {
             frames.into_iter().map(|frame| (frame.function, frame.line, frame.inlined)).collect()
         };
         let outer = ("main.twice".to_owned(), 4, false);
-        assert_eq!(named(program.twice), [outer.clone()], "{flags:?}");
+        assert_eq!(named(program.twice), std::slice::from_ref(&outer), "{flags:?}");
         // Behind its first byte another function is inlined.
         assert_eq!(named(program.twice + 1), [("main.once".to_owned(), 12, true), outer], "{flags:?}");
     }

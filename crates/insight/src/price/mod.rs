@@ -674,6 +674,7 @@ mod tests {
                 windows: vec![Window::default(); usage.windows.count],
                 busy: pricer.paces.iter().map(|pace| pace.busy_ns).collect(),
                 walked: usage.course.walk(&usage.course.worked_ns),
+                stretches: crowding::recorded(&usage.paces),
                 change: 0.0,
                 taken: 0.0,
             };

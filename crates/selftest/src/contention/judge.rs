@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(check.verdict, Verdict::Pass, "one bad prediction among three: {}", check.reason);
         assert!(check.reason.contains("median error") && check.reason.contains("no slow-down"), "{}", check.reason);
         assert_eq!(check.found.as_deref(), Some("3.8 %"));
-        assert_eq!(judge(&[one_bad.clone()], None).verdict, Verdict::Fail);
+        assert_eq!(judge(&[one_bad], None).verdict, Verdict::Fail);
         let medians = medians(&[good]).expect("members");
         assert!((medians.baseline_error - 0.282).abs() < 1e-3 && (medians.effect - 0.4).abs() < 1e-9, "{medians:?}");
     }
