@@ -245,8 +245,9 @@ fn no_more_threads_load_memory_than_there_are_cpus() {
     let (usage, machine) = multigrid();
     let mut pricer = Pricer::new(&machine, &usage).expect("a pricer");
     let gathered = as_recorded(|change| pricer.gather(change));
-    let (threads, middle) = (usage.threads, usage.windows.count / 2);
-    let of = middle * threads..(middle + 1) * threads;
+    let threads = usage.threads;
+    let fullest = (0..usage.windows.count).max_by_key(|window| gathered.lines[*window].len()).expect("windows");
+    let of = fullest * threads..(fullest + 1) * threads;
     let busy: Vec<f64> = pricer.paces[of.clone()].iter().map(|pace| pace.busy_ns).collect();
     let loading = |pricer: &Pricer<'_>, stretch: f64| -> Vec<f64> {
         // Others are so far ahead that nothing of the window is left.
@@ -271,8 +272,8 @@ fn a_thread_for_which_the_others_wait_has_its_cpu_for_itself() {
     let mut pricer = Pricer::new(&machine, &usage).expect("a pricer");
     let seat = |row: &Row| row.from;
     let now = price(&pricer, &|cell| To::Node(cell.home.index()), &seat);
-    // As many threads want each CPU as in the recording, and processor time holds no wait for one.
-    assert!((4.0 * now.worked_ns / plain.worked_ns - 1.0).abs() < 0.1, "{} ns, {} ns", now.worked_ns, plain.worked_ns);
+    // Processor time holds no wait for a CPU.
+    assert!(now.worked_ns < 0.3 * plain.worked_ns, "{} ns, {} ns", now.worked_ns, plain.worked_ns);
     // Caches answer everybody else.
     let slow = usage.rows.iter().map(|row| row.thread).max().expect("threads");
     let only_slow = |cell: &Cell| {
