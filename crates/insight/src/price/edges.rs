@@ -251,7 +251,8 @@ fn no_more_threads_load_memory_than_there_are_cpus() {
     let busy: Vec<f64> = pricer.paces[of.clone()].iter().map(|pace| pace.busy_ns).collect();
     let loading = |pricer: &Pricer<'_>, stretch: f64| -> Vec<f64> {
         // Others are so far ahead that nothing of the window is left.
-        let load = pricer.load(&gathered.lines[middle], &pricer.paces[of.clone()], &busy, &vec![stretch; threads], 0.0);
+        let (lines, paces) = (&gathered.lines[fullest], &pricer.paces[of.clone()]);
+        let load = pricer.load(lines, paces, &busy, &vec![stretch; threads], 0.0);
         load.classes.iter().map(|class| class.threads).collect()
     };
     let all = loading(&pricer, 1.0);
@@ -262,8 +263,8 @@ fn no_more_threads_load_memory_than_there_are_cpus() {
     assert_eq!(loading(&pricer, 1.0), [2.0; 4]);
 }
 
-/// A thread that became slow shared its CPU with the same threads as in the recording, though these waited for it: runs were several times too long on a machine
-/// whose CPUs were mostly idle.
+/// A thread that became slow shared its CPU with the same threads as in the recording, though these waited for it: runs were several times too long on a
+/// machine whose CPUs were mostly idle.
 #[test]
 fn a_thread_for_which_the_others_wait_has_its_cpu_for_itself() {
     let (mut usage, machine) = multigrid();

@@ -357,8 +357,8 @@ impl<'a> Pricer<'a> {
     }
 
     /// Walks the course with work times that follow from own work and waiting for memory (`[window * threads + thread]`, ns). Where the change moves threads,
-    /// those on a node with more work than CPUs also wait for each other. Of each thread in each window: its busy time, ns, and the factor by which its work lasts
-    /// longer because it shares its CPU.
+    /// those on a node with more work than CPUs also wait for each other. Of each thread in each window: its busy time, ns, and the factor by which its work
+    /// lasts longer because it shares its CPU.
     fn walk(
         &self,
         gathered: &Gathered,

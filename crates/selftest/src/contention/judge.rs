@@ -2,8 +2,7 @@
 
 use numapilot_text::units::percent;
 
-use super::steady::Reading;
-use super::{Medians, Row};
+use super::{Medians, Reading, Row};
 use crate::outcome::Check;
 
 /// Greatest median error that passes.

@@ -77,11 +77,38 @@ pub struct Contention {
     /// One row per set of programs.
     pub rows: Vec<Row>,
     /// What all of a node's CPUs read, when the model was measured and while programs ran; `None` where no row tells.
-    pub reading: Option<steady::Reading>,
+    pub reading: Option<Reading>,
     /// Medians over all members of all rows; `None` without any.
     pub medians: Option<Medians>,
     /// What was left out, and what limits the figures, in whole sentences.
     pub notes: Vec<String>,
+}
+
+/// The same CPUs' reading of the same memory may differ by this factor, up or down: the measurement keeps the best of its repetitions, programs the middle one,
+/// and half of a quiet machine's effect must still show.
+const FACTOR_MAX: f64 = 1.25;
+
+/// What the same CPUs read from the same memory, by both.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Reading {
+    /// Bytes per second in the measurement of which the model is.
+    pub measured_bytes_per_s: f64,
+    /// Bytes per second while the programs ran.
+    pub found_bytes_per_s: f64,
+}
+
+impl Reading {
+    /// Whether both are of one state of the machine.
+    #[must_use]
+    pub fn is_steady(&self) -> bool {
+        self.factor() <= FACTOR_MAX
+    }
+
+    /// The larger over the smaller; infinite where one is nothing.
+    pub(crate) fn factor(&self) -> f64 {
+        let ratio = self.measured_bytes_per_s / self.found_bytes_per_s;
+        if ratio.is_finite() && ratio > 0.0 { ratio.max(1.0 / ratio) } else { f64::INFINITY }
+    }
 }
 
 /// Medians over all members of all rows, as shares.

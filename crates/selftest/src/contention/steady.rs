@@ -1,41 +1,13 @@
 //! Whether the machine is the same while programs run as it was when its model was measured: pure, from both.
 //!
-//! Other guests of a host, and a host that moves a guest's CPUs, change how much memory its CPUs can read together from one minute to the next, and nothing in the
-//! guest shows it. A prediction from a model of another minute is then neither right nor wrong.
+//! Other guests of a host, and a host that moves a guest's CPUs, change how much memory its CPUs can read together from one minute to the next, and nothing
+//! in the guest shows it. A prediction from a model of another minute is then neither right nor wrong.
 
 use numapilot_measure::{BandwidthCell, Kernel, Results, Target};
 use numapilot_traffic::LINE_BYTES;
-use serde::Serialize;
 
-use super::Row;
 use super::scenes::READ;
-
-/// The same CPUs' reading of the same memory may differ by this factor, up or down: the measurement keeps the best of its repetitions, programs the middle one,
-/// and half of a quiet machine's effect must still show.
-const FACTOR_MAX: f64 = 1.25;
-
-/// What the same CPUs read from the same memory, by both.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Reading {
-    /// Bytes per second in the measurement of which the model is.
-    pub measured_bytes_per_s: f64,
-    /// Bytes per second while the programs ran.
-    pub found_bytes_per_s: f64,
-}
-
-impl Reading {
-    /// Whether both are of one state of the machine.
-    #[must_use]
-    pub fn is_steady(&self) -> bool {
-        self.factor() <= FACTOR_MAX
-    }
-
-    /// The larger over the smaller; infinite where one is nothing.
-    fn factor(&self) -> f64 {
-        let ratio = self.measured_bytes_per_s / self.found_bytes_per_s;
-        if ratio.is_finite() && ratio > 0.0 { ratio.max(1.0 / ratio) } else { f64::INFINITY }
-    }
-}
+use super::{Reading, Row};
 
 /// The reading that differs most; `None` where no row of programs that all read has as many CPUs as a measurement of the same node and memory.
 #[must_use]
