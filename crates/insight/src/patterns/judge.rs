@@ -101,7 +101,7 @@ pub(crate) fn why_unpriced(analysis: &Analysis<'_>, sums: &AllSums) -> Option<Ve
 }
 
 /// That the accesses sampled are too few for any judgement, in a whole sentence. Where accesses are counted, hardly any sample means hardly any access.
-fn too_few(analysis: &Analysis<'_>, sums: &AllSums) -> Option<String> {
+pub(crate) fn too_few(analysis: &Analysis<'_>, sums: &AllSums) -> Option<String> {
     let samples = sums.all.samples;
     let is_counted = analysis.trace().threads().iter().any(|thread| thread.counters.is_some());
     (samples < ENOUGH_SAMPLES && !is_counted).then(|| {
@@ -512,6 +512,21 @@ mod tests {
         let (few, _) = found(&trace(29, 0), Filter::default());
         assert_eq!((few.nothing, few.memory_share), (None, None));
         assert!(few.cannot_say[0].starts_with("Only 29 memory accesses were sampled"), "{few:?}");
+    }
+
+    /// `report` said of 29 samples that they are too little to judge by, and `whatif` predicted a gain from them.
+    #[test]
+    fn no_gain_is_predicted_from_what_findings_do_not_judge_by() {
+        let machine = Machine::load("opteron-8385").expect("a built-in model");
+        let asked = |samples: u64| {
+            let trace = trace(samples, 0);
+            let change = crate::whatif::PlacementOverride::read(&trace, "*=interleave").expect("a change");
+            let answer = Analysis::on(&trace, Some(&machine), Filter::default()).what_if(&machine, &[change]);
+            answer.map(|_| ()).map_err(|error| error.to_string())
+        };
+        let refused = asked(29).expect_err("refused");
+        assert!(refused.starts_with("Only 29 memory accesses were sampled"), "{refused}");
+        assert_eq!(asked(1000), Ok(()));
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub use finding::{
 };
 
 pub(crate) use draft::{Criterion, Draft};
-pub(crate) use judge::{limits_of, paced, why_unpriced};
+pub(crate) use judge::{limits_of, paced, too_few, why_unpriced};
 
 use draft::{ENOUGH_SAMPLES, NEARLY_ALL, number, share};
 
