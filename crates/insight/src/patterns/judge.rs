@@ -9,10 +9,7 @@ use numapilot_trace::engine::Engine;
 use numapilot_trace::ids::ProcessIndex;
 use numapilot_traffic::TrafficError;
 
-use super::{
-    Confidence, Criterion, Draft, ENOUGH_SAMPLES, Finding, Findings, MATERIAL, Nothing, PatternKind, Scene, Subject,
-    drafts,
-};
+use super::{Confidence, Criterion, Draft, Finding, Findings, MATERIAL, Nothing, PatternKind, Scene, Subject, drafts};
 use crate::context::{AllSums, Analysis};
 use crate::fixes::{FixCandidate, FixPricer};
 use crate::processor_time::processor_ns;
@@ -100,11 +97,10 @@ pub(crate) fn why_unpriced(analysis: &Analysis<'_>, sums: &AllSums) -> Option<Ve
     None
 }
 
-/// That the accesses sampled are too few for any judgement, in a whole sentence. Where accesses are counted, hardly any sample means hardly any access.
+/// That the accesses sampled are too few for any judgement, in a whole sentence.
 pub(crate) fn too_few(analysis: &Analysis<'_>, sums: &AllSums) -> Option<String> {
     let samples = sums.all.samples;
-    let is_counted = analysis.trace().threads().iter().any(|thread| thread.counters.is_some());
-    (samples < ENOUGH_SAMPLES && !is_counted).then(|| {
+    analysis.samples_too_few(samples).then(|| {
         let sampled = if samples == 1 { "1 memory access was" } else { &format!("{samples} memory accesses were") };
         format!("Only {sampled} sampled, which is too little to judge by. Record longer, or sample more often.")
     })
@@ -509,8 +505,9 @@ mod tests {
             answer.expect("a prediction").cannot_say.iter().any(|why| why.contains("of the accesses is unknown"))
         };
         assert!(says(3) && !says(100), "a prediction covers no memory of unknown home");
-        let (few, _) = found(&trace(29, 0), Filter::default());
-        assert_eq!((few.nothing, few.memory_share), (None, None));
+        let (few, verdict) = found(&trace(29, 0), Filter::default());
+        assert_eq!((few.nothing, few.memory_share, verdict), (None, None, Verdict::TooFew));
+        assert_ne!(found(&trace(1000, 0), Filter::default()).1, Verdict::TooFew);
         assert!(few.cannot_say[0].starts_with("Only 29 memory accesses were sampled"), "{few:?}");
     }
 
