@@ -58,7 +58,9 @@ fn find(analysis: &Analysis<'_>, machine: Option<&Machine>, surveyed: &mut Surve
         return silent(vec![why]);
     }
     let Some(machine) = machine else {
-        return silent(vec!["The trace has no machine model, so the gains of fixes cannot be predicted.".to_owned()]);
+        let why = "The trace has no machine model, so the gains of fixes cannot be predicted. A recording of perf gets one where it is imported: `numapilot \
+             import --machine FILE`.";
+        return silent(vec![why.to_owned()]);
     };
     judged(analysis, machine, &sums, surveyed).unwrap_or_else(|error| {
         silent(vec![format!("The gains of fixes cannot be predicted on this machine: {error}.")])
