@@ -143,10 +143,16 @@ fn judge_one(
 }
 
 /// Page faults show who touches a page first, which is local more often than not: a limit on accesses would pass for that reason, as it would where none of a
-/// few samples happened to be remote.
+/// few samples happened to be remote, or where there is one node.
 fn of_accesses(runs: &[RunSummary]) -> Result<(), String> {
     if let Some(why) = runs.iter().find_map(no_accesses) {
         return Err(why);
+    }
+    if let Some(run) = runs.iter().find(|run| run.is_of_one_node) {
+        return Err(format!(
+            "{} has one node, so nothing can be remote there; record for a machine with several (`--machine`, `numapilot topo --list`)",
+            run.machine
+        ));
     }
     match !runs.is_empty() && runs.iter().all(|run| run.has_too_few_samples) {
         true => Err(format!(
@@ -230,6 +236,7 @@ mod tests {
             time: Some(RunTime { ns: time, source: TimeSource::Modelled, idle_ns: Some(0.0), processor_ns: None }),
             is_of_accesses: true,
             has_too_few_samples: false,
+            is_of_one_node: false,
             remote_share: Some(remote),
             imbalance: None,
             accesses: Some(Estimate::exact(1e6)),
@@ -341,6 +348,19 @@ mod tests {
         assert!(alone.remark.contains("too little to judge by"), "{}", alone.remark);
         // The spread of several shows how far one of them is off.
         assert_eq!(judged(&[run(Estimate::exact(0.1), 1.0), thin]).verdict, Verdict::Kept);
+    }
+
+    /// On a CI runner of one node, `--machine live` kept every limit.
+    #[test]
+    fn a_machine_of_one_node_keeps_no_limit() {
+        let runs = [RunSummary { is_of_one_node: true, ..run(Estimate::exact(0.0), 1e9) }];
+        for limit in [Limit::Remote(0.3), Limit::Imbalance(0.3), Limit::RemoteOf("block".to_owned(), 0.3)] {
+            let judged = &judge(&[limit], &runs, None)[0];
+            assert_eq!(judged.verdict, Verdict::Unknown);
+            assert!(judged.remark.starts_with("m has one node"), "{}", judged.remark);
+        }
+        let slowdown = &judge(&[Limit::Slowdown(0.3)], &runs, Some(&runs))[0];
+        assert_eq!(slowdown.verdict, Verdict::Kept, "run times are those of any machine");
     }
 
     #[test]

@@ -108,6 +108,7 @@ pub mod tests {
             time: Some(RunTime { ns, source: TimeSource::Modelled, idle_ns: Some(0.0), processor_ns: None }),
             is_of_accesses: true,
             has_too_few_samples: false,
+            is_of_one_node: false,
             remote_share: None,
             imbalance: None,
             accesses: None,
