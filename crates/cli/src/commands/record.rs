@@ -106,11 +106,8 @@ pub fn run(arguments: &RecordArgs) -> Result<ExitCode> {
     if !arguments.quiet {
         unseen(summary.instrumentation.as_ref());
         tell!(
-            "numapilot: {}, {}, {} in {}; next: numapilot report {}",
-            match recording.engine {
-                Engine::Fault => units::counted(summary.accesses, "page fault", "page faults"),
-                _ => units::counted(summary.accesses, "access", "accesses"),
-            },
+            "numapilot: {}{}, {} in {}; next: numapilot report {}",
+            seen(recording.engine, summary.accesses),
             units::counted(summary.objects, "object", "objects"),
             units::counted(summary.threads, "thread", "threads"),
             recording.dir.display(),
@@ -118,6 +115,17 @@ pub fn run(arguments: &RecordArgs) -> Result<ExitCode> {
         );
     }
     Ok(ExitCode::from(u8::try_from(recording.exit.shell_code()).unwrap_or(1)))
+}
+
+/// What an engine saw of memory's use, as the beginning of a list; nothing for one that does not look at it, of which 0 would say that there was none.
+fn seen(engine: Engine, accesses: u64) -> String {
+    match engine {
+        Engine::Track => String::new(),
+        Engine::Fault => units::counted(accesses, "page fault", "page faults") + ", ",
+        Engine::Instrument | Engine::Emulate | Engine::Pmu | Engine::Import => {
+            units::counted(accesses, "access", "accesses") + ", "
+        }
+    }
 }
 
 /// Share of the CPUs' time from which on others that use it are worth a word.
@@ -404,6 +412,13 @@ mod tests {
         let mut words = Vec::new();
         told.read_to_end(&mut words).unwrap();
         assert_eq!(words.len(), 1, "the command that started it knows, too");
+    }
+
+    /// "0 accesses, 12 objects" of a recording of allocations read as if the program had accessed no memory.
+    #[test]
+    fn an_engine_that_sees_no_accesses_counts_none() {
+        assert_eq!(seen(Engine::Track, 0), "");
+        assert_eq!([Engine::Pmu, Engine::Fault].map(|engine| seen(engine, 1)), ["1 access, ", "1 page fault, "]);
     }
 
     /// On a laptop the report said it, after a recording that took many times as long as the program.
