@@ -52,9 +52,8 @@ pub fn run(options: &ApplyOptions<'_>) -> Result<Applied, ApplyError> {
         None => None,
     };
     let mut notes = plan.as_ref().map_or(Vec::new(), |(_, image)| image.notes.clone());
-    if let Some((reason, remedy)) = preload_obstacle(&target.binary) {
-        let what = if plan.is_some() { "the plan cannot be applied to" } else { "no library can be loaded into" };
-        notes.push(format!("{what} {}: {reason}; {remedy}", target.binary.path.display()));
+    if let Some(obstacle) = preload_obstacle(&target.binary) {
+        notes.push(not_loaded(&target.binary.path, &obstacle, plan.is_some()));
     }
     if let Some((fitted, _)) = &plan
         && !fitted.plan.objects.is_empty()
@@ -89,6 +88,19 @@ pub fn run(options: &ApplyOptions<'_>) -> Result<Applied, ApplyError> {
     Ok(Applied { exit, outcome, notes })
 }
 
+/// That no library of ours comes into the program at `path`: the reason and what helps. Policies of a whole process need none.
+fn not_loaded(path: &Path, (reason, remedy): &(String, String), has_plan: bool) -> String {
+    let path = path.display();
+    if has_plan {
+        format!(
+            "the plan cannot be applied to {path}: {reason}; {remedy}, or place the whole process (`numapilot run --interleave=all`, `--membind`, \
+             `--cpunodebind`)"
+        )
+    } else {
+        format!("no library can be loaded into {path}: {reason}; {remedy}")
+    }
+}
+
 /// Compiles a plan for a program without running it: what is wrong with the plan there, rule by rule. Empty: nothing.
 ///
 /// # Errors
@@ -96,4 +108,18 @@ pub fn run(options: &ApplyOptions<'_>) -> Result<Applied, ApplyError> {
 pub fn check(fitted: &Fitted, machine: &Machine, command: &[OsString]) -> Result<Vec<String>, ApplyError> {
     let target = resolve_target(command)?;
     Ok(compile(fitted, machine, &target, command, Purpose::Run)?.notes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A static program that cannot be built anew was left without a remedy, though numactl's policies apply to it.
+    #[test]
+    fn a_program_that_takes_no_plan_can_be_placed_as_a_whole() {
+        let obstacle = ("it is statically linked".to_owned(), "link it dynamically".to_owned());
+        let told = |has_plan: bool| not_loaded(Path::new("/bin/a"), &obstacle, has_plan);
+        assert!(told(true).starts_with("the plan cannot be applied to /bin/a: it is statically linked; link it"));
+        assert!(told(true).contains("--interleave=all") && !told(false).contains("--interleave"), "{}", told(true));
+    }
 }

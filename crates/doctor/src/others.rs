@@ -72,7 +72,7 @@ pub(super) fn instrument(facts: &Facts) -> Finding {
     if facts.compilers.is_empty() {
         obstacles.push(Obstacle::new(
             "no compiler is installed, so programs cannot be instrumented here (programs instrumented elsewhere can be recorded)",
-            "install one: `sudo apt-get install gcc g++`, or clang",
+            "install gcc and g++ (Fedora and Red Hat: package gcc-c++), or clang",
         ));
     }
     Finding {

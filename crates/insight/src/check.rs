@@ -9,7 +9,7 @@ use crate::compare::{
     Change, Metric, ObjectSummary, RunSummary, TimeSource, merge_objects, no_accesses, repeatability, repeated,
 };
 use crate::estimate::{Estimate, sum_of_shares};
-use crate::totals::UNKNOWN_MAX;
+use crate::totals::{ENOUGH_SAMPLES, UNKNOWN_MAX};
 
 /// Why a share of the whole program is unknown.
 fn no_share(runs: &[RunSummary]) -> String {
@@ -142,9 +142,24 @@ fn judge_one(
     Judgement { limit: limit.clone(), found, verdict, object, remark, time_source }
 }
 
-/// Page faults show who touches a page first, which is local more often than not: a limit on accesses would pass for that reason.
+/// Page faults show who touches a page first, which is local more often than not: a limit on accesses would pass for that reason, as it would where none of a
+/// few samples happened to be remote, or where there is one node.
 fn of_accesses(runs: &[RunSummary]) -> Result<(), String> {
-    runs.iter().find_map(no_accesses).map_or(Ok(()), Err)
+    if let Some(why) = runs.iter().find_map(no_accesses) {
+        return Err(why);
+    }
+    if let Some(run) = runs.iter().find(|run| run.is_of_one_node) {
+        return Err(format!(
+            "{} has one node, so nothing can be remote there; record for a machine with several (`--machine`, `numapilot topo --list`)",
+            run.machine
+        ));
+    }
+    match !runs.is_empty() && runs.iter().all(|run| run.has_too_few_samples) {
+        true => Err(format!(
+            "fewer than {ENOUGH_SAMPLES} memory accesses were sampled, which is too little to judge by; record longer, or sample more often"
+        )),
+        false => Ok(()),
+    }
 }
 
 /// Remote share among the accesses to all objects of a name, over the recordings.
@@ -220,6 +235,8 @@ mod tests {
             is_simulated: true,
             time: Some(RunTime { ns: time, source: TimeSource::Modelled, idle_ns: Some(0.0), processor_ns: None }),
             is_of_accesses: true,
+            has_too_few_samples: false,
+            is_of_one_node: false,
             remote_share: Some(remote),
             imbalance: None,
             accesses: Some(Estimate::exact(1e6)),
@@ -319,6 +336,31 @@ mod tests {
             judge(&[Limit::RemoteOf("filled".to_owned(), 0.1)], &[run], None)[0].verdict
         };
         assert_eq!([0.0, 0.4, 0.6].map(verdict), [Verdict::Unknown, Verdict::Unknown, Verdict::Kept]);
+    }
+
+    /// A limit of 30 % passed by five samples, none of them remote, of accesses of which half may be.
+    #[test]
+    fn a_few_samples_keep_no_limit() {
+        let thin = RunSummary { has_too_few_samples: true, ..run(Estimate { value: 0.0, low: 0.0, high: 0.5 }, 1.0) };
+        let judged = |runs: &[RunSummary]| judge(&[Limit::Remote(0.3)], runs, None)[0].clone();
+        let alone = judged(std::slice::from_ref(&thin));
+        assert_eq!((alone.verdict, alone.found), (Verdict::Unknown, None));
+        assert!(alone.remark.contains("too little to judge by"), "{}", alone.remark);
+        // The spread of several shows how far one of them is off.
+        assert_eq!(judged(&[run(Estimate::exact(0.1), 1.0), thin]).verdict, Verdict::Kept);
+    }
+
+    /// On a CI runner of one node, `--machine live` kept every limit.
+    #[test]
+    fn a_machine_of_one_node_keeps_no_limit() {
+        let runs = [RunSummary { is_of_one_node: true, ..run(Estimate::exact(0.0), 1e9) }];
+        for limit in [Limit::Remote(0.3), Limit::Imbalance(0.3), Limit::RemoteOf("block".to_owned(), 0.3)] {
+            let judged = &judge(&[limit], &runs, None)[0];
+            assert_eq!(judged.verdict, Verdict::Unknown);
+            assert!(judged.remark.starts_with("m has one node"), "{}", judged.remark);
+        }
+        let slowdown = &judge(&[Limit::Slowdown(0.3)], &runs, Some(&runs))[0];
+        assert_eq!(slowdown.verdict, Verdict::Kept, "run times are those of any machine");
     }
 
     #[test]

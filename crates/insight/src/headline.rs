@@ -51,6 +51,8 @@ pub enum Verdict {
     PageFaults,
     /// The home node of more than half of the accesses is unknown.
     HomesUnknown,
+    /// Fewer accesses were sampled than a verdict needs, by an engine that does not count them.
+    TooFew,
     /// Few remote accesses and balanced controllers. The model may find something to fix all the same, such as false sharing.
     NothingToFix,
     /// Many accesses are remote; the memory controllers are evenly loaded.
@@ -89,6 +91,8 @@ impl Analysis<'_> {
             (false, _, _) => Verdict::NothingSeen,
             _ if evidence == Evidence::PageFaults => Verdict::PageFaults,
             _ if !totals.knows_homes() => Verdict::HomesUnknown,
+            // Where nothing was left out, few are all there are.
+            _ if self.samples_too_few(totals.samples) && !totals.remote_share.is_exact() => Verdict::TooFew,
             (true, false, false) => Verdict::NothingToFix,
             (true, true, false) => Verdict::Remote,
             (true, false, true) => Verdict::Imbalanced,

@@ -20,6 +20,9 @@ pub(crate) const UNKNOWN_MAX: f64 = 0.5;
 /// leave them out however few they are.
 pub(crate) const UNKNOWN_MATERIAL: f64 = 0.05;
 
+/// Number of samples of a recording, or of a site, below which nothing is judged by them.
+pub(crate) const ENOUGH_SAMPLES: u64 = 30;
+
 /// How a figure was obtained: counted, or estimated from samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -131,6 +134,12 @@ pub struct Series {
 }
 
 impl Analysis<'_> {
+    /// Whether so few accesses as `samples` were sampled that the recording cannot be judged. Where accesses are counted, hardly any sample means hardly any
+    /// access.
+    pub(crate) fn samples_too_few(&self, samples: u64) -> bool {
+        samples < ENOUGH_SAMPLES && self.trace.threads().iter().all(|thread| thread.counters.is_none())
+    }
+
     /// Exact number of all memory accesses: only without a filter, and where every access was counted.
     #[must_use]
     pub fn counted_total(&self) -> Option<f64> {

@@ -16,7 +16,7 @@ use crate::estimate::Estimate;
 use crate::facts::{ProcessPage, SiteFacts};
 use crate::fixes::{Effect, FixCandidate, FixKind, FixPricer, too_large_together};
 use crate::measured::{self, MeasuredLatency};
-use crate::patterns::{limits_of, paced, why_unpriced};
+use crate::patterns::{limits_of, paced, too_few, why_unpriced};
 use crate::price::{Priced, Pricer};
 use crate::scene::{Interest, Scene, Surveyed};
 use crate::uncertainty::Uncertainty;
@@ -293,7 +293,7 @@ impl Analysis<'_> {
     /// Predicts what the changes would gain on `machine`, on which the recording was made. If two concern the same memory, the later one counts.
     ///
     /// # Errors
-    /// If the recording has no prices, or the machine cannot do it.
+    /// If the recording has no prices or too few samples, or the machine cannot do it.
     pub fn what_if(&self, machine: &Machine, overrides: &[PlacementOverride]) -> Result<Answer, WhatIfError> {
         self.what_if_surveyed(machine, overrides, &mut Surveyed::default())
     }
@@ -309,6 +309,10 @@ impl Analysis<'_> {
         surveyed: &mut Surveyed,
     ) -> Result<Answer, WhatIfError> {
         let sums = self.check_priced()?;
+        // What findings refuse to judge by is too little for a gain, too.
+        if let Some(why) = too_few(self, &sums) {
+            return Err(WhatIfError::Recording(why));
+        }
         overrides.iter().try_for_each(|change| check(machine, change))?;
         let (interest, groups) = self.interest(machine, overrides);
         let scene = match surveyed.scene(self, machine, &interest) {

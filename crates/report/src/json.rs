@@ -1,5 +1,6 @@
-//! The same reports for programs. Field names carry their units; shares lie between 0 and 1; every estimate is
-//! `{value, low, high}` with a 95 % interval (a point where it was counted). Per-node lists follow `nodes`.
+//! The same reports for programs. Field names carry their units, except moments and lengths of program time (`start`, `end`, `duration`, `first`, `last`),
+//! which are nanoseconds; shares lie between 0 and 1; every estimate is `{value, low, high}` with a 95 % interval (a point where it was counted). Per-node
+//! lists follow `nodes`.
 
 use numapilot_flows::Evidence;
 use numapilot_flows::Trace;

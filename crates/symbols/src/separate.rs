@@ -231,7 +231,8 @@ impl Separate {
         match (&self.build_id, &self.link) {
             (Some(id), _) => format!(
                 "{refused}no debug file of build id {id} in {places}: install its debug symbols \
-                 (on Debian `find-dbgsym-packages FILE` names the package), or keep its symbol table (no strip)"
+                 (on Debian and Ubuntu `find-dbgsym-packages FILE` names the package, on Fedora and Red Hat `dnf debuginfo-install PACKAGE` installs them), \
+                 or keep its symbol table (no strip)"
             ),
             (None, Some(link)) => format!(
                 "{refused}no debug file {link} in {places}: install its debug symbols, or keep its symbol table (no strip)"

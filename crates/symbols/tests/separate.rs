@@ -113,7 +113,9 @@ fn names_come_from_the_file_of_the_build_id_however_it_is_compressed() {
         let program = stripped(PROGRAM, &["-Wl,--build-id"]);
         let advice = program.assert_nameless(&[]);
         assert!(advice.contains(&format!("no debug file of build id {}", program.id())), "{advice}");
-        assert!(advice.contains("lib/debug") && advice.contains("find-dbgsym-packages"), "{advice}");
+        for words in ["lib/debug", "find-dbgsym-packages", "dnf debuginfo-install"] {
+            assert!(advice.contains(words), "{words}: {advice}");
+        }
         let option = format!("--compress-debug-sections={compression}");
         run("objcopy", &[&option, &program.debug, &program.place()]);
         program.assert_named(compression);

@@ -95,7 +95,7 @@ Examples:
   numapilot plan app.toml --machine opteron-8385    and whether it fits that machine
   numapilot plan app.toml -- ./app                  and whether the program has the code that its rules name
 
-The exit status is 1 if the plan has an error. docs/plan-format.md describes plans.")]
+The exit status is 1 if the plan has an error, does not fit the machine, or names what the program does not have. docs/plan-format.md describes plans.")]
 pub struct PlanArgs {
     /// The plan file
     #[arg(value_name = "FILE")]

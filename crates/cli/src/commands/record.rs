@@ -70,7 +70,7 @@ pub fn run(arguments: &RecordArgs) -> Result<ExitCode> {
         );
     }
     let line = Line::new(arguments.quiet);
-    let mut shown = line.of_recording(renamed(arguments.output.as_deref(), &output), sign);
+    let mut shown = line.of_recording(renamed(arguments.output.as_deref(), &output), sign, &machine);
     let mut options = RecordOptions::new(arguments.command.clone(), output, &machine);
     apply(arguments, &mut options)?;
     if let Some(program) = &arguments.native {
@@ -106,11 +106,8 @@ pub fn run(arguments: &RecordArgs) -> Result<ExitCode> {
     if !arguments.quiet {
         unseen(summary.instrumentation.as_ref());
         tell!(
-            "numapilot: {}, {}, {} in {}; next: numapilot report {}",
-            match recording.engine {
-                Engine::Fault => units::counted(summary.accesses, "page fault", "page faults"),
-                _ => units::counted(summary.accesses, "access", "accesses"),
-            },
+            "numapilot: {}{}, {} in {}; next: numapilot report {}",
+            seen(recording.engine, summary.accesses),
             units::counted(summary.objects, "object", "objects"),
             units::counted(summary.threads, "thread", "threads"),
             recording.dir.display(),
@@ -118,6 +115,17 @@ pub fn run(arguments: &RecordArgs) -> Result<ExitCode> {
         );
     }
     Ok(ExitCode::from(u8::try_from(recording.exit.shell_code()).unwrap_or(1)))
+}
+
+/// What an engine saw of memory's use, as the beginning of a list; nothing for one that does not look at it, of which 0 would say that there was none.
+fn seen(engine: Engine, accesses: u64) -> String {
+    match engine {
+        Engine::Track => String::new(),
+        Engine::Fault => units::counted(accesses, "page fault", "page faults") + ", ",
+        Engine::Instrument | Engine::Emulate | Engine::Pmu | Engine::Import => {
+            units::counted(accesses, "access", "accesses") + ", "
+        }
+    }
 }
 
 /// Share of the CPUs' time from which on others that use it are worth a word.
@@ -250,6 +258,8 @@ struct Line {
     announced: Option<PathBuf>,
     /// Who else is to know then.
     sign: Option<Sign>,
+    /// That the machine has one node, for a recording that simulates it.
+    alone: Option<String>,
 }
 
 impl Line {
@@ -259,12 +269,13 @@ impl Line {
         if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
             bar.set_style(style);
         }
-        Line { bar, is_quiet, announced: None, sign: None }
+        Line { bar, is_quiet, announced: None, sign: None, alone: None }
     }
 
-    /// The same line for a recording, of which others are to know.
-    fn of_recording(&self, announced: Option<PathBuf>, sign: Sign) -> Line {
-        Line { bar: self.bar.clone(), is_quiet: self.is_quiet, announced, sign: Some(sign) }
+    /// The same line for a recording on `machine`, of which others are to know.
+    fn of_recording(&self, announced: Option<PathBuf>, sign: Sign, machine: &Machine) -> Line {
+        let alone = alone(machine.name(), machine.nodes().len());
+        Line { bar: self.bar.clone(), is_quiet: self.is_quiet, announced, sign: Some(sign), alone }
     }
 
     /// Says once where the trace goes.
@@ -284,12 +295,24 @@ impl Line {
     }
 }
 
+/// That all memory of a machine is local, if so: a recording that takes many times as long as the program should not be made for that.
+fn alone(machine: &str, node_count: usize) -> Option<String> {
+    (node_count == 1).then(|| {
+        format!(
+            "machine {machine} has one node, so nothing will be remote: `--machine NAME` simulates one with several (`numapilot topo --list`)"
+        )
+    })
+}
+
 impl Progress for Line {
     fn chosen(&mut self, selection: &Selection, unsimulated: Option<&str>) {
         if self.is_quiet {
             return;
         }
         refused(&selection.refusals);
+        if let Some(alone) = self.alone.as_ref().filter(|_| selection.engine.is_simulated()) {
+            tell!("numapilot: {alone}");
+        }
         if let Some(machine) = unsimulated {
             tell!(
                 "numapilot: engine {} does not simulate {machine}: the program runs on this host as it is, and no caches, latencies or home nodes of \
@@ -382,11 +405,26 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let (mut told, tells) = std::io::pipe().unwrap();
         let sign = Sign::new(place.path(), Some(tells.into_raw_fd())).unwrap();
-        let mut line = Line::new(true).of_recording(renamed_one, sign);
+        let machine = Machine::load("opteron-8385").unwrap();
+        let mut line = Line::new(true).of_recording(renamed_one, sign, &machine);
         line.update(&ProgressState::default());
         assert_eq!(line.announced, None);
         let mut words = Vec::new();
         told.read_to_end(&mut words).unwrap();
         assert_eq!(words.len(), 1, "the command that started it knows, too");
+    }
+
+    /// "0 accesses, 12 objects" of a recording of allocations read as if the program had accessed no memory.
+    #[test]
+    fn an_engine_that_sees_no_accesses_counts_none() {
+        assert_eq!(seen(Engine::Track, 0), "");
+        assert_eq!([Engine::Pmu, Engine::Fault].map(|engine| seen(engine, 1)), ["1 access, ", "1 page fault, "]);
+    }
+
+    /// On a laptop the report said it, after a recording that took many times as long as the program.
+    #[test]
+    fn a_simulated_machine_of_one_node_is_told_before_the_recording() {
+        assert!(alone("live", 1).is_some_and(|told| told.starts_with("machine live has one node")));
+        assert_eq!(alone("opteron-8385", 4), None);
     }
 }

@@ -107,6 +107,8 @@ pub mod tests {
             is_simulated: true,
             time: Some(RunTime { ns, source: TimeSource::Modelled, idle_ns: Some(0.0), processor_ns: None }),
             is_of_accesses: true,
+            has_too_few_samples: false,
+            is_of_one_node: false,
             remote_share: None,
             imbalance: None,
             accesses: None,

@@ -10,6 +10,7 @@ use numapilot_machine::Machine;
 use numapilot_plan::{Fit, Plan};
 use numapilot_report::simulation::{Prediction, prediction};
 use numapilot_simulator::whatif::{PageOverride, Question};
+use numapilot_trace::engine::{Engine, RecordedBy};
 
 use super::plan_overrides;
 use super::simulate::progress;
@@ -40,7 +41,7 @@ fn priced(arguments: &WhatifArgs, trace: &Trace) -> Result<Prediction> {
     let analysis = if arguments.calibrate { analysis.calibrated() } else { analysis };
     refuse_blind(&analysis).with_context(whose)?;
     let Some(machine) = &machine else {
-        bail!("{}: it holds no description of its machine; name one by --machine", whose());
+        bail!("{}: it holds no description of its machine; {}", whose(), machine_by(&trace.meta().engine));
     };
     if let Some(file) = &arguments.plan {
         overrides = planned(file, trace, machine)?;
@@ -48,6 +49,15 @@ fn priced(arguments: &WhatifArgs, trace: &Trace) -> Result<Prediction> {
     let answer = analysis.what_if(machine, &overrides).with_context(whose)?;
     let program = numapilot_trace::name::stem(&arguments.trace);
     Ok(Prediction::priced(&program, machine.name(), answer))
+}
+
+/// How a recording without a description of its machine gets one, as a clause. Simulations, which `--machine` asks for, refuse imports.
+fn machine_by(engine: &RecordedBy) -> &'static str {
+    if *engine == Engine::Import {
+        "import it again with `numapilot import --machine FILE`, a model that `numapilot measure --model FILE` wrote there"
+    } else {
+        "name one by --machine"
+    }
 }
 
 /// The overrides of a plan's rules. Prints a note for each rule that matches nothing.
@@ -80,4 +90,16 @@ fn simulated(arguments: &WhatifArgs, trace: Trace, name: &str) -> Result<Predict
 
 fn read<T>(arguments: &WhatifArgs, one: impl Fn(&str) -> Result<T>) -> Result<Vec<T>> {
     arguments.set.iter().map(|set| one(set).with_context(|| format!("--set {set}"))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `--machine` was named for recordings of perf, and refused them then.
+    #[test]
+    fn an_import_gets_its_machine_where_it_is_imported() {
+        assert!(machine_by(&Engine::Import.into()).starts_with("import it again"));
+        assert_eq!(machine_by(&Engine::Instrument.into()), "name one by --machine");
+    }
 }

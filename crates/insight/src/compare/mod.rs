@@ -372,6 +372,8 @@ mod tests {
             is_simulated: true,
             time: Some(lasting(1e9)),
             is_of_accesses: true,
+            has_too_few_samples: false,
+            is_of_one_node: false,
             remote_share: Some(Estimate::exact(0.5)),
             imbalance: Some(Estimate::exact(0.1)),
             accesses: Some(Estimate::exact(1e6)),

@@ -137,6 +137,12 @@ pub struct RunSummary {
     /// Whether its samples are memory accesses; page faults, say, do not show how often memory is accessed.
     #[serde(skip)]
     pub is_of_accesses: bool,
+    /// Whether there are samples of accesses, and so few, of an engine that does not count them, that no limit can be judged by them.
+    #[serde(skip)]
+    pub has_too_few_samples: bool,
+    /// Whether the machine is known to have one node, so that nothing can be remote.
+    #[serde(skip)]
+    pub is_of_one_node: bool,
     /// Share of memory accesses that are remote; `None` where the home of more than half of them is unknown.
     pub remote_share: Option<Estimate>,
     /// Controller imbalance (population definition) as a share; `None` likewise.
@@ -218,6 +224,10 @@ impl RunSummary {
             is_simulated: meta.simulated,
             time: time.filter(|_| part_of_run.is_none()),
             is_of_accesses,
+            has_too_few_samples: totals.samples > 0
+                && analysis.samples_too_few(totals.samples)
+                && !totals.remote_share.is_exact(),
+            is_of_one_node: analysis.trace().machine().is_some_and(|machine| machine.nodes().len() == 1),
             remote_share: knows_homes.then_some(totals.remote_share),
             imbalance: knows_homes.then_some(totals.imbalance.population),
             accesses: is_of_accesses.then_some(totals.accesses),
@@ -493,6 +503,8 @@ mod tests {
             is_simulated: true,
             time: None,
             is_of_accesses: true,
+            has_too_few_samples: false,
+            is_of_one_node: false,
             remote_share: None,
             imbalance: None,
             accesses: Some(Estimate::exact(1.0)),

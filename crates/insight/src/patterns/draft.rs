@@ -4,9 +4,6 @@ use super::finding::{Evidence, PatternKind, Subject, Unit};
 use crate::estimate::Estimate;
 use crate::fixes::FixCandidate;
 
-/// Number of samples of a site below which no detector looks at it.
-pub(super) const ENOUGH_SAMPLES: u64 = 30;
-
 /// Share, 0 to 1, that counts as nearly all.
 pub(super) const NEARLY_ALL: f64 = 0.9;
 

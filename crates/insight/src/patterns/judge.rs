@@ -9,10 +9,7 @@ use numapilot_trace::engine::Engine;
 use numapilot_trace::ids::ProcessIndex;
 use numapilot_traffic::TrafficError;
 
-use super::{
-    Confidence, Criterion, Draft, ENOUGH_SAMPLES, Finding, Findings, MATERIAL, Nothing, PatternKind, Scene, Subject,
-    drafts,
-};
+use super::{Confidence, Criterion, Draft, Finding, Findings, MATERIAL, Nothing, PatternKind, Scene, Subject, drafts};
 use crate::context::{AllSums, Analysis};
 use crate::fixes::{FixCandidate, FixPricer};
 use crate::processor_time::processor_ns;
@@ -61,7 +58,9 @@ fn find(analysis: &Analysis<'_>, machine: Option<&Machine>, surveyed: &mut Surve
         return silent(vec![why]);
     }
     let Some(machine) = machine else {
-        return silent(vec!["The trace has no machine model, so the gains of fixes cannot be predicted.".to_owned()]);
+        let why = "The trace has no machine model, so the gains of fixes cannot be predicted. A recording of perf gets one where it is imported: `numapilot \
+             import --machine FILE`.";
+        return silent(vec![why.to_owned()]);
     };
     judged(analysis, machine, &sums, surveyed).unwrap_or_else(|error| {
         silent(vec![format!("The gains of fixes cannot be predicted on this machine: {error}.")])
@@ -100,11 +99,10 @@ pub(crate) fn why_unpriced(analysis: &Analysis<'_>, sums: &AllSums) -> Option<Ve
     None
 }
 
-/// That the accesses sampled are too few for any judgement, in a whole sentence. Where accesses are counted, hardly any sample means hardly any access.
-fn too_few(analysis: &Analysis<'_>, sums: &AllSums) -> Option<String> {
+/// That the accesses sampled are too few for any judgement, in a whole sentence.
+pub(crate) fn too_few(analysis: &Analysis<'_>, sums: &AllSums) -> Option<String> {
     let samples = sums.all.samples;
-    let is_counted = analysis.trace().threads().iter().any(|thread| thread.counters.is_some());
-    (samples < ENOUGH_SAMPLES && !is_counted).then(|| {
+    analysis.samples_too_few(samples).then(|| {
         let sampled = if samples == 1 { "1 memory access was" } else { &format!("{samples} memory accesses were") };
         format!("Only {sampled} sampled, which is too little to judge by. Record longer, or sample more often.")
     })
@@ -509,9 +507,25 @@ mod tests {
             answer.expect("a prediction").cannot_say.iter().any(|why| why.contains("of the accesses is unknown"))
         };
         assert!(says(3) && !says(100), "a prediction covers no memory of unknown home");
-        let (few, _) = found(&trace(29, 0), Filter::default());
-        assert_eq!((few.nothing, few.memory_share), (None, None));
+        let (few, verdict) = found(&trace(29, 0), Filter::default());
+        assert_eq!((few.nothing, few.memory_share, verdict), (None, None, Verdict::TooFew));
+        assert_ne!(found(&trace(1000, 0), Filter::default()).1, Verdict::TooFew);
         assert!(few.cannot_say[0].starts_with("Only 29 memory accesses were sampled"), "{few:?}");
+    }
+
+    /// `report` said of 29 samples that they are too little to judge by, and `whatif` predicted a gain from them.
+    #[test]
+    fn no_gain_is_predicted_from_what_findings_do_not_judge_by() {
+        let machine = Machine::load("opteron-8385").expect("a built-in model");
+        let asked = |samples: u64| {
+            let trace = trace(samples, 0);
+            let change = crate::whatif::PlacementOverride::read(&trace, "*=interleave").expect("a change");
+            let answer = Analysis::on(&trace, Some(&machine), Filter::default()).what_if(&machine, &[change]);
+            answer.map(|_| ()).map_err(|error| error.to_string())
+        };
+        let refused = asked(29).expect_err("refused");
+        assert!(refused.starts_with("Only 29 memory accesses were sampled"), "{refused}");
+        assert_eq!(asked(1000), Ok(()));
     }
 
     #[test]

@@ -24,13 +24,14 @@ pub use finding::{
 };
 
 pub(crate) use draft::{Criterion, Draft};
-pub(crate) use judge::{limits_of, paced, why_unpriced};
+pub(crate) use judge::{limits_of, paced, too_few, why_unpriced};
 
-use draft::{ENOUGH_SAMPLES, NEARLY_ALL, number, share};
+use draft::{NEARLY_ALL, number, share};
 
 use crate::estimate::Estimate;
 use crate::facts::SiteFacts;
 use crate::scene::{MATERIAL, Scene};
+use crate::totals::ENOUGH_SAMPLES;
 
 /// Recognises a pattern in one site. The estimate is the site's share of the threads' time at stake.
 type SiteDetector = fn(&Scene<'_>, &SiteFacts, Estimate) -> Option<Draft>;

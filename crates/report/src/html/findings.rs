@@ -110,6 +110,7 @@ pub fn verdict(headline: &Headline, found: &Findings, nodes: &[NodeId]) -> Vec<W
             };
             vec![strong("No placement can be judged."), plain(&format!(" {why}"))]
         }
+        Verdict::TooFew => too_few(totals.samples),
         Verdict::NothingToFix => vec![
             strong("Accesses are mostly local,"),
             plain(&format!(" and the memory controllers are evenly loaded.{open}")),
@@ -126,6 +127,15 @@ pub fn verdict(headline: &Headline, found: &Findings, nodes: &[NodeId]) -> Vec<W
             plain(&format!(" {busiest}.{open}")),
         ],
     }
+}
+
+/// That so few accesses were sampled that nothing can be judged by them.
+fn too_few(samples: u64) -> Vec<Words> {
+    let samples = units::counted(samples, "memory access was", "memory accesses were");
+    vec![
+        strong(&format!("Only {samples} sampled, which is too little to judge by.")),
+        plain(" Record longer, or sample more often."),
+    ]
 }
 
 /// The first findings of `insight`, each with its best fix and predicted gain; empty where there are none.
@@ -395,6 +405,19 @@ mod tests {
             assert!(say(&unpriced).ends_with(" evenly loaded. No gain can be predicted."), "{}", say(&unpriced));
             let sound = Findings { nothing: Some(numapilot_insight::Nothing::HardlyWaits), ..Findings::default() };
             assert!(say(&sound).starts_with("Nothing to fix: the threads spend"), "{}", say(&sound));
+        });
+    }
+
+    /// A page of five samples began with "Many accesses are remote", and ended with why they cannot be judged.
+    #[test]
+    fn a_few_samples_have_no_verdict() {
+        of_unknown_homes().with(Filter::default(), |export| {
+            let mut headline = export.analysis.headline();
+            (headline.verdict, headline.totals.samples) = (Verdict::TooFew, 5);
+            assert_eq!(
+                text(&verdict(&headline, &Findings::default(), export.analysis.nodes())),
+                "Only 5 memory accesses were sampled, which is too little to judge by. Record longer, or sample more often."
+            );
         });
     }
 
