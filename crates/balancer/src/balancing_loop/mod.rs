@@ -6,6 +6,7 @@
 mod copying;
 mod forbidden;
 mod look;
+mod node_memory;
 mod options;
 mod order_events;
 mod pressed;
