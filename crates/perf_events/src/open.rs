@@ -39,9 +39,11 @@ use crate::syscall::redirect;
 
 mod joined;
 mod memory;
+mod pulses;
 mod set;
 
 use memory::Memory;
+use pulses::Pulses;
 pub use set::CpuRing;
 pub use set::EventSet;
 pub use set::Origin;
@@ -227,8 +229,9 @@ impl<'a> Opening<'a> {
             Scope::Processes(pids) => self.processes(pids)?,
         };
         self.set.notes.extend(self.memory.note());
-        if *self.scope != Scope::System {
-            self.set.notes.extend(cost_note(self.events_of_a_thread()));
+        match self.scope {
+            Scope::System => self.set.pulses = Pulses::open(&self.cpus),
+            _ => self.set.notes.extend(cost_note(self.events_of_a_thread())),
         }
         Ok(self.finish())
     }

@@ -1,0 +1,81 @@
+//! Whether the events of whole CPUs still run. Those of a CPU that goes offline end with it, and stay so when it comes back (`__perf_event_exit_context` in
+//! kernel/events/core.c). Nothing tells their reader, which a suspension of the machine stops before it takes the CPUs offline. An event of no kind
+//! (`PERF_COUNT_SW_DUMMY`) on each CPU shows it: the time for which it was enabled grows as long as it runs.
+
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use numapilot_machine::CpuId;
+use numapilot_perf::EventAttr;
+use numapilot_perf::abi::event_type;
+use numapilot_perf::abi::software;
+
+use crate::counter::open_counter;
+use crate::counter::read;
+
+/// Time between two readings of an event that runs, for its time to grow.
+const BEAT: Duration = Duration::from_millis(5);
+
+/// A CPU, and for how many nanoseconds its event was enabled; `None`: it does not tell.
+type Enabled = (CpuId, Option<u64>);
+
+/// Such events.
+#[derive(Debug, Default)]
+pub(super) struct Pulses(Vec<(CpuId, OwnedFd)>);
+
+impl Pulses {
+    /// Opens one on each of these CPUs. Where that is refused, nothing is known of the CPU.
+    pub(super) fn open(cpus: &[CpuId]) -> Pulses {
+        let open = |cpu: &CpuId| {
+            let attr = EventAttr { kind: event_type::SOFTWARE, config: software::DUMMY, ..EventAttr::default() };
+            open_counter(attr, -1, *cpu).ok().map(|fd| (*cpu, fd))
+        };
+        Pulses(cpus.iter().filter_map(open).collect())
+    }
+
+    /// CPUs that are online, and whose events have ended. Takes a few milliseconds.
+    pub(super) fn ended(&self, online: &[CpuId]) -> Vec<CpuId> {
+        if self.0.is_empty() {
+            return Vec::new();
+        }
+        let before = self.read();
+        std::thread::sleep(BEAT);
+        ended_between(&before, &self.read(), online)
+    }
+
+    fn read(&self) -> Vec<Enabled> {
+        self.0.iter().map(|(cpu, fd)| (*cpu, read(fd).map(|count| count.enabled_ns))).collect()
+    }
+}
+
+/// CPUs that are online, and whose event was enabled no longer at the second reading than at the first, or tells nothing then.
+fn ended_between(before: &[Enabled], now: &[Enabled], online: &[CpuId]) -> Vec<CpuId> {
+    let pairs = before.iter().zip(now);
+    let ended = pairs.filter(|(before, now)| before == now || now.1.is_none()).map(|(_, (cpu, _))| *cpu);
+    ended.filter(|cpu| online.contains(cpu)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpus::online_cpus;
+
+    #[test]
+    fn an_event_whose_time_stands_still_has_ended() {
+        let of = |times: [Option<u64>; 4]| -> Vec<Enabled> { (0..).map(CpuId).zip(times).collect() };
+        let before = of([Some(10), Some(20), Some(30), Some(40)]);
+        let now = of([Some(11), Some(20), None, Some(40)]);
+        assert_eq!(ended_between(&before, &now, &[0, 1, 2].map(CpuId)), [1, 2].map(CpuId), "3 is offline");
+        assert!(ended_between(&before, &of([11, 21, 31, 41].map(Some)), &[0, 1, 2, 3].map(CpuId)).is_empty());
+    }
+
+    #[test]
+    fn events_of_cpus_that_stay_online_run() {
+        let cpus = online_cpus().unwrap();
+        let pulses = Pulses::open(&cpus);
+        if pulses.0.is_empty() {
+            return numapilot_not_run::not_run!(PageFaultEvents, "events of whole CPUs are refused");
+        }
+        assert!(pulses.ended(&cpus).is_empty());
+    }
+}
