@@ -43,7 +43,6 @@ mod pulses;
 mod set;
 
 use memory::Memory;
-use pulses::Pulses;
 pub use set::CpuRing;
 pub use set::EventSet;
 pub use set::Origin;
@@ -229,9 +228,8 @@ impl<'a> Opening<'a> {
             Scope::Processes(pids) => self.processes(pids)?,
         };
         self.set.notes.extend(self.memory.note());
-        match self.scope {
-            Scope::System => self.set.pulses = Pulses::open(&self.cpus),
-            _ => self.set.notes.extend(cost_note(self.events_of_a_thread())),
+        if *self.scope != Scope::System {
+            self.set.notes.extend(cost_note(self.events_of_a_thread()));
         }
         Ok(self.finish())
     }

@@ -24,13 +24,19 @@ type Enabled = (CpuId, Option<u64>);
 pub(super) struct Pulses(Vec<(CpuId, OwnedFd)>);
 
 impl Pulses {
-    /// Opens one on each of these CPUs. Where that is refused, nothing is known of the CPU.
+    /// Opens one on each of these CPUs; none where one is refused: if descriptors are short, others need them more.
     pub(super) fn open(cpus: &[CpuId]) -> Pulses {
-        let open = |cpu: &CpuId| {
+        let mut pulses = Vec::with_capacity(cpus.len());
+        for &cpu in cpus {
             let attr = EventAttr { kind: event_type::SOFTWARE, config: software::DUMMY, ..EventAttr::default() };
-            open_counter(attr, -1, *cpu).ok().map(|fd| (*cpu, fd))
-        };
-        Pulses(cpus.iter().filter_map(open).collect())
+            match open_counter(attr, -1, cpu) {
+                Ok(fd) => pulses.push((cpu, fd)),
+                // Taken offline since the list was read.
+                Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {}
+                Err(_) => return Pulses::default(),
+            }
+        }
+        Pulses(pulses)
     }
 
     /// CPUs that are online, and whose events have ended. Takes a few milliseconds.

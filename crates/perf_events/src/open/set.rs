@@ -80,7 +80,7 @@ pub struct EventSet {
     /// Ids of events that were closed, and when: records of them may wait.
     pub(super) closed: VecDeque<(Instant, Vec<u64>)>,
     pub(super) recipe: Option<Recipe>,
-    /// Of events of whole CPUs.
+    /// Of events of whole CPUs, where somebody asked for them ([`EventSet::watch_cpus`]).
     pub(super) pulses: Pulses,
 }
 
@@ -163,7 +163,14 @@ impl EventSet {
         known.zip(online_cpus().ok()).map_or_else(Vec::new, |(known, online)| came_online(known, &online))
     }
 
-    /// CPUs that have been offline since their events were opened for the whole CPU, and are online again: the events have ended. Takes a few milliseconds.
+    /// Opens what [`EventSet::returned_cpus`] needs, where the events are those of whole CPUs: one more for each CPU, which counts nothing.
+    pub fn watch_cpus(&mut self) {
+        if let Some(recipe) = self.recipe.as_ref().filter(|_| self.of_cpus) {
+            self.pulses = Pulses::open(&recipe.cpus);
+        }
+    }
+
+    /// CPUs that have been offline since [`EventSet::watch_cpus`], and are online again: their events have ended. Takes a few milliseconds.
     #[must_use]
     pub fn returned_cpus(&self) -> Vec<CpuId> {
         online_cpus().map_or_else(|_| Vec::new(), |online| self.pulses.ended(&online))

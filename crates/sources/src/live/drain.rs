@@ -183,12 +183,13 @@ pub struct Reading<'a> {
 impl<'a> Reader<'a> {
     /// A reader of these events.
     pub fn new(reading: Reading<'a>) -> Reader<'a> {
-        let Reading { events, wake, totals, news, mut samples, first, order_khz, asks_homes, asks_sizes, spe } =
+        let Reading { mut events, wake, totals, news, mut samples, first, order_khz, asks_homes, asks_sizes, spe } =
             reading;
         if !events.of_cpus {
             // Turned on again, SPE counts in the thread that started the program, too.
             samples.leave_out(Pid::own());
         }
+        events.watch_cpus();
         let mut queue = Queue::default();
         if let Some(tables) = spe {
             queue.expect_spe(tables);

@@ -126,7 +126,7 @@ fn events_that_ended_on_a_cpu_that_is_online_are_opened_anew() {
     let sums = counters.sums.len();
     let online: BTreeSet<CpuId> = [0, 1, 2, 3].map(CpuId).into();
     let mut opened = Vec::new();
-    let mut opener = |_: EventAttr, _: libc::pid_t, cpu: CpuId| {
+    let mut opener = |_: EventAttr, _: libc::pid_t, cpu: CpuId| -> io::Result<OwnedFd> {
         opened.push(cpu);
         Ok(OwnedFd::from(std::fs::File::open("/dev/null").unwrap()))
     };
