@@ -13,8 +13,9 @@ use numapilot_perf::abi::software;
 use crate::counter::open_counter;
 use crate::counter::read;
 
-/// Time between two readings of an event that runs, for its time to grow.
-const BEAT: Duration = Duration::from_millis(5);
+/// Times between readings, within which the time of an event that runs grows: the second is for CPUs whose clock seems to stand still between two of its ticks,
+/// as that of a virtual CPU that does not run may.
+const BEATS: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(100)];
 
 /// A CPU, and for how many nanoseconds its event was enabled; `None`: it does not tell.
 type Enabled = (CpuId, Option<u64>);
@@ -39,14 +40,20 @@ impl Pulses {
         Pulses(pulses)
     }
 
-    /// CPUs that are online, and whose events have ended. Takes a few milliseconds.
+    /// CPUs that are online, and whose events have ended. Takes a few milliseconds, or a tenth of a second where there are some.
     pub(super) fn ended(&self, online: &[CpuId]) -> Vec<CpuId> {
         if self.0.is_empty() {
             return Vec::new();
         }
         let before = self.read();
-        std::thread::sleep(BEAT);
-        ended_between(&before, &self.read(), online)
+        let mut ended = online.to_vec();
+        for beat in BEATS {
+            if !ended.is_empty() {
+                std::thread::sleep(beat);
+                ended = ended_between(&before, &self.read(), &ended);
+            }
+        }
+        ended
     }
 
     fn read(&self) -> Vec<Enabled> {

@@ -170,7 +170,8 @@ impl EventSet {
         }
     }
 
-    /// CPUs that have been offline since [`EventSet::watch_cpus`], and are online again: their events have ended. Takes a few milliseconds.
+    /// CPUs that have been offline since [`EventSet::watch_cpus`], and are online again: their events have ended. Takes a few milliseconds, or a
+    /// tenth of a second where there are some.
     #[must_use]
     pub fn returned_cpus(&self) -> Vec<CpuId> {
         online_cpus().map_or_else(|_| Vec::new(), |online| self.pulses.ended(&online))
