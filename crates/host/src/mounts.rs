@@ -34,6 +34,12 @@ impl Mounts {
     pub fn has_made_up_cpu_times(&self) -> bool {
         self.is_made_up("/proc/stat")
     }
+
+    /// Whether the list of CPUs that are online was: a container's has as many as the container may use, the first of the machine where that is a quota.
+    #[must_use]
+    pub fn has_made_up_cpus(&self) -> bool {
+        ["/sys/devices/system/cpu", "/sys/devices/system/cpu/online"].into_iter().any(|place| self.is_made_up(place))
+    }
 }
 
 #[cfg(test)]
@@ -52,7 +58,7 @@ mod tests {
         let mounts = Mounts::read(&root);
         let found = ["/", "/proc", "/proc/stat", "/proc/loadavg"].map(|place| mounts.at(place));
         let made_up = ["/proc", "/proc/stat", "/proc/loadavg"].map(|place| mounts.is_made_up(place));
-        assert!(made_up == [false, true, false] && mounts.has_made_up_cpu_times());
+        assert!(made_up == [false, true, false] && mounts.has_made_up_cpu_times() && !mounts.has_made_up_cpus());
         assert_eq!(found, [Some(("ext4", "rw")), Some(("proc", "rw")), Some(("fuse.lxcfs", "rw,user_id=0")), None]);
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use foldhash::{HashMap, HashMapExt};
 use numapilot_flows::{NameError, Named, ObjectKind, SiteId, Trace};
-use numapilot_machine::{Machine, NodeId, NodeIndex, format_cpu_list};
+use numapilot_machine::{Machine, MemoryTier, NodeId, NodeIndex, format_cpu_list};
 use numapilot_text::units;
 use numapilot_trace::ids::{ObjectId, ProcessIndex, ThreadIndex};
 use numapilot_traffic::{Imbalance, Metrics, TrafficError};
@@ -82,6 +82,12 @@ pub enum WhatIfError {
         machine: String,
         /// The node, which has no CPUs.
         node: NodeId,
+    },
+    /// The machine has memory of one tier.
+    #[error("machine {machine} has no tiers of memory: write near, interleave or bind:N")]
+    NoTiers {
+        /// The machine's name.
+        machine: String,
     },
     /// A thread would run on a node on which it did not run in the recording.
     #[error(
@@ -500,10 +506,12 @@ fn too_large(machine: &Machine, overrides: &[PlacementOverride], candidates: &[F
 }
 
 fn check(machine: &Machine, change: &PlacementOverride) -> Result<(), WhatIfError> {
-    if change.is_by_tier()
-        && let Some(node) = machine.wide_memory()
-    {
-        return Err(WhatIfError::Tier { machine: machine.name().to_owned(), node: node.id });
+    if change.is_by_tier() && machine.nodes_of_tier(MemoryTier::Fast).is_empty() {
+        let name = machine.name().to_owned();
+        return Err(match machine.wide_memory() {
+            Some(node) => WhatIfError::Tier { machine: name, node: node.id },
+            None => WhatIfError::NoTiers { machine: name },
+        });
     }
     let with_memory: Vec<NodeId> =
         machine.nodes().iter().filter(|node| node.has_memory()).map(|node| node.id).collect();
@@ -647,5 +655,9 @@ mod tests {
         let wide = Machine::from_model_text(&wide, "wide.toml").expect("a sound model");
         assert!(matches!(check(&wide, &asked("*: tier:fast")), Err(WhatIfError::Tier { node: NodeId(2), .. })));
         assert_eq!(check(&wide, &asked("*: near")), Ok(()));
+        // The prediction was that of an interleave over all nodes, of which a plan with that tier says that there is none.
+        let even = Machine::load("xeon-2s").expect("a model");
+        assert!(matches!(check(&even, &asked("*: tier:fast")), Err(WhatIfError::NoTiers { .. })));
+        assert_eq!(check(&even, &asked("*: near")), Ok(()));
     }
 }

@@ -148,6 +148,18 @@ impl Machine {
         Self::try_from(parts)
     }
 
+    /// This machine with the bandwidths that `of` gives for its nodes' memory, in bytes per second.
+    ///
+    /// # Errors
+    /// A bandwidth is one that no machine has.
+    pub fn with_memory_bandwidths(&self, of: impl Fn(&Node) -> Option<f64>) -> Result<Self, Problem> {
+        let mut parts = self.parts.clone();
+        for node in &mut parts.nodes {
+            node.memory_bandwidth_bytes_per_s = of(node);
+        }
+        self.with_figures_in(parts)
+    }
+
     /// This machine with other figures in `parts`: the same nodes, CPUs, caches and links, joined as they are.
     pub(crate) fn with_figures_in(&self, parts: MachineParts) -> Result<Self, Problem> {
         // Bandwidths choose the paths only where the widest are wanted.

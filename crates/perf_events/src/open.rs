@@ -39,6 +39,7 @@ use crate::syscall::redirect;
 
 mod joined;
 mod memory;
+mod pulses;
 mod set;
 
 use memory::Memory;

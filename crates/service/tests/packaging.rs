@@ -114,6 +114,11 @@ fn the_unit_keeps_cgroups_read_only_and_its_drop_in_lets_the_packer_write_them()
     // Everything else stays as the unit has it.
     assert_eq!(drop_in.iter().filter(|line| line.contains('=')).count(), 1);
     assert!(text("docs/service.md").contains("packaging/systemd/pack.conf"));
+    // Whoever runs the guide's block of first steps installs no drop-in that only `pack = true` needs.
+    let guide = text("docs/guides/balance-a-machine.md");
+    let mut blocks = guide.split("```").filter(|block| block.contains("install -D -m 644 packaging/systemd/pack.conf"));
+    let block = blocks.next().expect("the guide tells how to install the drop-in");
+    assert!(!block.contains("enable --now"), "{block}");
 }
 
 #[test]

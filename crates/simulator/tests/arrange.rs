@@ -164,6 +164,10 @@ fn near_memory_is_that_of_nodes_with_cpus() {
     assert_eq!(homes(&wide, &Arrangement::Near).expect("arranged"), [NodeId(0), NodeId(1)]);
     let why = homes(&wide, &Arrangement::FastTier).unwrap_err().to_string();
     assert!(why.contains("memory of node 2 has more bandwidth"), "{why}");
+    let even = numapilot_machine::builtin_text("xeon-2s").expect("its text");
+    assert_eq!(homes(even, &Arrangement::Near).expect("arranged"), [NodeId(0), NodeId(1)]);
+    let why = homes(even, &Arrangement::FastTier).unwrap_err().to_string();
+    assert!(why.contains("no tiers of memory") && why.contains("write near"), "{why}");
 }
 
 #[test]

@@ -6,6 +6,7 @@
 mod copying;
 mod forbidden;
 mod look;
+mod node_memory;
 mod options;
 mod order_events;
 mod pressed;
@@ -209,6 +210,7 @@ impl Balancer {
         can_act_here(&machine, &options)?;
         let (fault_sampler, samples) = opened(&machine, &options)?;
         let sample_note = samples.as_ref().err().cloned();
+        let of_cpus = options.who == Who::System || samples.as_ref().is_ok_and(|samples| samples.of_cpus);
         let (probes, probe_note) = probes(&machine, &options);
         let nodes = machine.nodes().len();
         let mut balancer = Balancer {
@@ -262,7 +264,7 @@ impl Balancer {
             measured: vec![0.0; nodes],
             probes,
             pressure: MemoryPressure::new(Root::default(), options.tunables.max_pressure),
-            online_cpus: OnlineCpus::read(&Root::default(), options.who == Who::System),
+            online_cpus: OnlineCpus::read(&Root::default(), of_cpus),
             options,
         };
         balancer.evidence = balancer.sources(sample_note, &probe_note, notes);

@@ -91,10 +91,7 @@ impl Balancer {
             self.sweep();
         }
         if self.run_stats.looks().is_multiple_of(FREE_MEMORY_EVERY) {
-            for (node, memory) in self.machine.nodes().iter().zip(&mut self.memory) {
-                // An offline node has no free memory.
-                *memory = self.free_memory.of_node(node.id).unwrap_or_default();
-            }
+            self.read_memory(control_port);
             let root = Root::default();
             for what in new_nodes::told(&root, &self.machine).into_iter().chain(self.online_cpus.told(&root)) {
                 self.trouble(what, control_port);

@@ -15,7 +15,7 @@ use numapilot_traffic::Load;
 pub const OUTSTANDING: f64 = 4.0;
 /// Nanoseconds of computation per line: assumed.
 pub const THINK_NS: f64 = 10.0;
-/// Memory bandwidth of a node in bytes per second where it is not known: two channels of DDR4-3200 at 80 %, assumed.
+/// Memory bandwidth of a node in bytes per second where it is not known: two channels of DDR4-3200 at 80 %, assumed ([`assumed_bandwidth`]).
 const BANDWIDTH_BYTES_PER_S: f64 = 40e9;
 /// Bandwidth of a link between two nodes in bytes per second: assumed.
 const LINK_BYTES_PER_S: f64 = 20e9;
@@ -37,10 +37,11 @@ pub fn completed(machine: &Machine) -> Result<(Machine, Vec<String>), Problem> {
                 .to_owned(),
         );
     }
+    let bandwidth = assumed_bandwidth(machine);
     if nodes.iter().any(|node| node.has_memory() && node.memory_bandwidth_bytes_per_s.is_none()) {
         notes.push(format!(
-            "this machine's memory bandwidths are not known: {} GB/s per node is assumed",
-            BANDWIDTH_BYTES_PER_S / 1e9
+            "this machine's memory bandwidths are not all known: {} GB/s is assumed for each node where it is unknown",
+            (bandwidth / 1e8).round() / 10.0
         ));
     }
     if machine.links().is_empty() && nodes.len() > 1 {
@@ -50,7 +51,20 @@ pub fn completed(machine: &Machine) -> Result<(Machine, Vec<String>), Problem> {
         ));
     }
     let latency_ns = |from, to| machine.idle_latency_or_guess_ns(from, to);
-    Ok((machine.filled_in(latency_ns, BANDWIDTH_BYTES_PER_S, LINK_BYTES_PER_S)?, notes))
+    Ok((machine.filled_in(latency_ns, bandwidth, LINK_BYTES_PER_S)?, notes))
+}
+
+/// Bandwidth in bytes per second of memory whose bandwidth is not known. It makes no node's memory wide that was not known to be ([`Machine::wide_memory`]):
+/// nodes with CPUs get at least what is known of the others, and nodes without get at most what is known of those with CPUs.
+fn assumed_bandwidth(machine: &Machine) -> f64 {
+    let known = |has_cpus: bool| {
+        let nodes = machine.nodes().iter().filter(move |node| machine.has_online_cpus(node) == has_cpus);
+        nodes.filter_map(|node| node.memory_bandwidth_bytes_per_s).reduce(f64::max)
+    };
+    match known(true) {
+        Some(near) => BANDWIDTH_BYTES_PER_S.min(near),
+        None => known(false).map_or(BANDWIDTH_BYTES_PER_S, |apart| BANDWIDTH_BYTES_PER_S.max(apart)),
+    }
 }
 
 /// Running time of one node's threads since the last observation.
@@ -201,13 +215,18 @@ mod tests {
         assert_eq!((local, imbalance.round()), (0.5, 141.0));
     }
 
-    #[test]
-    fn a_live_machine_without_figures_can_be_modelled() {
+    /// Two nodes, of which the second has a CPU or not, and the bandwidths that the firmware states, in MiB/s.
+    fn live(has_cpu: bool, bandwidths: [Option<u32>; 2]) -> Machine {
         let root = tempfile::tempdir().unwrap();
-        for node in 0..2 {
+        for (node, bandwidth) in bandwidths.iter().enumerate() {
             let folder = root.path().join(format!("sys/devices/system/node/node{node}"));
-            std::fs::create_dir_all(&folder).unwrap();
-            std::fs::write(folder.join("cpulist"), format!("{node}\n")).unwrap();
+            let initiators = folder.join("access1/initiators");
+            std::fs::create_dir_all(&initiators).unwrap();
+            if let Some(bandwidth) = bandwidth {
+                std::fs::write(initiators.join("read_bandwidth"), format!("{bandwidth}\n")).unwrap();
+            }
+            let cpus = if node == 0 || has_cpu { format!("{node}\n") } else { "\n".to_owned() };
+            std::fs::write(folder.join("cpulist"), cpus).unwrap();
             std::fs::write(folder.join("distance"), if node == 0 { "10 20\n" } else { "20 10\n" }).unwrap();
             std::fs::write(
                 folder.join("meminfo"),
@@ -219,11 +238,32 @@ mod tests {
         std::fs::write(folder.join("online"), "0-1\n").unwrap();
         let cpus = root.path().join("sys/devices/system/cpu");
         std::fs::create_dir_all(&cpus).unwrap();
-        std::fs::write(cpus.join("online"), "0-1\n").unwrap();
-        std::fs::write(cpus.join("present"), "0-1\n").unwrap();
-        let bare = Machine::from_sysfs(root.path()).unwrap();
-        let (whole, notes) = completed(&bare).unwrap();
+        let list = if has_cpu { "0-1\n" } else { "0\n" };
+        std::fs::write(cpus.join("online"), list).unwrap();
+        std::fs::write(cpus.join("present"), list).unwrap();
+        Machine::from_sysfs(root.path()).unwrap()
+    }
+
+    #[test]
+    fn a_live_machine_without_figures_can_be_modelled() {
+        let (whole, notes) = completed(&live(true, [None; 2])).unwrap();
         numapilot_traffic::MemorySystem::new(&whole).unwrap();
         assert_eq!(notes.len(), 3, "{notes:?}");
+        assert!(notes[1].contains(": 40 GB/s is assumed"), "{notes:?}");
+    }
+
+    /// CXL memory of known bandwidth was taken for HBM, because it has more than was assumed of memory whose bandwidth is not known; and so was CXL memory of
+    /// unknown bandwidth beside slow memory.
+    #[test]
+    fn an_assumed_bandwidth_makes_no_memory_wide() {
+        let is_wide = |bandwidths: [Option<u32>; 2]| {
+            let bare = live(false, bandwidths);
+            let (whole, _) = completed(&bare).unwrap();
+            [bare, whole].map(|machine| machine.wide_memory().is_some())
+        };
+        assert_eq!(is_wide([None, Some(65_536)]), [false; 2]);
+        assert_eq!(is_wide([Some(16_384), None]), [false; 2]);
+        assert_eq!(is_wide([None, None]), [false; 2]);
+        assert_eq!(is_wide([Some(65_536), Some(262_144)]), [true; 2], "HBM stays what it is");
     }
 }

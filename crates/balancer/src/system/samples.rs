@@ -24,6 +24,8 @@ pub struct Samples {
     pub(crate) sets: WatchedSets<LiveSampler>,
     /// Whether one set covers all processes, so that no more are opened.
     is_shared: bool,
+    /// Whether the events are those of whole CPUs, which end when their CPU goes offline.
+    pub of_cpus: bool,
     /// What takes the samples, for messages.
     pub source: &'static str,
 }
@@ -52,12 +54,13 @@ impl Samples {
         if !live_sampler.names_processes() {
             return Err("this processor's samples do not contain the process (Arm SPE)".to_owned());
         }
+        let of_cpus = is_of_cpus(is_shared, live_sampler.kind);
         let source = if live_sampler.kind == Kind::Emulated { "an EMULATED PMU" } else { "the processor" };
         let mut sets = WatchedSets::new(|live_sampler: &LiveSampler| live_sampler.lost);
         if is_shared {
             sets.add(live_sampler, Family::everybody());
         }
-        Ok(Samples { sets, is_shared, source })
+        Ok(Samples { sets, is_shared, of_cpus, source })
     }
 
     /// Opens events for these processes too.
@@ -94,5 +97,22 @@ impl Samples {
         });
         seen.faults.extend(accesses);
         seen.lost += self.sets.take_lost();
+    }
+}
+
+/// Whether events that cover all processes, or not, are those of whole CPUs: an emulated PMU's are of none.
+fn is_of_cpus(is_shared: bool, kind: Kind) -> bool {
+    is_shared && kind != Kind::Emulated
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where the processor samples CPUs and not processes, nothing was said of those that were offline for a while.
+    #[test]
+    fn events_that_cover_all_processes_are_those_of_cpus_but_for_an_emulated_pmus() {
+        let of = |is_shared: bool| [Kind::Accesses, Kind::Emulated].map(|kind| is_of_cpus(is_shared, kind));
+        assert_eq!((of(true), of(false)), ([true, false], [false, false]));
     }
 }

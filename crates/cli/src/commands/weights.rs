@@ -17,6 +17,8 @@ use numapilot_placement::policy_by_name;
 /// The kernel's table, a file `nodeN` for each node (Linux 6.9, `Documentation/ABI/testing/sysfs-kernel-mm-mempolicy-weighted-interleave`).
 const TABLE: &str = "sys/kernel/mm/mempolicy/weighted_interleave";
 
+const MIB: f64 = (1u64 << 20) as f64;
+
 /// A node, and its weight.
 type Weight = (NodeId, u8);
 
@@ -30,7 +32,7 @@ pub fn auto(root: &Root, machine: &Machine, nodes: &[NodeId], sets: bool) -> Res
         let note = "this process may use the memory of one node only: nothing is interleaved".to_owned();
         return Ok((MemoryPolicy::Interleave(nodes.to_vec()), vec![note]));
     }
-    let wanted = by_bandwidth(machine)?;
+    let wanted = by_bandwidth(root, machine)?;
     let unknown = format_cpu_list(unknown(machine).map(|node| u32::from(node.id.0)));
     let of_nodes =
         |all: &[Weight]| -> Vec<Weight> { all.iter().copied().filter(|(id, _)| nodes.contains(id)).collect() };
@@ -88,13 +90,27 @@ fn unknown(machine: &Machine) -> impl Iterator<Item = &Node> {
 }
 
 /// Weights of all nodes with memory by its bandwidth, as Linux 6.16 computes them; `None`: that of one of them is not known.
-fn by_bandwidth(machine: &Machine) -> Result<Option<Vec<Weight>>> {
+fn by_bandwidth(root: &Root, machine: &Machine) -> Result<Option<Vec<Weight>>> {
     if unknown(machine).next().is_some() {
         return Ok(None);
     }
-    let policy = policy_by_name("weighted-interleave", machine, 1)?;
+    let weighed = machine.with_memory_bandwidths(|node| weighed_bandwidth(root, node))?;
+    let policy = policy_by_name("weighted-interleave", &weighed, 1)?;
     let Allocation::WeightedInterleave(weights) = policy.initial_allocation() else { return Ok(None) };
     Ok(Some(weights.into_iter().map(|(node, weight)| (machine.nodes()[node].id, weight)).collect()))
+}
+
+/// The bandwidth in bytes per second by which the kernel weighs a node's memory: of what the firmware states of reading and writing, the lower one
+/// (`mempolicy_set_node_perf` in mm/mempolicy.c). That of a model stays as it is.
+fn weighed_bandwidth(root: &Root, node: &Node) -> Option<f64> {
+    let stated = |what: &str| {
+        let file = format!("sys/devices/system/node/node{}/access1/initiators/{what}_bandwidth", node.id);
+        root.number(&file).filter(|number| *number > 0).map(|number| number as f64 * MIB)
+    };
+    let known = node.memory_bandwidth_bytes_per_s?;
+    let is_stated = stated("read").is_some_and(|reading| (reading - known).abs() < 1.0);
+    let writing = stated("write").filter(|_| is_stated);
+    Some(writing.map_or(known, |writing| known.min(writing)))
 }
 
 /// The kernel's weights of these nodes; `None`: it has none.
@@ -201,11 +217,10 @@ mod tests {
         assert!(notes.len() == 1 && notes[0].contains("one node only"), "{notes:?}");
     }
 
-    #[test]
-    fn bandwidths_that_are_not_known_are_asked_for() {
-        let sysfs = tempfile::tempdir().unwrap();
+    /// Three nodes in `folder`; the firmware states these bandwidths of reading and writing, in MiB/s, if any.
+    fn live(folder: &TempDir, bandwidths: Option<[(u64, u64); 3]>) -> Machine {
         let put = |path: &str, text: &str| {
-            let file = sysfs.path().join("sys/devices/system").join(path);
+            let file = folder.path().join("sys/devices/system").join(path);
             fs::create_dir_all(file.parent().unwrap()).unwrap();
             fs::write(file, format!("{text}\n")).unwrap();
         };
@@ -217,8 +232,33 @@ mod tests {
             put(&format!("node/node{node}/distance"), distances);
             let memory = format!("Node {node} MemTotal: 4096 kB\nNode {node} MemFree: 2048 kB");
             put(&format!("node/node{node}/meminfo"), &memory);
+            if let Some((reading, writing)) = bandwidths.map(|all| all[node]) {
+                put(&format!("node/node{node}/access1/initiators/read_bandwidth"), &reading.to_string());
+                put(&format!("node/node{node}/access1/initiators/write_bandwidth"), &writing.to_string());
+            }
         }
-        let machine = Machine::from_sysfs(sysfs.path()).unwrap();
+        Machine::from_sysfs(folder.path()).unwrap()
+    }
+
+    /// By the bandwidth of reading alone, the kernel's own weights seemed to be wrong.
+    #[test]
+    fn memory_is_weighed_by_the_lower_bandwidth_of_reading_and_writing_as_the_kernel_does() {
+        let (folder, root) = table([14, 14, 3]);
+        let machine = live(&folder, Some([(100_000, 100_000), (100_000, 100_000), (100_000, 25_000)]));
+        let notes = |machine: &Machine| auto(&root, machine, &NODES, false).unwrap().1;
+        assert!(notes(&machine).is_empty(), "{:?}", notes(&machine));
+        let measured = machine.with_memory_bandwidths(|_| Some(50e9)).unwrap();
+        let told = notes(&measured);
+        assert!(told.len() == 1 && told[0].contains("it would be 1:1:1"), "a model's are what they are: {told:?}");
+        // A firmware that states nothing of writing.
+        let machine = live(&folder, Some([(100_000, 0), (100_000, 0), (25_000, 0)]));
+        assert!(notes(&machine).is_empty(), "{:?}", notes(&machine));
+    }
+
+    #[test]
+    fn bandwidths_that_are_not_known_are_asked_for() {
+        let sysfs = tempfile::tempdir().unwrap();
+        let machine = live(&sysfs, None);
         let (_folder, root) = table([5, 5, 2]);
         let (policy, notes) = auto(&root, &machine, &NODES, false).unwrap();
         assert_eq!(policy, MemoryPolicy::WeightedInterleave(NODES.to_vec()));

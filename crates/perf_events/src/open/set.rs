@@ -18,6 +18,7 @@ use numapilot_perf::Session;
 
 use super::joined::Joined;
 use super::memory::Memory;
+use super::pulses::Pulses;
 use crate::cpus::came_online;
 use crate::cpus::online_cpus;
 use crate::event::EventRequest;
@@ -79,6 +80,8 @@ pub struct EventSet {
     /// Ids of events that were closed, and when: records of them may wait.
     pub(super) closed: VecDeque<(Instant, Vec<u64>)>,
     pub(super) recipe: Option<Recipe>,
+    /// Of events of whole CPUs, where somebody asked for them ([`EventSet::watch_cpus`]).
+    pub(super) pulses: Pulses,
 }
 
 /// How events are opened, for processes that join later.
@@ -158,6 +161,20 @@ impl EventSet {
     pub fn unobserved_cpus(&self) -> Vec<CpuId> {
         let known = self.recipe.as_ref().map(|recipe| &recipe.cpus[..]);
         known.zip(online_cpus().ok()).map_or_else(Vec::new, |(known, online)| came_online(known, &online))
+    }
+
+    /// Opens what [`EventSet::returned_cpus`] needs, where the events are those of whole CPUs: one more for each CPU, which counts nothing.
+    pub fn watch_cpus(&mut self) {
+        if let Some(recipe) = self.recipe.as_ref().filter(|_| self.of_cpus) {
+            self.pulses = Pulses::open(&recipe.cpus);
+        }
+    }
+
+    /// CPUs that have been offline since [`EventSet::watch_cpus`], and are online again: their events have ended. Takes a few milliseconds, or a
+    /// tenth of a second where there are some.
+    #[must_use]
+    pub fn returned_cpus(&self) -> Vec<CpuId> {
+        online_cpus().map_or_else(|_| Vec::new(), |online| self.pulses.ended(&online))
     }
 
     /// Number of events, each of which is asked by [`EventSet::lost`].

@@ -10,7 +10,7 @@ mod range;
 mod usage;
 
 use numapilot_host::PageNumber;
-use numapilot_machine::{Machine, NodeId};
+use numapilot_machine::{Machine, MemoryTier, NodeId};
 
 use crate::error::SimulatorError;
 use crate::options::Layout;
@@ -28,7 +28,7 @@ pub enum Arrangement {
     Interleave,
     /// Round robin over the nodes that have memory and CPUs.
     Near,
-    /// The same, asked for as the fast tier: refused where other memory has more bandwidth.
+    /// The same, asked for as the fast tier: refused where other memory has more bandwidth, or there is none.
     FastTier,
     /// All on one node.
     On(NodeId),
@@ -109,11 +109,14 @@ pub fn arrange(
 
 /// The nodes over which pages are spread, at least one where `with_memory` has one.
 fn spread(machine: &Machine, how: &Arrangement, with_memory: &[NodeId]) -> Result<Vec<NodeId>, SimulatorError> {
-    if let (Arrangement::FastTier, Some(wide)) = (how, machine.wide_memory()) {
-        let why = format!(
-            "memory of node {} has more bandwidth than that of nodes with CPUs, so which is fast depends on the program; write near or bind:N",
-            wide.id
-        );
+    if *how == Arrangement::FastTier && machine.nodes_of_tier(MemoryTier::Fast).is_empty() {
+        let why = match machine.wide_memory() {
+            Some(wide) => format!(
+                "memory of node {} has more bandwidth than that of nodes with CPUs, so which is fast depends on the program; write near or bind:N",
+                wide.id
+            ),
+            None => "it has no tiers of memory; write near, interleave or bind:N".to_owned(),
+        };
         return Err(SimulatorError::Machine { machine: machine.name().to_owned(), why });
     }
     let near: Vec<NodeId> = machine.cpu_and_memory_nodes().map(|node| node.id).collect();

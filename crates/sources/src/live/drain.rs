@@ -122,6 +122,8 @@ pub struct LiveOutcome {
     pub not_joined: Option<String>,
     /// CPUs that came online meanwhile, and that no event observes.
     pub unobserved_cpus: Vec<CpuId>,
+    /// CPUs that were offline meanwhile and came back: their events ended when they went.
+    pub returned_cpus: Vec<CpuId>,
     /// Why the trace could not be written any further.
     pub failure: Option<String>,
 }
@@ -181,12 +183,13 @@ pub struct Reading<'a> {
 impl<'a> Reader<'a> {
     /// A reader of these events.
     pub fn new(reading: Reading<'a>) -> Reader<'a> {
-        let Reading { events, wake, totals, news, mut samples, first, order_khz, asks_homes, asks_sizes, spe } =
+        let Reading { mut events, wake, totals, news, mut samples, first, order_khz, asks_homes, asks_sizes, spe } =
             reading;
         if !events.of_cpus {
             // Turned on again, SPE counts in the thread that started the program, too.
             samples.leave_out(Pid::own());
         }
+        events.watch_cpus();
         let mut queue = Queue::default();
         if let Some(tables) = spe {
             queue.expect_spe(tables);
@@ -266,6 +269,7 @@ impl<'a> Reader<'a> {
         self.totals.lost.store(self.outcome.counts.lost, Ordering::Relaxed);
         self.outcome.left_out = self.samples.out().left_out();
         self.outcome.unobserved_cpus = self.events.unobserved_cpus();
+        self.outcome.returned_cpus = self.events.returned_cpus();
         self.outcome.asked = self.homes.map(|homes| homes.asked).unwrap_or_default();
         self.outcome.sizes_asked = self.sizes.map(|sizes| sizes.asked).unwrap_or_default();
         self.outcome.counts.aux_bytes_unread = self.queue.aux_bytes_unread();

@@ -79,6 +79,7 @@ pub fn notes(outcome: &LiveOutcome, numa_balancing: Option<i64>) -> Vec<String> 
         ));
     }
     notes.extend(unobserved(&outcome.unobserved_cpus));
+    notes.extend(returned(&outcome.returned_cpus));
     notes.extend(outcome.aux.notes());
     if counts.undecodable > 0 {
         notes.push(format!("{} records of the kernel could not be decoded; please report this", counts.undecodable));
@@ -128,6 +129,18 @@ fn unobserved(cpus: &[CpuId]) -> Option<String> {
     (!names.is_empty()).then(|| {
         format!(
             "nothing was recorded on {}, which came online during the recording: {}",
+            units::counted(names.len() as u64, "CPU", "CPUs"),
+            names.join(", ")
+        )
+    })
+}
+
+fn returned(cpus: &[CpuId]) -> Option<String> {
+    let names: Vec<String> = cpus.iter().map(CpuId::to_string).collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "nothing was recorded on {} from the moment on when they went offline, although they came back: {}; record again without taking CPUs offline or \
+             suspending the machine",
             units::counted(names.len() as u64, "CPU", "CPUs"),
             names.join(", ")
         )
@@ -205,6 +218,15 @@ mod tests {
         let words = said(vec![CpuId(4), CpuId(12)]);
         assert!(words.iter().any(|note| note.contains("on 2 CPUs") && note.ends_with(": 4, 12")), "{words:?}");
         assert!(said(Vec::new()).iter().all(|note| !note.contains("came online")));
+    }
+
+    /// What was done there after a suspension of the machine was missing, and no word said so.
+    #[test]
+    fn cpus_that_were_offline_for_a_while_are_named() {
+        let said = |cpus: Vec<CpuId>| notes(&LiveOutcome { returned_cpus: cpus, ..LiveOutcome::default() }, None);
+        let words = said(vec![CpuId(4), CpuId(12)]);
+        assert!(words.iter().any(|note| note.contains("on 2 CPUs") && note.contains("came back: 4, 12;")), "{words:?}");
+        assert!(said(Vec::new()).iter().all(|note| !note.contains("came back")));
     }
 
     /// Recordings of accesses were said to have homes by the first touch, of "page faults".

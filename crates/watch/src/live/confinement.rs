@@ -37,11 +37,10 @@ pub fn made_up_cpu_times(mounts: &Mounts) -> Option<String> {
         .then(|| "in this container /proc/stat is made up (by lxcfs), with CPUs that are numbered anew".to_owned())
 }
 
-/// Why it is not known how many CPUs of nodes are online; `None`: the list of them is the kernel's. A container's has as many as the container may use, the
-/// first of the machine where that is a quota: its nodes seem to have few, and the others none.
+/// Why it is not known how many CPUs of nodes are online; `None`: the list of them is the kernel's. By a container's ([`Mounts::has_made_up_cpus`])
+/// nodes seem to have few, or none.
 pub fn made_up_cpus(mounts: &Mounts) -> Option<String> {
-    let is_made_up = |place: &str| mounts.is_made_up(place);
-    ["/sys/devices/system/cpu", "/sys/devices/system/cpu/online"].into_iter().any(is_made_up).then(|| {
+    mounts.has_made_up_cpus().then(|| {
         "in this container the list of CPUs that are online (/sys/devices/system/cpu/online) is made up (by lxcfs)"
             .to_owned()
     })

@@ -2,9 +2,11 @@
 //! are opened for each CPU, so that counts are known by node; those of tasks only where that costs the tasks little (`layout`). If there are more events than
 //! hardware counters, the kernel multiplexes them, and counts are scaled.
 
+use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::time::Instant;
 
 use numapilot_machine::CpuId;
 use numapilot_machine::Machine;
@@ -25,6 +27,7 @@ use crate::figures::MetricValue;
 use crate::live::layout::Layout;
 use crate::live::layout::Size;
 use crate::live::layout::has_kinds_of_cores;
+use crate::live::pulse::Pulse;
 use numapilot_host::Pid;
 use numapilot_host::Root;
 use numapilot_host::cpuinfo;
@@ -183,6 +186,10 @@ pub struct Counters {
     cpus: BTreeSet<CpuId>,
     /// Those on which events could not be opened when they came online.
     uncounted: BTreeSet<CpuId>,
+    /// Shows on which CPUs events of the whole machine have ended.
+    pulse: Pulse,
+    /// CPUs that were offline between two looks, so that some of what they did was not counted.
+    interrupted: BTreeSet<CpuId>,
     /// Events that count user code alone, because this user may not observe the kernel.
     user_only: [bool; COUNT],
     /// The processor's events count nothing that virtual machines of this host do ([`guests_have_the_counters`]).
@@ -303,16 +310,41 @@ impl Counters {
     /// Follows CPUs that have gone offline or come online: events of the whole machine end with the CPU that they are on, and count nothing when it comes back
     /// (`__perf_event_exit_context` in `kernel/events/core.c`). `online`: those that are online now.
     pub fn follow_cpus(&mut self, machine: &Machine, online: &BTreeSet<CpuId>) {
-        self.follow_with(machine, online, &mut open_counter);
+        let stopped = self.stopped();
+        self.follow_with(machine, online, &stopped, &mut open_counter);
     }
 
-    fn follow_with(&mut self, machine: &Machine, online: &BTreeSet<CpuId>, opener: Opener<'_>) {
-        if self.tasks.is_some() || self.open.is_empty() || self.cpus == *online {
+    /// CPUs whose events of the whole machine have ended since the last look, as those of a CPU do that went offline and came back meanwhile.
+    fn stopped(&mut self) -> BTreeSet<CpuId> {
+        let now = Instant::now();
+        if self.tasks.is_some() || !self.pulse.is_due(now) {
+            return BTreeSet::new();
+        }
+        let mut enabled_ns = BTreeMap::new();
+        for open in &self.open {
+            // The time of the processor's events may stand still while a guest runs.
+            if EVENTS[self.sums[open.sum].event].is_software() && !enabled_ns.contains_key(&open.cpu) {
+                enabled_ns.extend(read_one(&open.fd).map(|raw| (open.cpu, raw.enabled)));
+            }
+        }
+        self.pulse.stopped(now, enabled_ns)
+    }
+
+    fn follow_with(
+        &mut self,
+        machine: &Machine,
+        online: &BTreeSet<CpuId>,
+        stopped: &BTreeSet<CpuId>,
+        opener: Opener<'_>,
+    ) {
+        if self.tasks.is_some() || self.open.is_empty() || self.cpus == *online && stopped.is_empty() {
             return;
         }
-        self.close_those(|open| !online.contains(&open.cpu));
+        self.close_those(|open| !online.contains(&open.cpu) || stopped.contains(&open.cpu));
         self.uncounted.retain(|cpu| online.contains(cpu));
-        let before = std::mem::replace(&mut self.cpus, online.clone());
+        let mut before = std::mem::replace(&mut self.cpus, online.clone());
+        self.interrupted.extend(stopped.iter().filter(|cpu| before.contains(*cpu) && online.contains(*cpu)));
+        before.retain(|cpu| !stopped.contains(cpu));
         for &cpu in online.difference(&before) {
             let place = place_of(machine, cpu);
             for index in 0..COUNT {
@@ -360,7 +392,16 @@ impl Counters {
         });
         let counts = |sum: &Sum| !EVENTS[sum.event].is_software();
         let host_only = (self.host_only && self.sums.iter().any(counts)).then(|| HOST_ONLY.to_owned());
-        unsplit.into_iter().chain(user_only).chain(host_only).chain(self.uncounted()).collect()
+        let interrupted = format_cpu_list(self.interrupted.iter().map(|cpu| cpu.0));
+        let interrupted = (!interrupted.is_empty()).then(|| {
+            format!("CPUs {interrupted} were offline for a moment: some of what was done there afterwards is not counted.")
+        });
+        unsplit.into_iter().chain(user_only).chain(host_only).chain(self.uncounted()).chain(interrupted).collect()
+    }
+
+    /// CPUs that went offline and came back between two looks.
+    pub fn interrupted(&self) -> impl Iterator<Item = CpuId> + '_ {
+        self.interrupted.iter().copied()
     }
 
     /// That events could not be opened on CPUs that came online, as a sentence; `None`: they were.

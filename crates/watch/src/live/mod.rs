@@ -6,6 +6,7 @@ pub mod counters;
 mod kernel;
 mod layout;
 mod processes;
+mod pulse;
 mod resctrl;
 pub mod samples;
 mod tree;
@@ -246,8 +247,9 @@ impl Live {
         let Some(text) = self.root.text("sys/devices/system/cpu/online") else { return };
         let Ok(online) = parse_cpu_list(&text) else { return };
         let online: BTreeSet<CpuId> = online.into_iter().map(CpuId).collect();
-        self.changed_cpus.look(&self.machine, &online);
         self.counters.follow_cpus(&self.machine, &online);
+        self.changed_cpus.went.extend(self.counters.interrupted());
+        self.changed_cpus.look(&self.machine, &online);
     }
 
     /// What is not counted or sampled on CPUs that have come online since the start, as sentences.

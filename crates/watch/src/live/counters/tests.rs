@@ -87,7 +87,7 @@ fn follow(counters: &mut Counters, machine: &Machine, online: &[u32], is_refused
         opened.push(cpu.0);
         Ok(OwnedFd::from(std::fs::File::open("/dev/null").unwrap()))
     };
-    counters.follow_with(machine, &online, &mut opener);
+    counters.follow_with(machine, &online, &BTreeSet::new(), &mut opener);
     opened.dedup();
     opened
 }
@@ -115,6 +115,26 @@ fn events_of_the_whole_machine_follow_cpus_that_go_and_come() {
     // Events of tasks stay with their tasks.
     let (mut of_tasks, _) = made_up(&tree, &Scope::Children, false);
     assert!(follow(&mut of_tasks, &machine, &[0, 1], false).is_empty() && of_tasks.are_of_tasks_by_cpu());
+}
+
+/// A CPU that went and came back between two looks was counted no more, and no word said so.
+#[test]
+fn events_that_ended_on_a_cpu_that_is_online_are_opened_anew() {
+    let tree = Tree::symmetric(2, 2, 1 << 20);
+    let machine = tree.machine();
+    let (mut counters, _) = made_up(&tree, &Scope::System, false);
+    let sums = counters.sums.len();
+    let online: BTreeSet<CpuId> = [0, 1, 2, 3].map(CpuId).into();
+    let mut opened = Vec::new();
+    let mut opener = |_: EventAttr, _: libc::pid_t, cpu: CpuId| -> io::Result<OwnedFd> {
+        opened.push(cpu);
+        Ok(OwnedFd::from(std::fs::File::open("/dev/null").unwrap()))
+    };
+    counters.follow_with(&machine, &online, &[CpuId(2)].into(), &mut opener);
+    assert_eq!(opened, [CpuId(2); COUNT]);
+    assert_eq!((counters.open.len(), counters.sums.len()), (COUNT * 4, sums), "they add to their node's sums");
+    assert!(counters.notes().iter().any(|note| note.starts_with("CPUs 2 were offline")), "{:?}", counters.notes());
+    assert_eq!(counters.interrupted().collect::<Vec<_>>(), [CpuId(2)]);
 }
 
 #[test]
