@@ -394,7 +394,9 @@ impl Counters {
         let host_only = (self.host_only && self.sums.iter().any(counts)).then(|| HOST_ONLY.to_owned());
         let interrupted = format_cpu_list(self.interrupted.iter().map(|cpu| cpu.0));
         let interrupted = (!interrupted.is_empty()).then(|| {
-            format!("CPUs {interrupted} were offline for a moment: some of what was done there afterwards is not counted.")
+            format!(
+                "CPUs {interrupted} were offline for a moment: some of what was done there afterwards is not counted."
+            )
         });
         unsplit.into_iter().chain(user_only).chain(host_only).chain(self.uncounted()).chain(interrupted).collect()
     }
