@@ -56,7 +56,8 @@ impl Crowding {
     pub fn of_cpus(&self, usage: &Usage, stretches: &[f64], times: &Times<'_>) -> Vec<f64> {
         let now = self.at_work(usage, stretches, times);
         let of = |(at, pace): (usize, &Pace)| match self.cpu_of[at % usage.threads.max(1)] {
-            Some(cpu) if self.recorded[cpu] > 0.0 => (pace.stretch * now[cpu] / self.recorded[cpu]).max(1.0),
+            // In windows in which it had the CPU for itself nobody else came.
+            Some(cpu) if pace.stretch > 1.0 => (pace.stretch * now[cpu] / self.recorded[cpu]).max(1.0),
             _ => 1.0,
         };
         usage.paces.iter().enumerate().map(of).collect()
