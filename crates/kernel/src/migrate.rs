@@ -111,8 +111,8 @@ impl Migration {
     }
 }
 
-/// What moves pages, and what remembers where they were.
-struct Hands<'a> {
+/// What carries out the moves, and what remembers where pages were.
+struct Execution<'a> {
     mover: Option<&'a mut Mover>,
     origins: Option<&'a mut Origins>,
 }
@@ -163,7 +163,7 @@ pub fn run_into(
     mover: Option<&mut Mover>,
     goes_on: &mut dyn FnMut(&Migration) -> bool,
 ) -> Result<(), KernelError> {
-    timed(done, |done| all(process, route, &mut Hands { mover, origins: None }, done, goes_on))
+    timed(done, |done| all(process, route, &mut Execution { mover, origins: None }, done, goes_on))
 }
 
 /// As [`run_into`]; where the pages were that have moved is added to `origins`.
@@ -177,8 +177,8 @@ pub fn run_remembering(
     (mover, origins): (&mut Mover, &mut Origins),
     goes_on: &mut dyn FnMut(&Migration) -> bool,
 ) -> Result<(), KernelError> {
-    let mut hands = Hands { mover: Some(mover), origins: Some(origins) };
-    timed(done, |done| all(process, route, &mut hands, done, goes_on))
+    let mut execution = Execution { mover: Some(mover), origins: Some(origins) };
+    timed(done, |done| all(process, route, &mut execution, done, goes_on))
 }
 
 /// Moves pages back to where they were, those that moved last first. Pages in the ranges `without`, ascending and disjoint, stay. `goes_on` is asked as by
@@ -252,7 +252,7 @@ fn may_be_huge(ranges: &[census::Range]) -> Vec<(VirtAddr, VirtAddr)> {
 fn all(
     process: &Process,
     route: &mut Route,
-    hands: &mut Hands<'_>,
+    execution: &mut Execution<'_>,
     done: &mut Migration,
     goes_on: &mut dyn FnMut(&Migration) -> bool,
 ) -> Result<(), KernelError> {
@@ -293,7 +293,7 @@ fn all(
                 }
             }
             if gathered.requests.len() >= GATHERED {
-                failed = flush(process, hands, &mut gathered, &huge, done, goes_on).err();
+                failed = flush(process, execution, &mut gathered, &huge, done, goes_on).err();
             }
         })?;
         failed.map_or(Ok(()), Err)?;
@@ -301,12 +301,12 @@ fn all(
             break;
         }
     }
-    flush(process, hands, &mut gathered, &huge, done, goes_on)
+    flush(process, execution, &mut gathered, &huge, done, goes_on)
 }
 
 fn flush(
     process: &Process,
-    hands: &mut Hands<'_>,
+    execution: &mut Execution<'_>,
     gathered: &mut Gathered,
     huge: &[(VirtAddr, VirtAddr)],
     done: &mut Migration,
@@ -315,11 +315,11 @@ fn flush(
     if gathered.requests.is_empty() {
         return Ok(());
     }
-    if let Some(mover) = &mut hands.mover {
+    if let Some(mover) = &mut execution.mover {
         let requests = &mut gathered.requests;
         requests.sort_unstable();
         let moved = mover.run_known(Some(process), requests, huge, &mut |moved| may_go_on(done, moved, goes_on))?;
-        if let Some(origins) = &mut hands.origins {
+        if let Some(origins) = &mut execution.origins {
             gathered.remember(&moved.outcomes, origins);
         }
         done.add(moved)?;

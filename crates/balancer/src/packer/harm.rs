@@ -315,6 +315,7 @@ mod tests {
     use crate::event::PageOutcomes;
     use crate::event::Verdict;
     use crate::execution::binding;
+    use crate::packer::tests::Shell;
     use crate::packer::units::Watched;
     use crate::system::undo_log::ThreadId;
 
@@ -344,20 +345,14 @@ mod tests {
         if all.cpus().len() < 2 {
             return numapilot_not_run::not_run!(TwoCpus, "one CPU leaves nothing to bind");
         }
-        let mut shell = std::process::Command::new("sh");
-        shell.args(["-c", "read x; sleep 100 & echo $!; wait"]);
-        shell.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
-        let mut shell = shell.spawn().unwrap();
-        let (pid, mut desk) = (Pid::of_child(&shell), Desk::default());
+        let mut shell = Shell::start();
+        let (pid, mut desk) = (shell.pid(), Desk::default());
         let (mut packer, unit) = of(&[pid]);
         let id = ThreadId { pid, tid: Tid::first_of(pid), start_ticks: task::stat(pid).unwrap().start_ticks };
         let first = all.cpus().into_iter().take(1).collect();
         let mut held = Held::default();
         held.bind(binding::planned(id, None, &first, None, &mut Vec::new()).unwrap(), &mut desk);
-        std::io::Write::write_all(shell.stdin.as_mut().unwrap(), b"\n").unwrap();
-        let mut line = String::new();
-        std::io::BufRead::read_line(&mut std::io::BufReader::new(shell.stdout.take().unwrap()), &mut line).unwrap();
-        let child: Pid = line.trim().parse().unwrap();
+        let child = shell.start_child();
         packer.held.insert(unit.clone(), held);
         // The child comes to be a unit itself; one that was known before would have been left free.
         let heir = Unit::Process(child);
@@ -374,10 +369,6 @@ mod tests {
         packer.watched.get_mut(&pid).unwrap().origins.moved(VirtAddr(0x1000), NodeId(0));
         packer.judged((&unit, &[pid]), &judgement(-20.0), &mut desk);
         let now = [pid, child].map(|pid| affinity::of_thread(Tid::first_of(pid)).unwrap());
-        // SAFETY: a signal to the shell's child, which nobody has waited for: the shell waits in vain.
-        unsafe { libc::kill(child.0.cast_signed(), libc::SIGKILL) };
-        shell.kill().unwrap();
-        shell.wait().unwrap();
         assert_eq!(now, [all.clone(), all]);
         let [Event::Comparison(compared), Event::Action(action)] = &desk.events[..] else {
             panic!("{:?}", desk.events)

@@ -52,6 +52,46 @@ fn a_user_adds_no_more_processes_than_are_allowed() {
     assert_eq!(of_signal.as_deref(), Ok("added"));
 }
 
+/// A shell that starts a child when it is told to, so that there is time to bind it before. Both end with this.
+pub(super) struct Shell {
+    shell: std::process::Child,
+    child: Option<Pid>,
+}
+
+impl Shell {
+    pub(super) fn start() -> Shell {
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", "read x; sleep 100 & echo $!; wait"]);
+        shell.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+        Shell { shell: shell.spawn().unwrap(), child: None }
+    }
+
+    pub(super) fn pid(&self) -> Pid {
+        Pid::of_child(&self.shell)
+    }
+
+    pub(super) fn start_child(&mut self) -> Pid {
+        std::io::Write::write_all(self.shell.stdin.as_mut().unwrap(), b"\n").unwrap();
+        let mut line = String::new();
+        let told = self.shell.stdout.take().unwrap();
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(told), &mut line).unwrap();
+        let child = line.trim().parse().unwrap();
+        self.child = Some(child);
+        child
+    }
+}
+
+impl Drop for Shell {
+    fn drop(&mut self) {
+        if let Some(child) = self.child {
+            // SAFETY: a signal to the shell's child, which nobody has waited for: the shell waits in vain.
+            unsafe { libc::kill(child.0.cast_signed(), libc::SIGKILL) };
+        }
+        let _ = self.shell.kill();
+        let _ = self.shell.wait();
+    }
+}
+
 #[test]
 fn an_idle_child_gets_back_what_its_placed_parent_had() {
     use numapilot_host::Tid;
@@ -61,12 +101,8 @@ fn an_idle_child_gets_back_what_its_placed_parent_had() {
     if all.cpus().len() < 2 {
         return numapilot_not_run::not_run!(TwoCpus, "one CPU leaves nothing to bind");
     }
-    // The shell has time to be bound before it starts its child.
-    let mut shell = std::process::Command::new("sh");
-    shell.args(["-c", "read x; sleep 100 & echo $!; wait"]);
-    shell.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
-    let mut shell = shell.spawn().unwrap();
-    let pid = Pid::of_child(&shell);
+    let mut shell = Shell::start();
+    let pid = shell.pid();
     let mut desk = Desk::default();
     let first = all.cpus().into_iter().take(1).collect();
     let start_ticks = task::stat(pid).unwrap().start_ticks;
@@ -74,10 +110,7 @@ fn an_idle_child_gets_back_what_its_placed_parent_had() {
     let bound = binding::planned(id, None, &first, None, &mut Vec::new()).unwrap();
     let mut held = Held::default();
     held.bind(bound, &mut desk);
-    std::io::Write::write_all(shell.stdin.as_mut().unwrap(), b"\n").unwrap();
-    let mut line = String::new();
-    std::io::BufRead::read_line(&mut std::io::BufReader::new(shell.stdout.take().unwrap()), &mut line).unwrap();
-    let child: Pid = line.trim().parse().unwrap();
+    let child = shell.start_child();
     assert_eq!(affinity::of_thread(Tid::first_of(child)).unwrap(), first, "inherited");
     let who = Who::Group(Group::Processes(vec![pid]));
     let mut packer =
@@ -85,9 +118,5 @@ fn an_idle_child_gets_back_what_its_placed_parent_had() {
     packer.held.insert(Unit::Process(pid), held);
     packer.end("the test is over".to_owned(), &mut desk);
     let now = [pid, child].map(|pid| affinity::of_thread(Tid::first_of(pid)).unwrap());
-    // SAFETY: a signal to the shell's child, which nobody has waited for: the shell waits in vain.
-    unsafe { libc::kill(child.0.cast_signed(), libc::SIGKILL) };
-    shell.kill().unwrap();
-    shell.wait().unwrap();
     assert_eq!(now, [all.clone(), all]);
 }
