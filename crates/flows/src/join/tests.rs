@@ -127,6 +127,23 @@ impl Oracle {
     }
 }
 
+/// The start of a thread on node 0, by the number of its process.
+fn thread_start(process: u32, (pid, tid): (Pid, Tid), parent: Option<u32>) -> Event {
+    Event::ThreadStart {
+        index: ThreadIndex(process),
+        pid,
+        tid,
+        parent: parent.map(ThreadIndex),
+        process: ProcessIndex(process),
+        cpu: None,
+        node: Some(NodeId(0)),
+        stack_low: VirtAddr(0),
+        stack_high: VirtAddr(0),
+        start_routine: VirtAddr(0),
+        created_at: StackId(0),
+    }
+}
+
 struct World {
     joiner: Joiner<NoLayouts>,
     oracle: Oracle,
@@ -170,19 +187,7 @@ impl World {
         self.order += 1;
         self.emit(
             process,
-            Event::ThreadStart {
-                index: ThreadIndex(process as u32),
-                pid: Pid(1),
-                tid: Tid(1),
-                parent: parent.filter(|_| is_fork).map(|parent| ThreadIndex(parent as u32)),
-                process: ProcessIndex(process as u32),
-                cpu: None,
-                node: Some(NodeId(0)),
-                stack_low: VirtAddr(0),
-                stack_high: VirtAddr(0),
-                start_routine: VirtAddr(0),
-                created_at: StackId(0),
-            },
+            thread_start(process as u32, (Pid(1), Tid(1)), parent.filter(|_| is_fork).map(|parent| parent as u32)),
         );
         self.emit(
             process,

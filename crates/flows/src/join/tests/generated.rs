@@ -14,19 +14,7 @@ fn function(address: u64, since: Option<u64>, name: &str) -> GeneratedFunction {
 
 /// The start of a process, of the id 10 and its number, with a thread of the same number.
 fn start(joiner: &mut Joiner<NoLayouts>, order: u64, process: u32, parent: Option<u32>, by_exec: bool) {
-    let thread = Event::ThreadStart {
-        index: ThreadIndex(process),
-        pid: Pid(10 + process),
-        tid: Tid(10 + process),
-        parent: parent.map(ThreadIndex),
-        process: ProcessIndex(process),
-        cpu: None,
-        node: Some(NodeId(0)),
-        stack_low: VirtAddr(0),
-        stack_high: VirtAddr(0),
-        start_routine: VirtAddr(0),
-        created_at: StackId(0),
-    };
+    let thread = thread_start(process, (Pid(10 + process), Tid(10 + process)), parent);
     let begun = Event::ProcessStart {
         index: ProcessIndex(process),
         pid: Pid(10 + process),
