@@ -107,7 +107,7 @@ class Hardware(Bench):
 
     def balance(self):
         """The overhead of `balance`: all of it on this machine, and of storing and evaluating evidence on machine models."""
-        heading("balance: its own CPU at 10,000 samples a second of a program of 256 MiB, nothing being moved (--dry-run; goal: under 1 % of a CPU)")
+        heading("balance: its own CPU at 10,000 samples a second of a program of 256 MiB, nothing being moved (--dry-run; goal: under 0.5 % of a CPU)")
         source, program = os.path.join(self.scratch, "steady.c"), os.path.join(self.scratch, "steady")
         with open(source, "w") as file:
             file.write(STEADY_FAULTS)
@@ -126,7 +126,7 @@ class Hardware(Bench):
         counters, cpu_s, (first_s, half_s) = stop["counters"], stop["own"]["cpu_ns"] / 1e9, self.cpu_at
         later = 100 * (cpu_s - half_s) / (whole / 2)
         samples = counters["hint_faults"]
-        self.figure("own CPU, last half of a minute", later, "% of a CPU", goal="under 1")
+        self.figure("own CPU, last half of a minute", later, "% of a CPU", goal="under 0.5")
         self.figure("a sample, everything in", 1e9 * cpu_s / samples, "ns")
         print(f"{samples} samples in {counters['observations']} looks; "
               f"first {young} s {100 * first_s / young:.2f} %, last {whole // 2} s {later:.2f} % of a CPU; "
