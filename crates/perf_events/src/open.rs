@@ -39,17 +39,18 @@ use crate::syscall::redirect;
 
 mod joined;
 mod memory;
+mod multiplexed;
 mod pulses;
 mod set;
 
 use memory::Memory;
+pub use multiplexed::Multiplexed;
+use multiplexed::SIDE_BAND;
 pub use set::CpuRing;
 pub use set::EventSet;
 pub use set::Origin;
 use set::Recipe;
 
-/// Index of the side band among the requests.
-const SIDE_BAND: usize = 0;
 /// Rounds of looking for threads that were born while others were being opened.
 const SCAN_ROUNDS: usize = 16;
 
@@ -405,7 +406,8 @@ fn is_no_room(error: &EventsError) -> bool {
 /// The event with what the scope asks for.
 fn attr_for(request: &EventRequest, scope: &Scope) -> EventAttr {
     let mut attr = request.completed();
-    attr.read_format |= read_format::ID | read_format::LOST;
+    attr.read_format |=
+        read_format::TOTAL_TIME_ENABLED | read_format::TOTAL_TIME_RUNNING | read_format::ID | read_format::LOST;
     if *scope != Scope::System {
         attr.flags |= 1 << attr_flag::INHERIT;
     }

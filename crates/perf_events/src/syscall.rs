@@ -96,13 +96,41 @@ pub(crate) fn order(fd: RawFd, request: libc::c_ulong) {
     unsafe { libc::ioctl(fd, request, 0) };
 }
 
-/// The last of an event's figures: count, id, lost records (`PERF_FORMAT_ID | PERF_FORMAT_LOST`).
-pub(crate) fn lost_by(fd: &OwnedFd) -> Option<u64> {
-    let mut figures = [0_u64; 3];
-    let bytes = size_of_val(&figures);
+/// An event's figures of itself: `PERF_FORMAT_TOTAL_TIME_ENABLED | _RUNNING | _ID | _LOST`, as `perf_read_one` in kernel/events/core.c writes them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Figures {
+    /// The event's id.
+    pub id: u64,
+    /// Nanoseconds for which it counted, in all tasks that inherited it.
+    pub running_ns: u64,
+    /// Records that found no room; `None`: the kernel is older than Linux 6.0 and does not say.
+    pub lost: Option<u64>,
+}
+
+impl Figures {
+    /// Out of the words that the kernel wrote; `None`: they are not those that were asked for.
+    fn of(words: &[u64]) -> Option<Figures> {
+        // The count, and the nanoseconds for which it was enabled, come first.
+        match *words {
+            [_, _, running_ns, id] => Some(Figures { id, running_ns, lost: None }),
+            [_, _, running_ns, id, lost] => Some(Figures { id, running_ns, lost: Some(lost) }),
+            _ => None,
+        }
+    }
+}
+
+/// Reads an event's figures; `None`: it has none, because its CPU has gone offline, say.
+pub(crate) fn figures(fd: &OwnedFd) -> Option<Figures> {
+    let mut words = [0_u64; 5];
+    let bytes = size_of_val(&words);
     // SAFETY: at most `bytes` are written to the array.
-    let read = unsafe { libc::read(fd.as_raw_fd(), figures.as_mut_ptr().cast(), bytes) };
-    (usize::try_from(read) == Ok(bytes)).then_some(figures[2])
+    let read = unsafe { libc::read(fd.as_raw_fd(), words.as_mut_ptr().cast(), bytes) };
+    Figures::of(words.get(..usize::try_from(read).ok()? / size_of::<u64>())?)
+}
+
+/// Records of an event that found no room, where the kernel says so.
+pub(crate) fn lost_by(fd: &OwnedFd) -> Option<u64> {
+    figures(fd)?.lost
 }
 
 /// An event's id, which its records bear.
@@ -138,5 +166,14 @@ mod tests {
         assert!(is_there(&busy, 1 << 20, true));
         assert!(!is_there(&busy, 1 << 20, false) && !is_there(&busy, 0, true));
         assert!(!is_there(&io::Error::from_raw_os_error(libc::EACCES), 1 << 20, true));
+    }
+
+    /// `perf_read_one` in kernel/events/core.c: count, time enabled, time running, id, and since Linux 6.0 lost records.
+    #[test]
+    fn figures_are_read_with_and_without_losses() {
+        let figures = Figures { id: 7, running_ns: 30, lost: Some(2) };
+        assert_eq!(Figures::of(&[1000, 40, 30, 7, 2]), Some(figures));
+        assert_eq!(Figures::of(&[1000, 40, 30, 7]), Some(Figures { lost: None, ..figures }));
+        assert_eq!([Figures::of(&[]), Figures::of(&[1000, 7, 2])], [None; 2]);
     }
 }

@@ -18,6 +18,9 @@ use numapilot_perf::Session;
 
 use super::joined::Joined;
 use super::memory::Memory;
+use super::multiplexed::Multiplexed;
+use super::multiplexed::Running;
+use super::multiplexed::multiplexed;
 use super::pulses::Pulses;
 use crate::cpus::came_online;
 use crate::cpus::online_cpus;
@@ -26,6 +29,7 @@ use crate::ring::Ring;
 use crate::syscall::IOC_DISABLE;
 use crate::syscall::IOC_ENABLE;
 use crate::syscall::event_id;
+use crate::syscall::figures;
 use crate::syscall::lost_by;
 use crate::syscall::order;
 
@@ -82,6 +86,8 @@ pub struct EventSet {
     pub(super) recipe: Option<Recipe>,
     /// Of events of whole CPUs, where somebody asked for them ([`EventSet::watch_cpus`]).
     pub(super) pulses: Pulses,
+    /// For how long each event had counted when all of them were on ([`EventSet::all_on`]).
+    pub(super) before: Running,
 }
 
 /// How events are opened, for processes that join later.
@@ -102,6 +108,28 @@ impl EventSet {
     /// Turns every event on.
     pub fn enable(&self) {
         self.all(IOC_ENABLE);
+    }
+
+    /// Notes that all events are on from now on, where the side band was on before: what [`EventSet::multiplexed`] compares begins here.
+    pub fn all_on(&mut self) {
+        self.before = self.running();
+    }
+
+    /// Events that counted for a part of the time only, because others had the counters for the rest.
+    #[must_use]
+    pub fn multiplexed(&self) -> Vec<Multiplexed> {
+        let requests = self.recipe.as_ref().map_or(&[][..], |recipe| &recipe.requests[..]);
+        multiplexed(requests, &self.before, &self.running())
+    }
+
+    fn running(&self) -> Running {
+        let mut running = Running::new();
+        for figures in self.fds().filter_map(figures) {
+            if let Some(origin) = self.origins.get(&figures.id) {
+                *running.entry((origin.request, origin.cpu)).or_default() += figures.running_ns;
+            }
+        }
+        running
     }
 
     /// Turns every event off, also those that tasks inherited.

@@ -41,6 +41,7 @@ use numapilot_perf_events::doubles::Doubles;
 use numapilot_perf_events::homes::Asked;
 use numapilot_perf_events::homes::Homes;
 use numapilot_perf_events::open::EventSet;
+use numapilot_perf_events::open::Multiplexed;
 use numapilot_perf_events::page_sizes::PageSizes;
 use numapilot_perf_events::page_sizes::SizesAsked;
 use numapilot_perf_events::ring::Records;
@@ -124,6 +125,8 @@ pub struct LiveOutcome {
     pub unobserved_cpus: Vec<CpuId>,
     /// CPUs that were offline meanwhile and came back: their events ended when they went.
     pub returned_cpus: Vec<CpuId>,
+    /// Events that counted for a part of the time only.
+    pub multiplexed: Vec<Multiplexed>,
     /// Why the trace could not be written any further.
     pub failure: Option<String>,
 }
@@ -229,8 +232,9 @@ impl<'a> Reader<'a> {
     }
 
     /// Turns the events on, where nothing else does.
-    pub fn enable(&self) {
+    pub fn enable(&mut self) {
         self.events.enable();
+        self.events.all_on();
     }
 
     /// Reads until `done`, then takes what is left; events go off once `stopped` is set. A failure to write is in the outcome.
@@ -270,6 +274,7 @@ impl<'a> Reader<'a> {
         self.outcome.left_out = self.samples.out().left_out();
         self.outcome.unobserved_cpus = self.events.unobserved_cpus();
         self.outcome.returned_cpus = self.events.returned_cpus();
+        self.outcome.multiplexed = self.events.multiplexed();
         self.outcome.asked = self.homes.map(|homes| homes.asked).unwrap_or_default();
         self.outcome.sizes_asked = self.sizes.map(|sizes| sizes.asked).unwrap_or_default();
         self.outcome.counts.aux_bytes_unread = self.queue.aux_bytes_unread();

@@ -6,11 +6,12 @@ use serde_json::Value;
 use serde_json::json;
 
 use super::drain::LiveOutcome;
+use numapilot_perf_events::open::Multiplexed;
 
 /// The counts, for `meta.json`.
 pub fn counts(outcome: &LiveOutcome) -> Value {
     let (counts, asked, sizes) = (&outcome.counts, &outcome.asked, &outcome.sizes_asked);
-    json!({
+    let mut out = json!({
         "samples": counts.samples, "accesses": counts.accesses, "page_faults": counts.faults,
         "without_address": counts.without_address, "of_guests": counts.of_guests,
         "kernel_addresses": counts.kernel_addresses, "addresses_beyond": counts.beyond_addresses, "of_more_weight": counts.of_more_weight,
@@ -25,7 +26,9 @@ pub fn counts(outcome: &LiveOutcome) -> Value {
         "page_sizes_asked": sizes.pages, "page_sizes_told": sizes.told, "page_sizes_between": sizes.between, "page_sizes_asked_too_late": sizes.late,
         "stamp_error_ticks": outcome.stamp_error_ticks,
         "filled_for_others": outcome.filled_for_others, "of_threads_beyond": outcome.left_out,
-    })
+    });
+    out["multiplexed"] = outcome.multiplexed.iter().map(|of| json!({ "event": of.event, "share": of.share })).collect();
+    out
 }
 
 /// A note on a rate of samples per second and CPU that the kernel does not take; `None`: it takes it.
@@ -72,6 +75,7 @@ pub fn notes(outcome: &LiveOutcome, numa_balancing: Option<i64>) -> Vec<String> 
         );
     }
     notes.extend(counts.throttling_note());
+    notes.extend(multiplexed(&outcome.multiplexed));
     if outcome.left_out > 0 {
         notes.push(format!(
             "{} left out, because more threads were started than a trace can hold (4,194,304): record for a shorter time",
@@ -89,6 +93,19 @@ pub fn notes(outcome: &LiveOutcome, numa_balancing: Option<i64>) -> Vec<String> 
             .push(format!("{} bytes of the kernel's rings were no records; please report this", outcome.corrupt_bytes));
     }
     notes
+}
+
+/// That events took turns with others at the processor's counters.
+fn multiplexed(events: &[Multiplexed]) -> Option<String> {
+    let named: Vec<String> =
+        events.iter().map(|of| format!("`{}` for {:.0} % of the time", of.event, of.share * 100.0)).collect();
+    (!named.is_empty()).then(|| {
+        format!(
+            "the processor sampled {}, because others used its counters in turn: total access counts are too low by as much, and so are the shares of what \
+             ran meanwhile, or of what this event alone samples (loads, or stores); stop other profilers (perf, VTune, another numapilot), and record again",
+            named.join(", ")
+        )
+    })
 }
 
 /// That the kernel did not say on which nodes pages are. The first touch of a page is known from its page fault alone: samples of accesses do not show it.
@@ -227,6 +244,19 @@ mod tests {
         let words = said(vec![CpuId(4), CpuId(12)]);
         assert!(words.iter().any(|note| note.contains("on 2 CPUs") && note.contains("came back: 4, 12;")), "{words:?}");
         assert!(said(Vec::new()).iter().all(|note| !note.contains("came back")));
+    }
+
+    /// Two recordings with `ibs_op` at a time: each saw a part of the accesses, and no word said so.
+    #[test]
+    fn events_that_took_turns_are_named_with_their_shares() {
+        let of = |event: &str, share| Multiplexed { event: event.to_owned(), share };
+        let multiplexed = vec![of("cpu/mem-loads/", 0.5), of("cpu/mem-stores/", 0.333)];
+        let outcome = LiveOutcome { multiplexed, ..LiveOutcome::default() };
+        let words = notes(&outcome, None);
+        let named = "sampled `cpu/mem-loads/` for 50 % of the time, `cpu/mem-stores/` for 33 % of the time, because";
+        assert!(words.iter().any(|note| note.contains(named)), "{words:?}");
+        assert_eq!(counts(&outcome)["multiplexed"][0], json!({ "event": "cpu/mem-loads/", "share": 0.5 }));
+        assert!(notes(&LiveOutcome::default(), None).iter().all(|note| !note.contains("in turn")));
     }
 
     /// Recordings of accesses were said to have homes by the first touch, of "page faults".
