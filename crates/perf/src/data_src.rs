@@ -168,8 +168,16 @@ mod lvl {
     pub const UNC: u64 = 0x2000;
 }
 
-/// `PERF_MEM_REGION_MMIO` (Linux 7.0): what Intel's newest processors tell as memory, `LEVEL(RAM)`, is a device's.
-const REGION_MMIO: u64 = 7;
+/// `PERF_MEM_REGION_*` (Linux 7.0): what it was of Intel's newest processors, which call every cache beyond the second one `LEVEL(L3)`.
+mod region {
+    /// A cache that no cores share, behind the own caching agent: another core's.
+    pub const L_NON_SHARE: u64 = 3;
+    /// The cache that cores share behind another caching agent, and one that they do not.
+    pub const O_SHARE: u64 = 5;
+    pub const O_NON_SHARE: u64 = 6;
+    /// What they tell as memory, `LEVEL(RAM)`, is a device's.
+    pub const MMIO: u64 = 7;
+}
 
 impl DataSource {
     /// Decodes a `PERF_SAMPLE_DATA_SRC` word (`union perf_mem_data_src` in `linux/perf_event.h`).
@@ -187,10 +195,14 @@ impl DataSource {
         let by_mask = level_of_mask(mask);
         let is_amds_l3 = is_complex || mask & lvl::L3 != 0 && is_of_ibs(field(24, 2), field(26, 7));
         let held = if is_amds_l3 { Snoop::Unknown } else { snoop };
-        let is_elsewhere = !is_complex && (remote || hops > 0 || by_mask.0 == Level::PeerCache);
+        let region = field(46, 5);
+        let is_others = matches!(region, region::L_NON_SHARE | region::O_SHARE | region::O_NON_SHARE);
+        let is_elsewhere = !is_complex && (remote || hops > 0 || is_others || by_mask.0 == Level::PeerCache);
         let level = match level_of_number(number) {
             Level::Unknown => answered(by_mask.0, held, is_elsewhere),
-            _ if field(46, 5) == REGION_MMIO => Level::Io,
+            _ if region == region::MMIO => Level::Io,
+            // Remote memory whose line came from a cache, of Crestmont (`__intel_pmu_pebs_data_source_cmt`): whose memory it is, is not said.
+            Level::Ram if remote && hops == 0 && is_from_cache(snoop) => Level::PeerCache,
             level if !level.is_cache() => level,
             // "L3 Miss Snoop HitM" of Intel's Lion Cove: the line came from a cache beyond.
             Level::L3 if is_miss && snoop == Snoop::HitModified => Level::PeerCache,
@@ -205,7 +217,11 @@ impl DataSource {
             operation: operation(field(0, 5)),
             level,
             is_miss,
-            distance: distance(level, remote, hops, by_mask.1),
+            distance: match region {
+                // Another caching agent of the socket, which may be another node's.
+                region::O_SHARE | region::O_NON_SHARE if !remote => Distance::Unknown,
+                _ => distance(level, remote, hops, by_mask.1),
+            },
             snoop,
             is_locked: match field(24, 2) {
                 0 | 1 => None,
@@ -245,6 +261,11 @@ fn answered(level: Level, snoop: Snoop, is_elsewhere: bool) -> Level {
         _ => false,
     };
     if level.is_cache() && (is_elsewhere || is_transfer) { Level::PeerCache } else { level }
+}
+
+/// Whether the snooped cache gave the line.
+fn is_from_cache(snoop: Snoop) -> bool {
+    matches!(snoop, Snoop::HitModified | Snoop::Forwarded)
 }
 
 fn operation(bits: u64) -> Operation {
@@ -493,6 +514,33 @@ mod tests {
         assert_eq!(missed.level, Level::PeerCache);
         let region = |number: u64| DataSource::decode(word(lvl::HIT, 0xd, 0, 0).word | number << 46).level;
         assert_eq!([region(7), region(8)], [Level::Io, Level::Ram]);
+    }
+
+    /// `data_source[0x0b]` to `[0x0d]` of `__intel_pmu_pebs_data_source_cmt` in `arch/x86/events/intel/ds.c` (Sierra Forest): `OP_LH | LEVEL(RAM) | REM` with
+    /// `P(SNOOP, NONE)`, `P(SNOOPX, FWD)` and `P(SNOOP, HITM)`. The page of a line in a remote cache may be of the own node.
+    #[test]
+    fn crestmonts_remote_lines_out_of_caches_are_no_memory() {
+        let read = |snoop: u64, snoopx: u64| {
+            let source = DataSource::decode(word(lvl::HIT, 0xd, 1, 0).word | snoop << 19 | snoopx << 38);
+            (source.level, source.distance)
+        };
+        assert_eq!(read(2, 0), (Level::Ram, Distance::Remote));
+        assert_eq!([read(0, 1), read(0x10, 0)], [(Level::PeerCache, Distance::Remote); 2]);
+    }
+
+    /// `omr_data_source[2]` to `[6]` and `parse_omr_data_source` in `arch/x86/events/intel/ds.c`: "local CA shared cache", "local CA non-shared cache", "other CA
+    /// shared cache", "other CA non-shared cache".
+    #[test]
+    fn panther_coves_caches_of_others_are_told_by_their_regions() {
+        const HIT: u64 = 4;
+        let read = |region: u64, remote: u64| {
+            let mask = lvl::HIT | lvl::L3 | if remote != 0 { lvl::REM_CCE1 } else { 0 };
+            let source = DataSource::decode(word(mask, 3, remote, 0).word | HIT << 19 | region << 46);
+            (source.level, source.distance.is_other_node())
+        };
+        assert_eq!([read(2, 0), read(3, 0)], [(Level::L3, Some(false)), (Level::PeerCache, Some(false))]);
+        assert_eq!([read(5, 0), read(6, 0)], [(Level::PeerCache, None); 2]);
+        assert_eq!([read(2, 1), read(5, 1), read(6, 1)], [(Level::PeerCache, Some(true)); 3]);
     }
 
     #[test]
