@@ -22,6 +22,7 @@ use numapilot_host::Tid;
 use numapilot_machine::{CpuId, Machine};
 use numapilot_perf::abi::kind;
 use numapilot_perf::file::{FileError, Part, Walker};
+use numapilot_perf::spe::interval;
 use numapilot_perf::{Record, SideBand};
 use numapilot_sampled::{Entry, Output, Queue, Samples, TaskSource, Tasks};
 use numapilot_trace::chunk::{ChunkError, SessionEnd, SessionStart};
@@ -333,7 +334,9 @@ impl<R: Read> Import<R> {
         if self.begun.is_none() && (is_end || !self.ready.is_empty()) {
             // The trace's own time begins with the first record that has one.
             let origin = self.ready.iter().map(|entry| entry.time).find(|&time| time > 0).unwrap_or(0);
-            let facts = Facts::of(&self.walker, &self.id_cpus);
+            let mut facts = Facts::of(&self.walker, &self.id_cpus);
+            let least = self.queue.spe_least_interval();
+            facts.places.spe_period = facts.places.spe_period.map(|period| interval(period.max(least)));
             let start = facts.session(&self.input, origin);
             self.build_ids = facts.features.build_ids.len();
             self.begun = Some((samples(facts, origin), start));

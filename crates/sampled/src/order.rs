@@ -11,6 +11,8 @@ use numapilot_perf::{Header, MemoryAccess, Words};
 const AUXTRACE_SPE: u32 = 4;
 /// Where per-CPU parameters begin in the newer form of SPE's information, whose first word is not a PMU's number but this version.
 const SPE_INFO_VERSION: u64 = 2;
+/// Index of the least interval among a CPU's parameters (`ARM_SPE_CAP_MIN_IVAL`, which is counted from `ARM_SPE_CPU_MIDR` here).
+const LEAST_INTERVAL: u64 = 2;
 /// Words of its older form (`ARM_SPE_AUXTRACE_V1_PRIV_MAX` in `tools/perf/util/arm-spe.h`).
 const SPE_INFO_OLD_WORDS: usize = 2;
 const NO_CPU: CpuId = CpuId(u32::MAX);
@@ -54,6 +56,8 @@ pub struct Queue {
     aux_kind: Option<u32>,
     /// Meaning of SPE's data sources by CPU.
     tables: Vec<(u64, SourceTable)>,
+    /// Operations between two records of SPE that its driver allows at least, where the recording says so.
+    spe_least_interval: u64,
     conversion: Option<(u64, u64, u64)>,
     aux_bytes_unread: u64,
     aux_untimed: u64,
@@ -169,14 +173,22 @@ impl Queue {
             self.tables.extend(midr.map(|midr| (u64::from(NO_CPU.0), SourceTable::of_midr(midr))));
             return;
         }
-        // version, header's words, PMU, CPUs; then per CPU: magic, CPU, number of parameters, MIDR, ...
+        // version, header's words, PMU, CPUs; then per CPU: magic, CPU, number of parameters, MIDR, PMU, least interval, ...
         let mut next = usize::try_from(at(1)).unwrap_or(usize::MAX);
         while let (Some(cpu), Some(count), Some(midr)) =
             (words.get(next.saturating_add(1)), words.get(next.saturating_add(2)), words.get(next.saturating_add(3)))
         {
             self.tables.push((cpu, SourceTable::of_midr(midr)));
+            let least = if count > LEAST_INTERVAL { words.get(next.saturating_add(5)) } else { None };
+            self.spe_least_interval = self.spe_least_interval.max(least.unwrap_or(0));
             next = next.saturating_add(3).saturating_add(usize::try_from(count).unwrap_or(usize::MAX).max(1));
         }
+    }
+
+    /// Operations for which a record of SPE stands at least, whatever period was asked for: the driver samples no more often
+    /// (`arm_spe_event_sanitise_period` in `drivers/perf/arm_spe_pmu.c`). 0: the recording does not say.
+    pub fn spe_least_interval(&self) -> u64 {
+        self.spe_least_interval
     }
 
     /// AUX traces of SPE are to come, with time stamps on the same scale as the records' times.
@@ -305,6 +317,21 @@ mod tests {
         assert_eq!(spe_access(|queue| told(queue, &new, None)), (None, Level::Ram, 77));
         let live = spe_access(|queue| queue.expect_spe(vec![(3, SourceTable::of_midr(N1))]));
         assert_eq!(live, (Some(1000), Level::Ram, 1000));
+    }
+
+    /// `arm_spe_save_cpu_header` in `tools/perf/arch/arm64/util/arm-spe.c`: behind a CPU's type come its PMU and `caps/min_interval`, and later the event filter.
+    #[test]
+    fn the_drivers_least_interval_is_read_of_each_cpu() {
+        const MAGIC: u64 = 0x1010_1010_1010_1010;
+        let least = |words: &[u64]| {
+            let mut queue = Queue::default();
+            told(&mut queue, words, None);
+            queue.spe_least_interval()
+        };
+        let (first, second) = ([MAGIC, 0, 4, N1, 12, 1024, 0xff], [MAGIC, 1, 4, N1, 12, 256, 0xff]);
+        assert_eq!(least(&[&[2, 4, 12, 2][..], &first[..], &second[..]].concat()), 1024);
+        assert_eq!(least(&[2, 4, 12, 1, MAGIC, 0, 2, N1, 12, 1024]), 0, "that is another's");
+        assert_eq!(least(&[12, 1]), 0, "perf before 6.13");
     }
 
     /// perf before 6.13 did not write each core's type: it takes that of the processor's id, too (`arm_spe__get_midr`).

@@ -89,7 +89,9 @@ mod event {
     // These since SPE 1.4.
     pub const L2D_ACCESS: u64 = 1 << 19;
     pub const L2D_MISS: u64 = 1 << 20;
+    pub const CACHE_DATA_MODIFIED: u64 = 1 << 21;
     pub const RECENTLY_FETCHED: u64 = 1 << 22;
+    pub const DATA_SNOOPED: u64 = 1 << 23;
 }
 
 const CLASS_LOAD_STORE: u8 = 1;
@@ -163,7 +165,10 @@ impl SpeRecord {
 
     fn answered_by_events(&self) -> (Level, Distance, Snoop) {
         let remote = self.has(event::REMOTE_ACCESS);
+        let is_snooped = self.has(event::DATA_SNOOPED);
         let level = match () {
+            // The line came from another core's cache, whatever missed before.
+            () if is_snooped => Level::PeerCache,
             () if self.has(event::LLC_MISS) => Level::Ram,
             // A remote access that nothing says missed came from memory or a cache over there.
             () if remote => Level::Unknown,
@@ -179,7 +184,12 @@ impl SpeRecord {
             // The bit is optional: its absence says nothing.
             _ => Distance::Unknown,
         };
-        (level, distance, Snoop::Unknown)
+        let snoop = match (is_snooped, self.has(event::CACHE_DATA_MODIFIED)) {
+            (false, _) => Snoop::Unknown,
+            (true, false) => Snoop::Hit,
+            (true, true) => Snoop::HitModified,
+        };
+        (level, distance, snoop)
     }
 
     fn tlb(&self) -> Tlb {
@@ -479,6 +489,27 @@ mod tests {
         };
         assert_eq!([level(1 << 19), level(1 << 19 | 1 << 20)], [Level::L2, Level::Unknown]);
         assert_eq!([level(1 << 22), level(1 << 19 | 1 << 20 | 1 << 9)], [Level::LineFill, Level::Ram]);
+    }
+
+    /// "Data snooped" and "Cache data modified", bits 23 and 21 of the events packet since SPE 1.4 (`EV_DATA_SNOOPED`, `EV_CACHE_DATA_MODIFIED` in
+    /// `tools/perf/util/arm-spe-decoder/arm-spe-pkt-decoder.h`; `arm_spe__synth_memory_level` in `tools/perf/util/arm-spe.c`), on a core whose data sources are
+    /// not known. Such loads missed the last cache, and memory answered none of them.
+    #[test]
+    fn a_line_that_was_snooped_came_from_another_cores_cache() {
+        const MISSED: u32 = 1 << 2 | 1 << 3 | 1 << 8 | 1 << 9;
+        const SNOOPED: u32 = 1 << 23;
+        let read = |midr: u64, events: u32| {
+            let [a, b, c, d] = (MISSED | events).to_le_bytes();
+            let bytes = [0x49, 0x00, 0x62, a, b, c, d, 0xb2, 0, 0x10, 0, 0, 0, 0, 0, 0, 0x43, 0x0e, 0x01];
+            let access = Records::new(&bytes).next().unwrap().access(SourceTable::of_midr(midr)).unwrap();
+            (access.level, access.distance, access.snoop)
+        };
+        assert_eq!(read(0, 0), (Level::Ram, Distance::Unknown, Snoop::Unknown));
+        assert_eq!(read(0, SNOOPED), (Level::PeerCache, Distance::Unknown, Snoop::Hit));
+        assert_eq!(read(0, SNOOPED | 1 << 21 | 1 << 10), (Level::PeerCache, Distance::Remote, Snoop::HitModified));
+        assert_eq!(read(0, 1 << 21), (Level::Ram, Distance::Unknown, Snoop::Unknown), "modified in the own caches");
+        // Where the core names its sources, they count: memory, of a Neoverse N1.
+        assert_eq!(read(0x413f_d0c1, SNOOPED).0, Level::Ram);
     }
 
     /// A trace that was overwritten begins with the end of a record: its bytes may look like packets of an operation that never was.
