@@ -3,12 +3,11 @@
 use numapilot_perf::EventAttr;
 use numapilot_perf::abi::{event_type, software};
 use numapilot_perf::file::Features;
+use numapilot_perf::ibs::COUNTS_OPERATIONS;
 use serde::Serialize;
 
 use numapilot_perf_events::places::{AccessRule, EventFact};
 
-/// Of `ibs_op`: the period counts micro-operations, not cycles (`cnt_ctl`).
-const IBS_COUNTS_OPERATIONS: u64 = 1 << 19;
 /// `PERF_COUNT_HW_*` that count time: cycles, bus cycles, stalled cycles (front end, back end), reference cycles.
 const HARDWARE_CYCLES: [u64; 5] = [0, 6, 7, 8, 9];
 
@@ -224,7 +223,7 @@ fn counts_cycles(attr: &EventAttr, name: &str, features: &Features) -> bool {
     let is_ibs = pmu(attr, features) == Some("ibs_op");
     let is_hardware = attr.kind == event_type::HARDWARE && HARDWARE_CYCLES.contains(&(attr.config & 0xffff_ffff));
     is_hardware
-        || is_ibs && attr.config & IBS_COUNTS_OPERATIONS == 0
+        || is_ibs && attr.config & COUNTS_OPERATIONS == 0
         || name.split([':', '/']).any(|word| word == "cycles")
 }
 

@@ -119,12 +119,7 @@ fn kinds(counts: &Counts, sampled: &[SampledEvent], notes: &mut Vec<String>) {
             others.join(", ")
         ));
     }
-    if counts.of_unknown_weight > 0 {
-        notes.push(format!(
-            "{} samples of accesses were taken with a period in cycles: the number of accesses that each represents is unknown, so each counts as one",
-            counts.of_unknown_weight
-        ));
-    }
+    notes.extend(counts.cycles_note());
     if counts.faults > 0 {
         notes.push(format!(
             "{} of {} samples are page faults: they show which thread touched each page first, not which threads use it; their number is not a number of \

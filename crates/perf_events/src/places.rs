@@ -8,7 +8,7 @@ use numapilot_host::PageNumber;
 use numapilot_host::Pid;
 use numapilot_machine::{CpuId, Machine, NodeId};
 use numapilot_perf::data_src::{DataSource, Distance, Level, Operation};
-use numapilot_perf::ibs::OpRecord;
+use numapilot_perf::ibs::{COUNTS_OPERATIONS, OpRecord};
 use numapilot_perf::{EventAttr, MemoryAccess, Sample};
 
 use crate::event::{EventKind, EventRequest};
@@ -95,6 +95,7 @@ pub struct MemoryBlocks {
 /// What the samples of opened events are, those of the side band (which comes first) too.
 fn facts_of(requests: &[EventRequest]) -> Vec<EventFact> {
     let fact = |request: &EventRequest| EventFact {
+        counts_other: request.kind == EventKind::Ibs && request.attr.config & COUNTS_OPERATIONS == 0,
         is_fault: request.kind == EventKind::Fault,
         is_ibs: request.kind == EventKind::Ibs,
         is_of_stores: request.samples_stores,
@@ -279,6 +280,19 @@ mod tests {
         }
         assert_eq!(operation(true, None), Some((Operation::Store, Level::Unknown)));
         assert_eq!(operation(false, Some(2 | answered)), Some((Operation::Load, Level::L2)));
+    }
+
+    /// An Opteron's `ibs_op` without `cnt_ctl` has periods in cycles, which are no number of accesses.
+    #[test]
+    fn a_period_in_cycles_is_no_number_of_accesses() {
+        let period = |config: u64| {
+            let attr = EventAttr { config, ..EventAttr::default() };
+            let request = EventRequest { kind: EventKind::Ibs, attr, ..EventRequest::default() };
+            let fact = facts_of(std::slice::from_ref(&request))[1];
+            let sample = Sample { addr: Some(0x1000), period: Some(5000), ..Sample::default() };
+            fact.access(&request.attr, &sample).and_then(|access| access.period)
+        };
+        assert_eq!([period(COUNTS_OPERATIONS), period(0)], [Some(5000), None]);
     }
 
     /// An Opteron's load that memory answered is `L(L2) | LN(L2)`, as L2Miss is 0 in all its registers.

@@ -107,6 +107,16 @@ impl Counts {
         })
     }
 
+    /// A note on samples whose weight is unknown; `None`: there are none.
+    pub fn cycles_note(&self) -> Option<String> {
+        (self.of_unknown_weight > 0).then(|| {
+            format!(
+                "{} samples of accesses were taken with a period in cycles: the number of accesses that each represents is unknown, so each counts as one",
+                self.of_unknown_weight
+            )
+        })
+    }
+
     /// A note on call stacks that are in records of their own; `None`: there are none.
     pub fn stacks_note(&self) -> Option<String> {
         (self.deferred_stacks > 0).then(|| {

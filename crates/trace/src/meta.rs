@@ -303,11 +303,11 @@ impl Meta {
         Meta { format, tool_version, engine, simulated, duration_ns, interrupted, tables, more, ..Meta::default() }
     }
 
-    /// Whether it is not known for how many accesses most samples of an imported recording stand, because a clock chose them: each counts as one then, and
-    /// shares are sound, but no rate is.
+    /// Whether it is not known for how many accesses most samples stand, because a clock chose them (in a recording of perf, or by IBS of the oldest Opterons):
+    /// each counts as one then, and shares are sound, but no rate is.
     #[must_use]
     pub fn rates_are_unknown(&self) -> bool {
-        let counts = self.more.get("import");
+        let counts = self.more.get("import").or_else(|| self.more.get("events"));
         let count = |name: &str| counts.and_then(|counts| counts.get(name)).and_then(Value::as_u64).unwrap_or(0);
         count("of_unknown_weight") > count("accesses") / 2
     }
@@ -461,6 +461,12 @@ mod tests {
         meta.more.insert("import".to_owned(), json!({"accesses": 100, "of_unknown_weight": 50}));
         assert!(!meta.rates_are_unknown());
         meta.more.insert("import".to_owned(), json!({"accesses": 100, "of_unknown_weight": 51}));
+        assert!(meta.rates_are_unknown());
+        // A recording by this machine's own events.
+        let mut meta = Meta::default();
+        meta.more.insert("events".to_owned(), json!({"accesses": 100, "of_unknown_weight": 0}));
+        assert!(!meta.rates_are_unknown());
+        meta.more.insert("events".to_owned(), json!({"accesses": 100, "of_unknown_weight": 100}));
         assert!(meta.rates_are_unknown());
     }
 

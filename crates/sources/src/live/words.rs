@@ -27,6 +27,7 @@ pub fn counts(outcome: &LiveOutcome) -> Value {
         "stamp_error_ticks": outcome.stamp_error_ticks,
         "filled_for_others": outcome.filled_for_others, "of_threads_beyond": outcome.left_out,
     });
+    out["of_unknown_weight"] = counts.of_unknown_weight.into();
     out["multiplexed"] = outcome.multiplexed.iter().map(|of| json!({ "event": of.event, "share": of.share })).collect();
     out
 }
@@ -52,6 +53,7 @@ pub fn notes(outcome: &LiveOutcome, numa_balancing: Option<i64>) -> Vec<String> 
     notes.extend(counts.guests_note());
     notes.extend(counts.beyond_note());
     notes.extend(counts.weight_note());
+    notes.extend(counts.cycles_note());
     if counts.without_thread > 0 {
         notes.push(format!(
             "{} left out, because the thread is unknown",
@@ -255,6 +257,7 @@ mod tests {
         let words = notes(&outcome, None);
         let named = "sampled `cpu/mem-loads/` for 50 % of the time, `cpu/mem-stores/` for 33 % of the time, because";
         assert!(words.iter().any(|note| note.contains(named)), "{words:?}");
+        assert_eq!(counts(&outcome)["of_unknown_weight"], 0);
         assert_eq!(counts(&outcome)["multiplexed"][0], json!({ "event": "cpu/mem-loads/", "share": 0.5 }));
         assert!(notes(&LiveOutcome::default(), None).iter().all(|note| !note.contains("in turn")));
     }
