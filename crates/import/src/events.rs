@@ -22,7 +22,7 @@ pub(super) fn fact(attr: &EventAttr, index: usize, features: &Features) -> Event
         counts_other: counts_cycles(attr, name, features),
         is_fault,
         is_ibs,
-        is_of_stores: names_stores(name),
+        is_of_stores: names_stores(name) || is_intels(attr, features, &STORE_EVENTS),
         has_no_l2_miss: has_no_l2_miss(&features.cpu_id),
         is_helper: is_helper(name),
     }
@@ -150,38 +150,19 @@ fn has_no_l2_miss(cpu_id: &str) -> bool {
 
 /// A note on accesses that an event leaves out by choice, of which there is no count; `None`: it samples all that it counts.
 pub(super) fn filter_note(attr: &EventAttr, index: usize, features: &Features) -> Option<String> {
-    /// Of `ibs_op`: what the L3 or a cache before it answered is passed over.
-    const L3_MISSES_ONLY: u64 = 1 << 16;
     /// Least latency that the kernel takes for `mem-loads`: all loads have it.
     const ALL_LOADS: u64 = 3;
     let shown = name(attr, index, features);
     if pmu(attr, features) == Some("ibs_op") {
-        // `ldlat`; Zen 5 has it for what missed the L3 only (`perf_ibs_init`).
-        let least = attr.config1 & 0xfff;
-        return match (least, attr.config & L3_MISSES_ONLY) {
-            (0, 0) => None,
-            (0, _) => Some(format!(
-                "`{shown}` samples only accesses that missed the L3: the shares of objects are right, but total access counts are not available"
-            )),
-            _ => Some(format!(
-                "`{shown}` samples only loads of {least} cycles or more, on Zen 5 only such as missed the L3: stores are missing, and total access counts \
-                 are not available"
-            )),
-        };
+        return ibs_filter_note(attr, &shown);
     }
     if is_spe(attr, features) {
-        // `min_latency`.
-        let least = attr.config2 & 0xfff;
-        return (least > 0).then(|| {
-            format!(
-                "`{shown}` samples only accesses of {least} cycles or more: most that caches answered are missing, so that total access counts are not \
-                 available, and mean latencies are too large"
-            )
-        });
+        return spe_filter_note(attr, &shown);
     }
     // POWER counts marked instructions by both of its events (`MEM_LOADS` and `MEM_STORES` in `arch/powerpc/perf/power9-events-list.h`), and has no threshold.
     let is_of_power = features.arch.starts_with("ppc");
-    if is_of_power || !recorded_name(index, features).is_some_and(counts_tagged_loads) {
+    let is_named = recorded_name(index, features).is_some_and(counts_tagged_loads);
+    if is_of_power || !is_named && !is_intels(attr, features, &LOAD_EVENTS) {
         return None;
     }
     let least = attr.config1 & 0xffff;
@@ -196,6 +177,75 @@ pub(super) fn filter_note(attr: &EventAttr, index: usize, features: &Features) -
              share, and total access counts are not available"
         )
     })
+}
+
+/// What filters of `ibs_op` leave out (`perf_ibs_init` in `arch/x86/events/amd/ibs.c`).
+fn ibs_filter_note(attr: &EventAttr, shown: &str) -> Option<String> {
+    /// What the L3 or a cache before it answered is passed over.
+    const L3_MISSES_ONLY: u64 = 1 << 16;
+    /// `strmst` in `config1`, since 2026: stores that go around the caches.
+    const STREAMING_STORES: u64 = 1 << 12;
+    // `ldlat`; Zen 5 has it for what missed the L3 only.
+    let least = attr.config1 & 0xfff;
+    if attr.config1 & STREAMING_STORES != 0 {
+        return Some(format!(
+            "`{shown}` samples only streaming stores: all other accesses are missing, and total access counts are not \
+             available"
+        ));
+    }
+    match (least, attr.config & L3_MISSES_ONLY) {
+        (0, 0) => None,
+        (0, _) => Some(format!(
+            "`{shown}` samples only accesses that missed the L3: the shares of objects are right, but total access counts are not available"
+        )),
+        _ => Some(format!(
+            "`{shown}` samples only loads of {least} cycles or more, on Zen 5 only such as missed the L3: stores are missing, and total access counts \
+             are not available"
+        )),
+    }
+}
+
+/// What filters of SPE leave out (`arm_spe_event_to_pmsfcr` and its like in `drivers/perf/arm_spe_pmu.c`).
+fn spe_filter_note(attr: &EventAttr, shown: &str) -> Option<String> {
+    /// `load_filter` and `store_filter`: operations of any of the kinds that are named are sampled, and all if none is.
+    const LOADS: u64 = 1 << 33;
+    const STORES: u64 = 1 << 34;
+    /// Of `event_filter`: operations that the processor did not give up, which are all that a program makes.
+    const RETIRED: u64 = 1 << 1;
+    let mut left_out = Vec::new();
+    match attr.config & (LOADS | STORES) {
+        LOADS => left_out.push("stores are missing".to_owned()),
+        STORES => left_out.push("loads are missing".to_owned()),
+        _ => {}
+    }
+    // `event_filter` and `inv_event_filter`.
+    if attr.config1 & !RETIRED != 0 || attr.config3 != 0 {
+        left_out.push(
+            "accesses are missing that a filter by events leaves out, so that shares of objects may be wrong, and total \
+             access counts are not available"
+                .to_owned(),
+        );
+    }
+    // `min_latency`.
+    let least = attr.config2 & 0xfff;
+    if least > 0 {
+        left_out.push(format!(
+            "only accesses of {least} cycles or more are sampled: most that caches answered are missing, so that total access counts are not \
+             available, and mean latencies are too large"
+        ));
+    }
+    (!left_out.is_empty()).then(|| format!("`{shown}`: {}", left_out.join("; ")))
+}
+
+/// Event and umask of Intel's events of loads with their latencies, of large cores and of small ones (since Gracemont), and of its events of stores: for those
+/// that were named by their numbers (`cpu/event=0xcd,umask=0x1,ldlat=30/`; `mem-loads` and `mem-stores` in `arch/x86/events/intel/core.c`).
+const LOAD_EVENTS: [u64; 2] = [0x1cd, 0x5d0];
+const STORE_EVENTS: [u64; 3] = [0x2cd, 0x82d0, 0x6d0];
+
+/// Whether it is an event of an Intel processor's cores with one of these numbers.
+fn is_intels(attr: &EventAttr, features: &Features, numbers: &[u64]) -> bool {
+    let is_of_cores = pmu(attr, features).is_some_and(|name| name == "cpu" || name.starts_with("cpu_"));
+    features.cpu_id.starts_with("GenuineIntel") && is_of_cores && numbers.contains(&(attr.config & 0xffff))
 }
 
 /// Whether an event of Intel's counts loads with their latencies: "the MEM_TRANS_RETIRED event for load latency counts only tagged retired loads" (SDM 3B).
@@ -297,12 +347,45 @@ mod tests {
             filter_note(&attr, 0, &Features { pmus: pmus.clone(), ..features("arm_spe_0/load_filter=1/") })
         };
         assert!(spe(0).is_none() && spe(30).is_some_and(|note| note.contains("only accesses of 30 cycles or more")));
+        assert!(note(11, 1 << 19, 1 << 12, "ibs_op/cnt_ctl=1,strmst=1/").contains("only streaming stores"));
         let all = [
             (4, 0x2cd, 0, "cpu/mem-stores/P"),
             (4, 0x81d0, 0, "mem_inst_retired.all_loads:pp"),
             (11, 1 << 19, 0, "ibs_op//"),
         ];
         assert_eq!(all.map(|(kind, config, config1, name)| note(kind, config, config1, name)), ["", "", ""]);
+    }
+
+    /// `load_filter`, `store_filter`, `event_filter` and `inv_event_filter` of `drivers/perf/arm_spe_pmu.c`.
+    #[test]
+    fn what_filters_of_spe_leave_out_is_told() {
+        let note = |config: u64, config1: u64, config3: u64| {
+            let attr = EventAttr { kind: 12, config, config1, config3, ..EventAttr::default() };
+            let pmus = vec![(12, "arm_spe_0".to_owned())];
+            filter_note(&attr, 0, &Features { pmus, ..features("arm_spe_0//") }).unwrap_or_default()
+        };
+        let (loads, stores) = (1 << 33, 1 << 34);
+        assert_eq!(note(loads, 0, 0), "`arm_spe_0//`: stores are missing");
+        assert_eq!(note(stores, 0, 0), "`arm_spe_0//`: loads are missing");
+        assert_eq!([note(0, 0, 0), note(loads | stores, 0, 0), note(loads | stores, 2, 0)], ["", "", ""], "retired only");
+        // Misses of the last cache, and what is not one of remote accesses.
+        for (filter, inverse) in [(1 << 9, 0), (0, 1 << 10)] {
+            assert!(note(loads | stores, filter, inverse).contains("a filter by events"));
+        }
+    }
+
+    /// `perf record -e cpu/event=0xcd,umask=0x1,ldlat=30/ -d`, and a store of Gracemont, which kernels until 2026 call a load.
+    #[test]
+    fn intels_events_are_known_by_their_numbers_too() {
+        let of = |cpu_id: &str, config: u64| {
+            let attr = EventAttr { kind: 4, config, config1: 30, ..EventAttr::default() };
+            let features = Features { cpu_id: cpu_id.to_owned(), ..features("cpu/config=1/") };
+            (filter_note(&attr, 0, &features).is_some(), fact(&attr, 0, &features).is_of_stores)
+        };
+        let (intel, amd) = ("GenuineIntel-6-8F-8", "AuthenticAMD,25,17,1");
+        assert_eq!([of(intel, 0x1cd), of(intel, 0x5d0)], [(true, false); 2]);
+        assert_eq!([of(intel, 0x2cd), of(intel, 0x82d0), of(intel, 0x6d0)], [(false, true); 3]);
+        assert_eq!([of(intel, 0x81d0), of(amd, 0x1cd), of(amd, 0x2cd)], [(false, false); 3]);
     }
 
     /// Without a threshold, too, the weights of loads are of another kind than those of stores.
