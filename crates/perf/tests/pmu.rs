@@ -13,6 +13,7 @@ fn offered(name: &str, request: &SampleRequest) -> Vec<Offer> {
 }
 
 const EXCLUDE_KERNEL: u64 = 1 << 5;
+const EXCLUDE_HV: u64 = 1 << 6;
 const EXCLUDE_GUEST: u64 = 1 << 20;
 
 #[test]
@@ -31,6 +32,7 @@ fn ibs_takes_what_its_format_has() {
     assert_eq!(event.period_or_freq, 100_000);
     assert!(event.samples(sample::RAW) && event.samples(sample::CALLCHAIN) && !event.samples(sample::PHYS_ADDR));
     assert!(event.flags & EXCLUDE_KERNEL != 0 && zen5.lacking.is_empty());
+    assert_eq!(event.flags & EXCLUDE_HV, 0);
     let [zen4] = &offered("amd-zen4", &request)[..] else { panic!("one offer") };
     assert_eq!((zen4.events[0].config, zen4.events[0].config1, zen4.lacking.len()), (1 << 19, 0, 1));
     // Without the kernel's filter nothing may be excluded: the kernel would refuse.

@@ -141,12 +141,11 @@ fn ibs(pmu: &Pmu, request: &SampleRequest) -> Result<Offer, PmuError> {
     }
     let attr = common(pmu.event(&terms.join(","))?, request, sample::RAW | sample::DATA_SRC | sample::WEIGHT_STRUCT);
     let period = (request.period / 16 * 16).clamp(0x90, 0x7f_ffff0);
-    let has_filter = pmu.format.contains_key("swfilt");
-    let flags = if has_filter {
-        attr.flags
-    } else {
-        attr.flags & !(1 << attr_flag::EXCLUDE_KERNEL | 1 << attr_flag::EXCLUDE_HV)
-    };
+    // IBS knows no hypervisor's mode: what excludes it has no effect, or is refused (`perf_ibs_init` in `arch/x86/events/amd/ibs.c`).
+    let mut flags = attr.flags & !(1 << attr_flag::EXCLUDE_HV);
+    if !pmu.format.contains_key("swfilt") {
+        flags &= !(1 << attr_flag::EXCLUDE_KERNEL);
+    }
     let events = vec![EventAttr { period_or_freq: period, flags, ..attr }];
     Ok(Offer { sampler: Sampler::IbsOp, pmu: pmu.name.clone(), cpus: pmu.cpus.clone(), events, lacking })
 }
