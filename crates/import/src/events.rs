@@ -218,10 +218,10 @@ fn spe_filter_note(attr: &EventAttr, shown: &str) -> Option<String> {
         STORES => left_out.push("loads are missing".to_owned()),
         _ => {}
     }
-    // `event_filter` and `inv_event_filter`.
-    if attr.config1 & !RETIRED != 0 || attr.config3 != 0 {
+    // `event_filter`, `inv_event_filter` and `inv_data_src_filter`.
+    if attr.config1 & !RETIRED != 0 || attr.config3 != 0 || attr.config4 != 0 {
         left_out.push(
-            "accesses are missing that a filter by events leaves out, so that shares of objects may be wrong, and total \
+            "accesses are missing that a filter by events or data sources leaves out, so that shares of objects may be wrong, and total \
              access counts are not available"
                 .to_owned(),
         );
@@ -356,13 +356,15 @@ mod tests {
         assert_eq!(all.map(|(kind, config, config1, name)| note(kind, config, config1, name)), ["", "", ""]);
     }
 
-    /// `load_filter`, `store_filter`, `event_filter` and `inv_event_filter` of `drivers/perf/arm_spe_pmu.c`.
+    /// `load_filter`, `store_filter`, `event_filter`, `inv_event_filter` and `inv_data_src_filter` of `drivers/perf/arm_spe_pmu.c`.
     #[test]
     fn what_filters_of_spe_leave_out_is_told() {
-        let note = |config: u64, config1: u64, config3: u64| {
-            let attr = EventAttr { kind: 12, config, config1, config3, ..EventAttr::default() };
+        let note_of = |attr: EventAttr| {
             let pmus = vec![(12, "arm_spe_0".to_owned())];
             filter_note(&attr, 0, &Features { pmus, ..features("arm_spe_0//") }).unwrap_or_default()
+        };
+        let note = |config: u64, config1: u64, config3: u64| {
+            note_of(EventAttr { kind: 12, config, config1, config3, ..EventAttr::default() })
         };
         let (loads, stores) = (1 << 33, 1 << 34);
         assert_eq!(note(loads, 0, 0), "`arm_spe_0//`: stores are missing");
@@ -373,6 +375,8 @@ mod tests {
         for (filter, inverse) in [(1 << 9, 0), (0, 1 << 10)] {
             assert!(note(loads | stores, filter, inverse).contains("a filter by events"));
         }
+        let by_source = EventAttr { kind: 12, config4: !0b1001, ..EventAttr::default() };
+        assert!(note_of(by_source).contains("or data sources"));
     }
 
     /// `perf record -e cpu/event=0xcd,umask=0x1,ldlat=30/ -d`, and a store of Gracemont, which kernels until 2026 call a load.

@@ -38,6 +38,8 @@ pub struct EventAttr {
     pub sample_regs_intr: u64,
     /// Extension of `config2`.
     pub config3: u64,
+    /// Extension of `config3` (PERF_ATTR_SIZE_VER9, since 2025).
+    pub config4: u64,
 }
 
 /// Bytes of the first published version; everything has these.
@@ -89,8 +91,11 @@ impl EventAttr {
         attr.clock_id = bytes.u32("").unwrap_or(0).cast_signed();
         attr.sample_regs_intr = bytes.u64("").unwrap_or(0);
         // aux_watermark, sample_max_stack, reserved; aux_sample_size, aux_action; sig_data.
-        let _ = bytes.take(24, "");
+        for _ in 0..3 {
+            let _ = bytes.u64("");
+        }
         attr.config3 = bytes.u64("").unwrap_or(0);
+        attr.config4 = bytes.u64("").unwrap_or(0);
         Ok(attr)
     }
 
@@ -153,5 +158,24 @@ impl EventAttr {
     /// Words of one value in a read of this event.
     pub(crate) fn read_value_words(&self) -> u64 {
         1 + u64::from((self.read_format & (read_format::ID | read_format::LOST)).count_ones())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// PERF_ATTR_SIZE_VER5 and VER6 in `include/uapi/linux/perf_event.h`: they end in `aux_watermark` with `sample_max_stack`, and in `aux_sample_size`.
+    #[test]
+    fn what_older_descriptions_end_in_is_no_configuration() {
+        let configs = |size: u32| {
+            let mut bytes = vec![0_u8; 104];
+            bytes[4..8].copy_from_slice(&size.to_le_bytes());
+            bytes.resize(size as usize, 0xff);
+            let attr = EventAttr::decode(&mut Bytes::new(&bytes, 0, Endian::Little)).unwrap();
+            (attr.config3, attr.config4)
+        };
+        assert_eq!([112, 120, 128].map(configs), [(0, 0); 3]);
+        assert_eq!([136, 144, 200].map(configs), [(u64::MAX, 0), (u64::MAX, u64::MAX), (u64::MAX, u64::MAX)]);
     }
 }

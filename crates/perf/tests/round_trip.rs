@@ -31,6 +31,7 @@ fn attr() -> impl Strategy<Value = EventAttr> {
                 config1: !config,
                 config2: config >> 3,
                 config3: config << 3,
+                config4: config << 4,
                 period_or_freq: 1000,
                 sample_type,
                 read_format: read,
@@ -241,6 +242,7 @@ proptest! {
         prop_assert_eq!(got.sample_regs_user, has(88, attr.sample_regs_user));
         prop_assert_eq!(got.sample_regs_intr, has(104, attr.sample_regs_intr));
         prop_assert_eq!(got.config3, has(136, attr.config3));
+        prop_assert_eq!(got.config4, has(144, attr.config4));
     }
 
     #[test]

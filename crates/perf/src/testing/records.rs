@@ -33,7 +33,7 @@ pub fn attr_bytes(attr: &EventAttr, endian: Endian) -> Vec<u8> {
         attr.sample_regs_user,
     ]);
     out.u32(attr.sample_stack_user).u32(attr.clock_id.cast_unsigned()).u64(attr.sample_regs_intr);
-    out.words(&[0, 0, 0, attr.config3]);
+    out.words(&[0, 0, 0, attr.config3, attr.config4]);
     out.bytes.resize(size as usize, 0);
     out.bytes
 }
