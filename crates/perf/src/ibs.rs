@@ -19,8 +19,8 @@ pub mod caps {
     pub const ZEN4: u32 = 1 << 11;
 }
 
-/// Bit of the configuration of `ibs_op` (`cnt_ctl`): the period counts micro-operations rather than cycles. Processors without it (family 10h before its
-/// revision C, IBS_CAPS_OPCNT) count cycles.
+/// Bit of the configuration of `ibs_op` (`cnt_ctl`): the period counts micro-operations rather than cycles. The oldest processors, which lack it
+/// (IBS_CAPS_OPCNT), count cycles alone.
 pub const COUNTS_OPERATIONS: u64 = 1 << 19;
 
 /// One sampled micro-operation: the registers as they were.
