@@ -123,6 +123,10 @@ fn unknown_types_of_records_are_no_damage() {
     records.insert(50, record(40, 0, &[1; 24], recording.endian));
     records.insert(90, record(101, 0, &[2; 33], recording.endian));
     records.push(record(41, 0, &[3; 8], recording.endian));
+    // As many in a row as a machine has BPF programs: of types that are known by now, and of some that are not.
+    for kind in [kind::BPF_METADATA, kind::SCHEDSTAT_CPU, kind::SCHEDSTAT_DOMAIN, 102, 103, 102, 103, 102] {
+        records.insert(120, record(kind, 0, &[4; 40], recording.endian));
+    }
     let newer = DataFile { records, ..recording };
     let (found, damage, torn) = walk(&newer.file(), false);
     assert_eq!((found.len() as u64, damage, torn), (COUNT, Damage::default(), None));

@@ -546,10 +546,16 @@ impl<R: Read> Walker<R> {
         self.records_follow(usize::from(header.size) - Header::BYTES)
     }
 
-    /// Whether records begin so many bytes further on, or the file ends there.
+    /// Whether records begin so many bytes further on, or the file ends there. Others of types that are not known may come first: perf writes some by the dozen.
     fn records_follow(&mut self, further: usize) -> Result<bool, FileError> {
         let (window, is_all) = Walker::window(&mut self.reader, &self.path, self.offset, self.end)?;
-        let Some(rest) = window.get(further..) else { return Ok(false) };
+        let Some(mut rest) = window.get(further..) else { return Ok(false) };
+        while let Ok(header) = Header::decode(&mut Bytes::new(rest, 0, self.session.endian()))
+            && resync::may_be_newer(header)
+            && let Some(behind) = rest.get(usize::from(header.size)..)
+        {
+            rest = behind;
+        }
         Ok(rest.is_empty() && is_all || resync::begins(&self.session, rest, is_all))
     }
 
