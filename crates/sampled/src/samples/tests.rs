@@ -9,7 +9,7 @@ use numapilot_trace::engine::Engine;
 use numapilot_trace::wire::Clock;
 
 use super::*;
-use numapilot_perf_events::places::EventFact;
+use numapilot_perf_events::places::{EventFact, MemoryBlocks};
 
 use crate::{SharedWriter, TaskSource};
 
@@ -55,6 +55,22 @@ fn finished(mut samples: Samples, writer: SharedWriter, dir: &Path) -> Trace {
 
 fn fault(tid: u32, cpu: u32, address: u64) -> MemoryAccess<'static> {
     MemoryAccess { pid: Some(Pid(7)), tid: Some(Tid(tid)), cpu: Some(CpuId(cpu)), address, ..MemoryAccess::default() }
+}
+
+/// A kernel without memory hot-plug lists no memory blocks, and with SME a page's address may have the bit that says it is encrypted. Such samples' homes were
+/// unknown: the kernel was asked for none that had a physical address.
+#[test]
+fn a_physical_address_that_names_no_node_tells_no_home() {
+    let told = |block_bytes: u64, physical_address: Option<u64>| {
+        let blocks = vec![MemoryBlocks { node: NodeId(0), blocks: vec![1] }];
+        let places = Places { block_bytes, blocks, ..Places::default() };
+        let output = Output::kept(Clock { khz: KHZ, origin_cycles: 0 });
+        let samples = Samples::new(output, Tasks::new(TaskSource::default()), places);
+        samples.is_home_told(&MemoryAccess { physical_address, ..MemoryAccess::default() })
+    };
+    const BLOCK: u64 = 128 << 20;
+    assert_eq!([told(BLOCK, Some(0x1000)), told(BLOCK, None)], [true, false]);
+    assert_eq!([told(0, Some(0x1000)), told(BLOCK, Some(1 << 51 | 0x1000))], [false, false]);
 }
 
 /// arm64 gives programs 48 bits of address: its mappings and stacks are above what x86-64 has.

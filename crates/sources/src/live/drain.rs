@@ -421,9 +421,9 @@ impl<'a> Reader<'a> {
         let late = old.iter().filter(|entry| entry.header.is_some_and(|h| h.kind == kind::SAMPLE)).count() as u64;
         if let Some(homes) = &mut self.homes {
             let late = old.iter().filter_map(|entry| sampled(&self.events, &self.queue, entry));
-            homes.asked.late += late.filter(|(_, access)| access.physical_address.is_none()).count() as u64;
+            homes.asked.late += late.filter(|(_, access)| !self.samples.is_home_told(access)).count() as u64;
             for (pid, access) in fresh.iter().filter_map(|entry| sampled(&self.events, &self.queue, entry)) {
-                if access.physical_address.is_none() {
+                if !self.samples.is_home_told(&access) {
                     homes.want(pid, access.address);
                 }
             }
