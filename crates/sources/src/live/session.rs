@@ -112,7 +112,10 @@ impl Live {
         let set = EventSet::open(&plan.requests, scope, size)?;
         // SPE has periods only.
         let slower = slower.filter(|_| plan.requests.iter().any(|request| request.attr.is_freq()));
-        Live::new(set, plan.requests, plan.notes.into_iter().chain(slower).collect())
+        let wants_rate = matches!(options.sampling, Sampling::RateHz(_));
+        let with_aux = plan.requests.iter().find(|request| wants_rate && request.aux_bytes > 0);
+        let no_rate = with_aux.and_then(|request| request.attr.period()).map(words::no_rate);
+        Live::new(set, plan.requests, plan.notes.into_iter().chain(slower).chain(no_rate).collect())
     }
 
     /// Reads the samples of an emulated PMU, beside the side band of the kernel itself.

@@ -42,6 +42,11 @@ pub fn slower(share: u32, allowed: u32) -> Option<String> {
     })
 }
 
+/// A note on SPE, which takes no rate (`arm_spe_pmu_event_init` in `drivers/perf/arm_spe_pmu.c`).
+pub fn no_rate(period: u64) -> String {
+    format!("SPE takes a period and no rate: each CPU samples 1 in {period} of its operations; `--period` sets another")
+}
+
 /// Notes that a reader of the trace needs to interpret it correctly.
 pub fn notes(outcome: &LiveOutcome, numa_balancing: Option<i64>) -> Vec<String> {
     let counts = &outcome.counts;
@@ -285,6 +290,7 @@ mod tests {
     fn a_lower_rate_is_told() {
         assert_eq!(slower(2500, 2500), None);
         assert!(slower(2500, 1000).is_some_and(|note| note.contains("at most 1000 times per second instead of 2500")));
+        assert!(no_rate(49_920).contains("samples 1 in 49920 of its operations"));
     }
 
     #[test]
