@@ -108,8 +108,9 @@ fn multiplexed(events: &[Multiplexed]) -> Option<String> {
         events.iter().map(|of| format!("`{}` for {:.0} % of the time", of.event, of.share * 100.0)).collect();
     (!named.is_empty()).then(|| {
         format!(
-            "the processor sampled {}, because others used its counters in turn: total access counts are too low by as much, and so are the shares of what \
-             ran meanwhile, or of what this event alone samples (loads, or stores); stop other profilers (perf, VTune, another numapilot), and record again",
+            "the processor sampled {}, because others used its counters in turn: total access counts are too low by as much, and shares are off between what \
+             different events sample (loads, stores), and between what ran at different times; stop other profilers (perf, VTune, another numapilot), and \
+             record again",
             named.join(", ")
         )
     })
