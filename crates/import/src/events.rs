@@ -24,7 +24,7 @@ pub(super) fn fact(attr: &EventAttr, index: usize, features: &Features) -> Event
         is_ibs,
         is_of_stores: names_stores(name) || is_intels(attr, features, &STORE_EVENTS),
         has_no_l2_miss: has_no_l2_miss(&features.cpu_id),
-        is_helper: is_helper(name),
+        is_helper: is_helper(name) || is_other_view(name, features),
     }
 }
 
@@ -268,6 +268,26 @@ fn is_helper(name: &str) -> bool {
     name.split(['/', '{', ',']).any(|word| word == "mem-loads-aux")
 }
 
+/// Whether an event is one of those that `perf inject --itrace` makes out of SPE's records beside `memory`, which has all accesses (`arm_spe_synth_events` in
+/// `tools/perf/util/arm-spe.c`): their samples are of the same accesses.
+fn is_other_view(name: &str, features: &Features) -> bool {
+    const VIEWS: [&str; 10] = [
+        "l1d-miss",
+        "l1d-access",
+        "llc-miss",
+        "llc-access",
+        "tlb-miss",
+        "tlb-access",
+        "branch-miss",
+        "branch",
+        "remote-access",
+        "instructions",
+    ];
+    let has_all = || features.event_names.iter().any(|(name, _)| name == "memory");
+    let has_spe = || features.pmus.iter().any(|(_, name)| name.starts_with("arm_spe"));
+    VIEWS.contains(&name) && has_all() && has_spe()
+}
+
 /// Whether the period is a number of cycles.
 fn counts_cycles(attr: &EventAttr, name: &str, features: &Features) -> bool {
     let is_ibs = pmu(attr, features) == Some("ibs_op");
@@ -311,6 +331,21 @@ mod tests {
         let is_helper = |name: &str| fact(&EventAttr::default(), 0, &features(name)).is_helper;
         assert!(is_helper("cpu/mem-loads-aux/") && is_helper("cpu_core/mem-loads-aux/P") && is_helper("mem-loads-aux"));
         assert!(!is_helper("cpu/mem-loads,ldlat=30/P") && !is_helper("cpu/mem-stores/P"));
+    }
+
+    /// `perf inject --itrace` of a recording of SPE: a load that missed everything is in five events.
+    #[test]
+    fn an_access_of_spe_counts_once_however_many_events_show_it() {
+        let counted = |names: &[&str], pmu: &str| -> Vec<bool> {
+            let event_names = names.iter().map(|name| ((*name).to_owned(), Vec::new())).collect();
+            let features = Features { event_names, pmus: vec![(12, pmu.to_owned())], ..Features::default() };
+            (0..names.len()).map(|index| !fact(&EventAttr::default(), index, &features).is_helper).collect()
+        };
+        let all = ["arm_spe_0//", "l1d-miss", "llc-access", "tlb-access", "memory", "instructions"];
+        assert_eq!(counted(&all, "arm_spe_0"), [true, false, false, false, true, false]);
+        // `--itrace=m`: the misses alone; and a recording of the processor's counters.
+        assert_eq!(counted(&["arm_spe_0//", "llc-miss"], "arm_spe_0"), [true, true]);
+        assert_eq!(counted(&["instructions", "memory"], "cpu"), [true, true]);
     }
 
     #[test]
