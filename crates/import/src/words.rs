@@ -27,7 +27,7 @@ pub(super) fn counts(counts: &Counts) -> Value {
         "home_by_first_touch": counts.home_by_first_touch, "page_faults": counts.faults, "with_cpu": counts.with_cpu,
         "cpu_by_event_id": counts.cpu_by_id, "deferred_stacks": counts.deferred_stacks, "undecodable_records": counts.undecodable,
         "damaged_places": counts.damaged_places, "damaged_bytes": counts.damaged_bytes,
-        "damaged_records": counts.damaged_records, "lost_records": counts.lost,
+        "damaged_records": counts.damaged_records, "lost_records": counts.lost, "filtered_samples": counts.filtered,
         "throttled": counts.throttled, "aux_buffers_cut": counts.aux_flagged, "aux_bytes_unread": counts.aux_bytes_unread,
     })
 }
@@ -253,6 +253,7 @@ fn losses(counts: &Counts, notes: &mut Vec<String>) {
             units::counted(counts.lost, "record", "records")
         ));
     }
+    notes.extend(counts.filtered_note());
     notes.extend(counts.throttling_note());
     notes.extend(counts.stacks_note());
     if counts.aux_flagged > 0 {

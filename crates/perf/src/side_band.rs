@@ -132,6 +132,10 @@ pub enum SideBand<'a> {
     LostSamples {
         count: u64,
     },
+    /// Samples of an event that the user's own filter dropped (`perf record --filter`): no losses.
+    Filtered {
+        count: u64,
+    },
     /// Sampling was slowed down (`begins`) or let go on.
     Throttle {
         begins: bool,
@@ -219,8 +223,9 @@ impl<'a> SideBand<'a> {
             kind::FORK => SideBand::Fork(task_change(bytes)?),
             kind::EXIT => SideBand::Exit(task_change(bytes)?),
             kind::LOST => SideBand::Lost { id: bytes.u64("the id")?, count: bytes.u64("the number lost")? },
-            // Samples that the user's own filter dropped (`perf record --filter`) are no losses.
-            kind::LOST_SAMPLES if misc & misc::LOST_SAMPLES_BPF != 0 => SideBand::Other { kind },
+            kind::LOST_SAMPLES if misc & misc::LOST_SAMPLES_BPF != 0 => {
+                SideBand::Filtered { count: bytes.u64("the number dropped")? }
+            }
             kind::LOST_SAMPLES => SideBand::LostSamples { count: bytes.u64("the number lost")? },
             kind::THROTTLE | kind::UNTHROTTLE => SideBand::Throttle {
                 begins: kind == kind::THROTTLE,
@@ -352,6 +357,6 @@ mod tests {
             SideBand::decode((kind::LOST_SAMPLES, misc), None, &mut bytes).unwrap()
         };
         assert_eq!(lost(0), SideBand::LostSamples { count: 5 });
-        assert_eq!(lost(misc::LOST_SAMPLES_BPF), SideBand::Other { kind: kind::LOST_SAMPLES });
+        assert_eq!(lost(misc::LOST_SAMPLES_BPF), SideBand::Filtered { count: 5 });
     }
 }

@@ -68,6 +68,8 @@ pub struct Counts {
     pub damaged_records: u64,
     /// Records that were lost because perf or the recorder could not keep up.
     pub lost: u64,
+    /// Samples that the filter of perf's user dropped (`perf record --filter`).
+    pub filtered: u64,
     /// Times that the kernel slowed sampling down.
     pub throttled: u64,
     /// AUX buffers that were truncated or had collisions.
@@ -124,6 +126,17 @@ impl Counts {
                 "the call stacks of {} are in records of their own, which numapilot does not read (`--call-graph fp,defer`): of these only the accessing \
                  function is known; record with `--call-graph fp`",
                 units::counted(self.deferred_stacks, "access", "accesses")
+            )
+        })
+    }
+
+    /// A note on samples that the user's filter dropped; `None`: there are none.
+    pub fn filtered_note(&self) -> Option<String> {
+        (self.filtered > 0).then(|| {
+            format!(
+                "the filter of the recording (`perf record --filter`) dropped {}: what they would have shown is missing, so shares are only of what the filter \
+                 let pass, and total access counts are not available",
+                units::counted(self.filtered, "sample", "samples")
             )
         })
     }

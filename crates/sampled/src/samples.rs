@@ -232,6 +232,10 @@ impl Samples {
                 self.counts.lost = self.losses.take(record, id);
                 Ok(())
             }
+            SideBand::Filtered { count } => {
+                self.counts.filtered = self.counts.filtered.saturating_add(*count);
+                Ok(())
+            }
             SideBand::Throttle { begins: true, .. } => {
                 self.counts.throttled += 1;
                 Ok(())

@@ -73,6 +73,19 @@ fn a_physical_address_that_names_no_node_tells_no_home() {
     assert_eq!([told(0, Some(0x1000)), told(BLOCK, Some(1 << 51 | 0x1000))], [false, false]);
 }
 
+/// perf writes how many for each event, at the end (`__record__save_lost_samples` in `tools/perf/builtin-record.c`).
+#[test]
+fn samples_that_the_recordings_filter_dropped_are_counted_and_told() {
+    let output = Output::kept(Clock { khz: KHZ, origin_cycles: 0 });
+    let mut samples = Samples::new(output, Tasks::new(TaskSource::default()), Places::default());
+    for count in [5, 7] {
+        samples.side_band(&SideBand::Filtered { count }, &SampleId::default(), 0).unwrap();
+    }
+    let counts = samples.counts();
+    assert_eq!((counts.filtered, counts.lost), (12, 0));
+    assert!(counts.filtered_note().is_some_and(|note| note.contains("dropped 12 samples")));
+}
+
 /// arm64 gives programs 48 bits of address: its mappings and stacks are above what x86-64 has.
 #[test]
 fn all_of_the_lower_half_of_addresses_is_the_programs() {
