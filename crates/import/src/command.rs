@@ -61,6 +61,7 @@ const WITHOUT_VALUE: &[&str] = &[
     "intr-regs",
     "kcore",
     "kernel-callchains",
+    "latency",
     "namespaces",
     "no-bpf-event",
     "no-buffering",
@@ -253,6 +254,7 @@ mod tests {
         is("perf record -z3 --no-buildid --phys ./app", "./app");
         is("perf record -e page-faults -c 1 -d -g -- sh -c true", "sh -c true");
         is("perf record -e cpu-clock -- ./app -- more", "./app -- more");
+        is("perf record --latency ./app 1", "./app 1");
         is("perf record -a", "");
         is("perf record -p 4711", "");
         is("perf mem record --phys-data -- --sample-cpu -g -- ./app 1", "./app 1");
