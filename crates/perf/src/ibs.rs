@@ -243,6 +243,9 @@ impl OpRecord {
             1 => Source { level: Level::L3, distance: Distance::Local, snoop: Snoop::Unknown },
             // Family 10h: another core's cache, of whichever node; Zen: the local L3, or a cache of the same core complex.
             2 if self.is_remote_node() => Source { level: Level::PeerCache, distance: Distance::Remote, snoop: state },
+            2 if self.caps & caps::FETCH_CTL_EXTD == 0 => {
+                Source { level: Level::PeerCache, distance: Distance::SameNode, snoop: state }
+            }
             2 => Source { level: Level::L3, distance: Distance::Local, snoop: Snoop::Unknown },
             3 => self.memory(Level::Ram),
             // "Remote node cache". RmtNode is about memory only (`RMT_NODE_BITS`).
@@ -287,7 +290,8 @@ mod tests {
     #[test]
     fn older_processors_have_a_shorter_source() {
         let old = |data2| source(0, data2, LOAD_MISS);
-        assert_eq!(old(2), (Level::L3, Distance::Local));
+        assert_eq!(source(caps::FETCH_CTL_EXTD, 2, LOAD_MISS), (Level::L3, Distance::Local), "Zen");
+        assert_eq!(old(2), (Level::PeerCache, Distance::SameNode), "family 10h: NbIbsReqSrc 2, NbIbsReqDstProc 0");
         assert_eq!(old(2 | data2::REMOTE_NODE), (Level::PeerCache, Distance::Remote));
         assert_eq!(old(3), (Level::Ram, Distance::Local));
         assert_eq!(old(3 | data2::REMOTE_NODE), (Level::Ram, Distance::Remote));
