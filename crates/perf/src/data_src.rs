@@ -528,8 +528,8 @@ mod tests {
         assert_eq!([read(0, 1), read(0x10, 0)], [(Level::PeerCache, Distance::Remote); 2]);
     }
 
-    /// `omr_data_source[2]` to `[6]` and `parse_omr_data_source` in `arch/x86/events/intel/ds.c`: "local CA shared cache", "local CA non-shared cache", "other CA
-    /// shared cache", "other CA non-shared cache".
+    /// `omr_data_source[2]` to `[6]` and `parse_omr_data_source` in `arch/x86/events/intel/ds.c`: "local CA shared cache", "local CA non-shared cache",
+    /// "other CA shared cache", "other CA non-shared cache".
     #[test]
     fn panther_coves_caches_of_others_are_told_by_their_regions() {
         const HIT: u64 = 4;

@@ -319,7 +319,7 @@ mod tests {
         assert_eq!(live, (Some(1000), Level::Ram, 1000));
     }
 
-    /// `arm_spe_save_cpu_header` in `tools/perf/arch/arm64/util/arm-spe.c`: behind a CPU's type come its PMU and `caps/min_interval`, and later the event filter.
+    /// `arm_spe_save_cpu_header` in `tools/perf/arch/arm64/util/arm-spe.c`: behind a CPU's type come its PMU, `caps/min_interval`, and later the event filter.
     #[test]
     fn the_drivers_least_interval_is_read_of_each_cpu() {
         const MAGIC: u64 = 0x1010_1010_1010_1010;

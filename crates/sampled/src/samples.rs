@@ -149,8 +149,8 @@ impl Samples {
         self.places.only_node()
     }
 
-    /// Whether an access's physical address names its home node, so that nobody need be asked. It does not where the kernel has no map of memory blocks, or where
-    /// the address has more than a place in memory (a bit for encryption).
+    /// Whether an access's physical address names its home node, so that nobody need be asked. It does not where the kernel has no map of memory blocks, or
+    /// where the address has more than a place in memory (a bit for encryption).
     pub fn is_home_told(&self, access: &MemoryAccess<'_>) -> bool {
         access.physical_address.is_some_and(|address| self.places.node_of_physical(address).is_some())
     }

@@ -546,7 +546,8 @@ impl<R: Read> Walker<R> {
         self.records_follow(usize::from(header.size) - Header::BYTES)
     }
 
-    /// Whether records begin so many bytes further on, or the file ends there. Others of types that are not known may come first: perf writes some by the dozen.
+    /// Whether records begin so many bytes further on, or the file ends there. Others of types that are not known may come first: perf writes some by the
+    /// dozen.
     fn records_follow(&mut self, further: usize) -> Result<bool, FileError> {
         let (window, is_all) = Walker::window(&mut self.reader, &self.path, self.offset, self.end)?;
         let Some(mut rest) = window.get(further..) else { return Ok(false) };
