@@ -23,7 +23,7 @@ pub(super) fn counts(counts: &Counts) -> Value {
         "answered_by_core_caches": counts.core_cached, "answered_by_shared_cache": counts.shared_cached,
         "cache_to_cache": counts.transfers, "cache_to_cache_other_node": counts.transfers_other_node,
         "cache_to_cache_own_node": counts.transfers_own_node, "level_unknown": counts.level_unknown,
-        "of_unknown_weight": counts.of_unknown_weight, "with_latency": counts.with_latency, "with_home": counts.with_home,
+        "of_unknown_weight": counts.of_unknown_weight, "not_retired": counts.not_retired, "with_latency": counts.with_latency, "with_home": counts.with_home,
         "home_by_first_touch": counts.home_by_first_touch, "page_faults": counts.faults, "with_cpu": counts.with_cpu,
         "cpu_by_event_id": counts.cpu_by_id, "deferred_stacks": counts.deferred_stacks, "undecodable_records": counts.undecodable,
         "damaged_places": counts.damaged_places, "damaged_bytes": counts.damaged_bytes,
@@ -120,6 +120,7 @@ fn kinds(counts: &Counts, sampled: &[SampledEvent], notes: &mut Vec<String>) {
         ));
     }
     notes.extend(counts.cycles_note());
+    notes.extend(counts.retired_note());
     if counts.faults > 0 {
         notes.push(format!(
             "{} of {} samples are page faults: they show which thread touched each page first, not which threads use it; their number is not a number of \

@@ -44,6 +44,8 @@ pub struct MemoryAccess<'a> {
     pub tlb: Tlb,
     /// Latency of the access in core cycles.
     pub latency_cycles: Option<u32>,
+    /// Whether the operation retired: what a mispredicted branch led to does not. `None`: not said (IBS and PEBS show only what retires).
+    pub has_retired: Option<bool>,
     /// Events that the sample stands for.
     pub period: Option<u64>,
     /// Call chain as the kernel wrote it; its first entry need not be `ip`.
@@ -115,6 +117,7 @@ impl<'a> MemoryAccess<'a> {
             snoop: self.snoop,
             tlb: self.tlb,
             latency_cycles: self.latency_cycles,
+            has_retired: self.has_retired,
             period: self.period,
             callchain: None,
         }

@@ -42,6 +42,8 @@ pub struct Counts {
     pub of_unknown_weight: u64,
     /// Accesses that each represent more than a trace's weight can say (2^32 - 1), and count as that many.
     pub of_more_weight: u64,
+    /// Accesses of operations that did not retire (SPE samples those, too).
+    pub not_retired: u64,
     /// Accesses whose latency is known.
     pub with_latency: u64,
     /// Accesses whose home node is known.
@@ -105,6 +107,17 @@ impl Counts {
                  low; record with a shorter period or a higher frequency",
                 units::counted(self.of_more_weight, "sample stands", "samples stand"),
                 u32::MAX
+            )
+        })
+    }
+
+    /// A note on accesses that the program's own instructions did not make in the end; `None`: there are none.
+    pub fn retired_note(&self) -> Option<String> {
+        (self.not_retired > 0).then(|| {
+            format!(
+                "{} of {} sampled accesses are of operations that did not retire (on the path of a mispredicted branch, say): they used caches and memory, but \
+                 their addresses may be none that the program means",
+                self.not_retired, self.accesses
             )
         })
     }

@@ -431,6 +431,7 @@ impl Samples {
         self.count_level(access, level, is_fault);
         let counts = &mut self.counts;
         counts.accesses += 1;
+        counts.not_retired += u64::from(access.has_retired == Some(false));
         counts.with_latency += u64::from(access.latency_cycles.is_some());
         counts.with_home += u64::from(home.is_some());
         counts.with_cpu += u64::from(access.cpu.is_some());

@@ -79,6 +79,7 @@ impl SourceTable {
 
 /// Bits of the events packet.
 mod event {
+    pub const RETIRED: u64 = 1 << 1;
     pub const L1D_ACCESS: u64 = 1 << 2;
     pub const L1D_REFILL: u64 = 1 << 3;
     pub const TLB_ACCESS: u64 = 1 << 4;
@@ -220,6 +221,8 @@ impl SpeRecord {
             snoop,
             tlb: self.tlb(),
             latency_cycles: self.total_latency.filter(|&cycles| cycles != 0).map(u32::from),
+            // Without a packet of events nothing says it.
+            has_retired: (self.events != 0).then(|| self.has(event::RETIRED)),
             ..MemoryAccess::default()
         })
     }
@@ -510,6 +513,16 @@ mod tests {
         assert_eq!(read(0, 1 << 21), (Level::Ram, Distance::Unknown, Snoop::Unknown), "modified in the own caches");
         // Where the core names its sources, they count: memory, of a Neoverse N1.
         assert_eq!(read(0x413f_d0c1, SNOOPED).0, Level::Ram);
+    }
+
+    /// E[1], "architecturally retired", of the events packet ("omit speculative instructions" in `tools/perf/Documentation/perf-arm-spe.txt`).
+    #[test]
+    fn operations_of_a_wrong_path_are_told() {
+        let retired = |events: u8| {
+            let bytes = [0x49, 0x00, 0x42, events, 0xb2, 0, 0x10, 0, 0, 0, 0, 0, 0, 0x01];
+            Records::new(&bytes).next().unwrap().access(SourceTable::Unknown).unwrap().has_retired
+        };
+        assert_eq!([0x06, 0x04, 0x00].map(retired), [Some(true), Some(false), None]);
     }
 
     /// A trace that was overwritten begins with the end of a record: its bytes may look like packets of an operation that never was.

@@ -161,6 +161,19 @@ fn threads_are_told_by_what_ran_where_packets_number_them_otherwise() {
     assert_eq!([counted(true), counted(false)], [(1, 0), (0, 1)]);
 }
 
+/// SPE samples what runs on the path of a mispredicted branch, too.
+#[test]
+fn accesses_of_operations_that_did_not_retire_are_counted_and_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut samples, _writer, _dir) = faults(folder.path());
+    for has_retired in [Some(true), Some(false), None] {
+        samples.put(&MemoryAccess { has_retired, ..fault(7, 0, 0x10_0000) }, 1000, false).unwrap();
+    }
+    let counts = samples.counts();
+    assert_eq!((counts.accesses, counts.not_retired), (3, 1));
+    assert!(counts.retired_note().is_some_and(|note| note.starts_with("1 of 3 sampled accesses")));
+}
+
 /// A recorder in a container that sees whole CPUs: the kernel writes process 0 for every program outside of it.
 #[test]
 fn tasks_that_the_kernel_does_not_name_are_no_process() {

@@ -27,6 +27,7 @@ pub fn counts(outcome: &LiveOutcome) -> Value {
         "stamp_error_ticks": outcome.stamp_error_ticks,
         "filled_for_others": outcome.filled_for_others, "of_threads_beyond": outcome.left_out,
     });
+    out["not_retired"] = counts.not_retired.into();
     out["of_unknown_weight"] = counts.of_unknown_weight.into();
     out["multiplexed"] = outcome.multiplexed.iter().map(|of| json!({ "event": of.event, "share": of.share })).collect();
     out
@@ -59,6 +60,7 @@ pub fn notes(outcome: &LiveOutcome, numa_balancing: Option<i64>) -> Vec<String> 
     notes.extend(counts.beyond_note());
     notes.extend(counts.weight_note());
     notes.extend(counts.cycles_note());
+    notes.extend(counts.retired_note());
     if counts.without_thread > 0 {
         notes.push(format!(
             "{} left out, because the thread is unknown",
