@@ -118,6 +118,14 @@ pub fn memory(node: &Node) -> String {
     words
 }
 
+/// `CPUs read 34 GB/s together at most`: the limits of a node's CPUs, where any is known.
+pub fn ports(node: &Node) -> Option<String> {
+    let read = node.cpus_read_bytes_per_s.map(|limit| format!("read {}", rate(limit)));
+    let write = node.cpus_write_bytes_per_s.map(|limit| format!("write {}", rate(limit)));
+    let both: Vec<String> = read.into_iter().chain(write).collect();
+    (!both.is_empty()).then(|| format!("CPUs {} together at most", both.join(", ")))
+}
+
 /// Idle latency of the memory that is local to a node's CPUs, in nanoseconds: its own, or that of the nearest node where it has none. `None`: it is not known;
 /// that of other memory is then no measure, although the firmware may tell it (of CXL memory alone, say).
 pub fn local_ns(machine: &Machine, from: NodeId) -> Option<f64> {
