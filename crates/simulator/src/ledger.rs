@@ -23,8 +23,9 @@ pub(crate) struct Entry {
 pub(crate) struct Scale {
     /// Per node: the position of its controller among the stations.
     pub(crate) controllers: Vec<Option<usize>>,
-    /// First link among the stations.
+    /// First link among the stations, and how many links there are: ports come after them.
     pub(crate) first_link: usize,
+    pub(crate) links: usize,
     /// `None` where the program does not count instructions.
     pub(crate) clock_mhz: Option<f64>,
     pub(crate) counts_instructions: bool,
@@ -113,7 +114,8 @@ impl Ledger {
 
     /// Mean utilisation of links.
     pub(crate) fn links(&self, scale: &Scale) -> Vec<f64> {
-        (scale.first_link..self.station_ns.len()).map(|station| self.utilisation(station)).collect()
+        let end = self.station_ns.len().min(scale.first_link + scale.links);
+        (scale.first_link..end).map(|station| self.utilisation(station)).collect()
     }
 
     /// The seven metrics, as [`numapilot_traffic::metrics`] defines them, over the whole stretch.
