@@ -93,6 +93,9 @@ fn rows(out: &mut String, contention: &Contention, look: Look) {
             let _ = writeln!(out, "  {}", look.faint(&line));
         }
     }
+    for line in left_out(contention).iter().flat_map(|words| wrap(words, look.width.saturating_sub(2))) {
+        let _ = writeln!(out, "  {line}");
+    }
     if let Some(medians) = &contention.medians {
         let words = format!(
             "Median error: {} predicted, {} by \"no slow-down\"; median effect {}, median spread {} over {} rounds.",
@@ -108,6 +111,19 @@ fn rows(out: &mut String, contention: &Contention, look: Look) {
     }
 }
 
+/// How many rounds and rows do not count because the machine was another one; `None` where all do.
+fn left_out(contention: &Contention) -> Option<String> {
+    let rounds = units::counted(contention.rounds_left_out as u64, "round", "rounds");
+    let changed = contention.rows.iter().filter(|row| !row.is_judged).count();
+    (contention.rounds_left_out > 0).then(|| {
+        format!(
+            "Left out: {rounds}, before or after which the CPUs read clearly more or less together than when the model was measured; rows that are \
+             not judged for that reason: {changed} of {}.",
+            contention.rows.len()
+        )
+    })
+}
+
 fn table(rows: &[&Row]) -> Table {
     let mut table = Table::new()
         .flexible("PROGRAMS", 12)
@@ -116,19 +132,23 @@ fn table(rows: &[&Row]) -> Table {
         .column("PREDICTED", Align::Left)
         .column("ERROR %", Align::Left)
         .column("BASELINE %", Align::Left)
+        .column("ROUNDS", Align::Right)
         .column("BUSY", Align::Right);
     for row in rows {
         let each = |value: &dyn Fn(&Member) -> String| row.members.iter().map(value).collect::<Vec<_>>().join(" ");
         // Columns under a `%`.
         let percent = |share: f64| format!("{:.0}", share * 100.0);
         let names: Vec<&str> = row.members.iter().map(|member| member.program.as_str()).collect();
+        let not_judged = if row.is_judged { "" } else { " (not judged: the machine changed)" };
+        let ran = row.rounds + row.rounds_left_out;
         table.row([
-            names.join(" + "),
+            format!("{}{not_judged}", names.join(" + ")),
             each(&|member| format!("{:.2}", member.measured)),
             each(&|member| percent(member.spread)),
             each(&|member| format!("{:.2}", member.predicted)),
             each(&|member| percent(member.error())),
             each(&|member| percent(member.baseline_error())),
+            if row.rounds_left_out == 0 { ran.to_string() } else { format!("{} of {ran}", row.rounds) },
             units::whole_percent(row.disturbed_share),
         ]);
     }

@@ -185,8 +185,7 @@ fn cpus_read_together_what_their_port_lets_through_and_write_as_much_beside() {
 fn cpus_write_no_more_than_their_port_lets_through() {
     let text = NARROW.replace("cpus_read_gb_per_s = { value = 34", "cpus_write_gb_per_s = { value = 10");
     let machine = Machine::from_model_text(&text, "narrow").unwrap();
-    let class =
-        Class { from: 0, threads: 2.0, outstanding: 40.0, think_ns: 0.0, reads: vec![0.0], writes: vec![1.0] };
+    let class = Class { from: 0, threads: 2.0, outstanding: 40.0, think_ns: 0.0, reads: vec![0.0], writes: vec![1.0] };
     let solution = solve(&machine, &Load { classes: vec![class], background: Vec::new() });
     let port = solution.stations.last().unwrap();
     assert_eq!((port.read_port, port.write_port), (None, Some(NodeId(0))));
