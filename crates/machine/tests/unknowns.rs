@@ -83,8 +83,11 @@ fn limits_of_a_nodes_cpus_are_read_kept_and_drawn() {
     let reads = machine.unknowns().iter().find(|u| u.place == "nodes[0].cpus_read_gb_per_s").unwrap();
     assert_eq!((&reads.subject, reads.low, reads.high), (&Subject::CpusRead(vec![0, 1, 2, 3]), 6e9, 9e9));
     assert_eq!(of(&machine.with_values(&[(reads, 6.5e9)]).unwrap()), [(Some(6.5e9), Some(4e9)); 4]);
+    // A live machine takes them from the model of it, as it does the memories' bandwidths.
+    let bare = Machine::load("opteron-8385").unwrap();
+    assert_eq!(of(&bare.with_figures_of(&machine).unwrap()), of(&machine));
     // Whoever has none is stored as before.
-    let plain = serde_json::to_string(&Machine::load("opteron-8385").unwrap()).unwrap();
+    let plain = serde_json::to_string(&bare).unwrap();
     assert!(!plain.contains("cpus_read"), "{plain}");
 }
 

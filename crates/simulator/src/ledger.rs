@@ -156,3 +156,19 @@ impl Ledger {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_are_no_links() {
+        let controllers = vec![Some(0)];
+        let scale = Scale { controllers, first_link: 1, links: 2, clock_mhz: None, counts_instructions: false };
+        let mut ledger = Ledger::at(0.0);
+        assert!(ledger.links(&scale).is_empty(), "nothing ran yet");
+        ledger.record(&Entry { utilisation: vec![0.5, 0.25, 0.75, 1.0], ..Entry::default() }, 8.0);
+        assert_eq!(ledger.links(&scale), [0.25, 0.75]);
+        assert_eq!(ledger.metrics(&scale).interconnect_usage, Some(0.5));
+    }
+}

@@ -169,7 +169,7 @@ pub fn with_ports(text: &str) -> String {
     let mut parts = text.split("memory_gib = ");
     let mut out = parts.next().unwrap_or_default().to_owned();
     for (node, part) in parts.enumerate() {
-        for (key, gb_per_s, every) in [("cpus_read_gb_per_s", 6.0, 3), ("cpus_write_gb_per_s", 3.0, 2)] {
+        for (key, gb_per_s, every) in [("cpus_read_gb_per_s", 6.0, 3), ("cpus_write_gb_per_s", 4.0, 2)] {
             if node % every != 1 {
                 let _ = writeln!(out, "{key} = {{ value = {gb_per_s}, source = \"made up\" }}");
             }
