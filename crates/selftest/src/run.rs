@@ -22,7 +22,8 @@ const ROUNDS_QUICK: usize = 5;
 /// No further programs are tried after this time.
 const CONTENTION: Duration = Duration::from_secs(60);
 const CONTENTION_QUICK: Duration = Duration::from_secs(20);
-/// So many times the machine is measured again at most, where it has changed when the first programs run.
+/// So many times the machine is measured again at most, where it has changed when the first programs run; in the first half of the time for programs alone,
+/// which goes on meanwhile.
 const MEASURED_AGAIN_MAX: usize = 2;
 /// What the measurement stays within; without `quick`, what `numapilot measure` does.
 const BUDGET_QUICK: Duration = Duration::from_secs(5);
@@ -140,8 +141,10 @@ impl Runner<'_> {
                 Some(Err(reason)) => return not_judged(reason),
                 None => return not_judged("nothing was measured"),
             };
-            let stage = Stage { machine: self.machine, permit: &self.permit, plan, results, rounds, budget };
-            let may_measure_again = again < MEASURED_AGAIN_MAX && begun.elapsed() < budget;
+            let (elapsed, permit) = (begun.elapsed(), &self.permit);
+            let left = budget.saturating_sub(elapsed);
+            let stage = Stage { machine: self.machine, permit, plan, results, rounds, budget: left };
+            let may_measure_again = again < MEASURED_AGAIN_MAX && elapsed < budget / 2;
             let progress = &mut self.progress;
             let mut told = |now: String| progress(Progress { part: Part::Contention, now });
             match stage.run(&scenes, may_measure_again, &mut told) {

@@ -4,7 +4,7 @@ use super::*;
 use crate::calibration::QueueingDelay;
 use crate::disturbance::Disturbance;
 use crate::kernels::CHAINS;
-use crate::results::{BandwidthCell, CurvePoint, Figure, Host, LatencyCell, Overlap, Target, Walk};
+use crate::results::{CurvePoint, Figure, Host, LatencyCell, Overlap, Target, Walk};
 use crate::stats::Spread;
 
 fn figure(value: f64) -> Figure {

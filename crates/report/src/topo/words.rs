@@ -118,12 +118,11 @@ pub fn memory(node: &Node) -> String {
     words
 }
 
-/// `CPUs read 34 GB/s together at most`: the limits of a node's CPUs, where any is known.
-pub fn ports(node: &Node) -> Option<String> {
-    let read = node.cpus_read_bytes_per_s.map(|limit| format!("read {}", rate(limit)));
-    let write = node.cpus_write_bytes_per_s.map(|limit| format!("write {}", rate(limit)));
-    let both: Vec<String> = read.into_iter().chain(write).collect();
-    (!both.is_empty()).then(|| format!("CPUs {} together at most", both.join(", ")))
+/// `All CPUs read at most 34 GB/s`: the limits of what a node's CPUs read and write together, a line each, where they are known. They fit the narrowest box.
+pub fn ports(node: &Node) -> Vec<String> {
+    let limits = [("read", node.cpus_read_bytes_per_s), ("write", node.cpus_write_bytes_per_s)];
+    let line = |(verb, limit): (&str, Option<f64>)| Some(format!("All CPUs {verb} at most {}", rate(limit?)));
+    limits.into_iter().filter_map(line).collect()
 }
 
 /// Idle latency of the memory that is local to a node's CPUs, in nanoseconds: its own, or that of the nearest node where it has none. `None`: it is not known;

@@ -22,10 +22,11 @@ impl Rounds {
         Rounds { wanted, counts: Vec::new() }
     }
 
-    /// Whether another round runs: until enough of them count, or three times as many have run.
+    /// Whether another round runs: until enough of them count, or three times as many have run. Without time for more, no more than the usual number.
     #[must_use]
-    pub fn goes_on(&self) -> bool {
-        self.counted() < self.wanted && self.ran() < RUN_MAX * self.wanted
+    pub fn goes_on(&self, has_time: bool) -> bool {
+        let most = if has_time { RUN_MAX * self.wanted } else { self.wanted };
+        self.counted() < self.wanted && self.ran() < most
     }
 
     /// Adds a round. `before` and `after`: by which factor the machine differs then from the one that was measured; `None` where nothing tells.
@@ -70,12 +71,17 @@ impl Rounds {
 mod tests {
     use super::*;
 
-    /// Runs a row of which `wanted` rounds have to count, with the factors of the probes in turn.
+    /// Runs a row of which `wanted` rounds have to count, with the factors of the probes in turn; there is time for all.
     fn run(wanted: usize, factors: &[Option<f64>]) -> Rounds {
+        run_within(wanted, factors, usize::MAX)
+    }
+
+    /// The same where time is over after so many rounds.
+    fn run_within(wanted: usize, factors: &[Option<f64>], in_time: usize) -> Rounds {
         let mut rounds = Rounds::new(wanted);
         let mut probes = factors.iter().copied().cycle();
         let mut before = probes.next().flatten();
-        while rounds.goes_on() {
+        while rounds.goes_on(rounds.ran() < in_time) {
             let after = probes.next().flatten();
             rounds.add(before, after);
             before = after;
@@ -109,6 +115,14 @@ mod tests {
         assert_eq!(rounds.kept().len(), 15, "figures to show, of a row that is not judged");
         // As one that was slower when it was measured, and one that reads nothing.
         assert!(!run(5, &[Some(f64::INFINITY)]).is_judged());
+    }
+
+    #[test]
+    fn a_row_that_began_in_time_ends_with_the_usual_number() {
+        let changed = [Some(1.9)];
+        assert_eq!(run_within(5, &changed, 0).ran(), 5);
+        assert_eq!(run_within(5, &changed, 8).ran(), 8, "time was over in the middle of what makes up for others");
+        assert_eq!(run_within(5, &[Some(1.0)], 0).counted(), 5);
     }
 
     #[test]

@@ -61,7 +61,7 @@ pub struct Stage<'a> {
     pub results: &'a Results,
     /// Rounds of each row.
     pub rounds: usize,
-    /// After this time no further row begins: on a busy machine each takes longer.
+    /// After this time no further row begins but the first, and no further round makes up for one that does not count: on a busy machine each takes longer.
     pub budget: Duration,
 }
 
@@ -86,7 +86,7 @@ impl Stage<'_> {
         let end = Instant::now() + self.budget;
         let mut left_out = 0;
         for scene in scenes {
-            if Instant::now() > end {
+            if Instant::now() > end && !contention.rows.is_empty() {
                 left_out += scene.casts.len();
                 continue;
             }
@@ -102,13 +102,13 @@ impl Stage<'_> {
                 programs.push(Program::new(&self.seat(place, scene.places.len()))?);
             }
             for cast in &scene.casts {
-                if Instant::now() > end {
+                if Instant::now() > end && !contention.rows.is_empty() {
                     left_out += 1;
                     continue;
                 }
                 let words: Vec<&str> = cast.iter().map(|activity| activity.word()).collect();
                 progress(format!("{}: {}", scene.name, words.join(" + ")));
-                let times = self.rounds_of(&mut programs, cast, &probes)?;
+                let times = self.rounds_of(&mut programs, cast, &probes, end)?;
                 if may_measure_again && contention.rows.is_empty() && !times.rounds.is_judged() {
                     return Ok(None);
                 }
@@ -165,13 +165,19 @@ impl Stage<'_> {
     }
 
     /// Each round: every program alone, then all together. Before and after each, a probe sees whether the machine is still the one that was measured; the
-    /// one after a round is that before the next.
-    fn rounds_of(&self, programs: &mut [Program], cast: &[Activity], probes: &[Probe]) -> Result<Times, MeasureError> {
+    /// one after a round is that before the next. Rounds that make up for others run until `end`.
+    fn rounds_of(
+        &self,
+        programs: &mut [Program],
+        cast: &[Activity],
+        probes: &[Probe],
+        end: Instant,
+    ) -> Result<Times, MeasureError> {
         let rounds = Rounds::new(self.rounds);
         let mut times = Times { alone: vec![Vec::new(); cast.len()], rounds, ..Times::default() };
         times.together.clone_from(&times.alone);
         let mut before = differs_by(programs, probes)?;
-        while times.rounds.goes_on() {
+        while times.rounds.goes_on(Instant::now() < end) {
             let round = times.rounds.ran();
             for step in 0..=cast.len() {
                 // All together comes at another place of each round, so that no order favours one side.
