@@ -139,10 +139,9 @@ fn table(rows: &[&Row]) -> Table {
         // Columns under a `%`.
         let percent = |share: f64| format!("{:.0}", share * 100.0);
         let names: Vec<&str> = row.members.iter().map(|member| member.program.as_str()).collect();
-        let not_judged = if row.is_judged { "" } else { " (not judged: the machine changed)" };
         let ran = row.rounds + row.rounds_left_out;
         table.row([
-            format!("{}{not_judged}", names.join(" + ")),
+            names.join(" + "),
             each(&|member| format!("{:.2}", member.measured)),
             each(&|member| percent(member.spread)),
             each(&|member| format!("{:.2}", member.predicted)),
@@ -151,6 +150,59 @@ fn table(rows: &[&Row]) -> Table {
             if row.rounds_left_out == 0 { ran.to_string() } else { format!("{} of {ran}", row.rounds) },
             units::whole_percent(row.disturbed_share),
         ]);
+        if !row.is_judged {
+            table.remark("", "not judged: the machine changed");
+        }
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    //! Rows with rounds that do not count.
+
+    use numapilot_machine::NodeId;
+
+    use super::*;
+
+    fn row(rounds: usize, rounds_left_out: usize, is_judged: bool) -> Row {
+        let member = Member {
+            program: "read".to_owned(),
+            threads: 1,
+            cpu_node: NodeId(0),
+            memory_node: NodeId(0),
+            alone_per_s: 2e8,
+            together_per_s: 1e8,
+            measured: 2.0,
+            spread: 0.01,
+            predicted: 1.9,
+        };
+        let members = vec![member.clone(), member];
+        Row { scene: "all on node 0".to_owned(), members, disturbed_share: 0.0, rounds, rounds_left_out, is_judged }
+    }
+
+    /// The text of these rows, with one blank between words.
+    fn shown(of: Vec<Row>, width: usize) -> String {
+        let rounds_left_out = of.iter().map(|row| row.rounds_left_out).sum();
+        let contention = Contention { rounds: 9, rounds_left_out, rows: of, ..Contention::default() };
+        let mut out = String::new();
+        rows(&mut out, &contention, Look { width, colour: false });
+        out.split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn rounds_and_rows_that_do_not_count_are_told() {
+        let steady = shown(vec![row(9, 0, true)], 100);
+        assert!(!steady.contains("Left out") && !steady.contains("not judged"), "{steady}");
+        for width in [80, 140] {
+            let changed = shown(vec![row(9, 2, true), row(2, 25, false)], width);
+            assert!(changed.contains(" 9 of 11 ") && changed.contains(" 2 of 27 "), "{changed}");
+            assert_eq!(changed.matches("read + read").count(), 2, "{changed}");
+            assert_eq!(changed.matches("not judged: the machine changed").count(), 1, "{changed}");
+            assert!(
+                changed.contains("Left out: 27 rounds") && changed.contains("for that reason: 1 of 2."),
+                "{changed}"
+            );
+        }
+    }
 }
