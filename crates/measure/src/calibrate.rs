@@ -15,13 +15,13 @@ use crate::calibration::{Calibration, Latencies, Limit, PairFit, has_online_cpus
 use crate::error::MeasureError;
 use crate::kernels::Kernel;
 use crate::model_file::model_text;
-use crate::ports::{PARTS, read_port};
+use crate::ports::{PARTS, read_port, read_share};
 use crate::queues::queueing_delay;
 use crate::results::{BandwidthCell, Curve, Results};
 
 /// A memory is filled where its latency under full load exceeds the idle one by this much; else its limit was not seen.
 const FILLED: f64 = 1.25;
-/// A curve that reaches this share of what the port of its CPUs lets through is held up there.
+/// A curve whose reads reach this share of what the port of its CPUs lets through is held up there.
 const AT_PORT: f64 = 0.9;
 /// How far above the highest measured rate a limit is looked for. Whoever is asked for an eighth of what it can do hardly keeps anybody waiting: whether it can
 /// do even more makes no difference.
@@ -179,8 +179,9 @@ fn is_filled(curve: &Curve) -> bool {
 /// Whether a curve rose where the port of its CPUs is full: then it says nothing of what is behind.
 fn is_at_port(curve: &Curve, calibration: &Calibration) -> bool {
     let most = curve.points.iter().map(|point| point.bytes_per_s).fold(0.0, f64::max);
+    let read = read_share(curve.kernel).map(|share| share * most);
     let port = calibration.read_ports.get(&curve.from);
-    is_filled(curve) && port.is_some_and(|port| most > AT_PORT * port.bytes_per_s)
+    is_filled(curve) && port.zip(read).is_some_and(|(port, read)| read > AT_PORT * port.bytes_per_s)
 }
 
 /// The read port of a curve's CPUs, if it is what the curve shows.

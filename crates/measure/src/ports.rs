@@ -60,7 +60,7 @@ fn most_read(results: &Results, node: NodeId) -> Option<f64> {
 }
 
 /// Share of a kernel's bytes that it reads; `None` where that is not known.
-fn read_share(kernel: Kernel) -> Option<f64> {
+pub fn read_share(kernel: Kernel) -> Option<f64> {
     let usage = kernel.usage();
     (!usage.allocates).then(|| usage.reads as f64 / (usage.reads + usage.writes) as f64)
 }

@@ -263,6 +263,17 @@ fn what_cpus_read_at_most_is_told_from_what_memory_serves() {
     assert!((2.0 * lines(1.0) / in_place - 1.0).abs() < 0.06, "{} for {in_place}", 2.0 * lines(1.0));
 }
 
+/// What the CPUs write meanwhile comes by no read port.
+#[test]
+fn a_curve_is_at_the_port_by_what_is_read() {
+    let mut curve = measured(&narrow(), 7, 12.0).loaded.remove(0);
+    let port = Limit { bytes_per_s: 20e9, estimate: false, range: None, source: "made up".to_owned() };
+    let calibration = Calibration { read_ports: BTreeMap::from([(NodeId(0), port)]), ..Calibration::default() };
+    assert!(is_at_port(&curve, &calibration));
+    curve.kernel = Kernel::Mix1To1;
+    assert!(!is_at_port(&curve, &calibration), "half of it is read");
+}
+
 /// Two CPUs of which one alone is far from filling anything, and whose neighbour does not make latency rise.
 #[test]
 fn a_limit_shows_where_cpus_together_read_less_than_each_alone() {
