@@ -199,8 +199,8 @@ fn fit_port(
     search(machine, results, curve, calibration, seen.bytes_per_s, &at)
 }
 
-/// The controller of one node, from its own CPUs' curve, or for memory without CPUs from any. Where the curve shows the CPUs' port, that is fitted, and the
-/// controller stays at the highest rate that was seen.
+/// The controller of one node, from its own CPUs' curve, or for memory without CPUs from any. Where these CPUs have a port, they cannot fill the memory of
+/// their node by reading: it stays at the highest rate that was seen, and the port is fitted where the curve shows it.
 fn fit_controller(
     machine: &Machine,
     results: &Results,
@@ -213,8 +213,12 @@ fn fit_controller(
         return Ok(());
     };
     let from = curve.from;
-    if is_at_port(curve, calibration) {
-        return if from == to { fit_port(machine, results, curve, calibration) } else { Ok(()) };
+    let is_at_port = is_at_port(curve, calibration);
+    if is_at_port && from == to {
+        return fit_port(machine, results, curve, calibration);
+    }
+    if is_at_port || (from == to && calibration.read_ports.contains_key(&from)) {
+        return Ok(());
     }
     let link = if from == to { 0.0 } else { least_link(calibration, from, to) / WITH_HEADER };
     let least = highest(results, to).unwrap_or(0.0).max(least_controller(calibration, to)).max(link);

@@ -284,7 +284,9 @@ fn a_limit_shows_where_cpus_together_read_less_than_each_alone() {
     let found = calibrate(&truth, &results).expect("a fit");
     let port = found.read_ports.get(&NodeId(0)).expect("a limit");
     assert!((port.bytes_per_s / 20e9 - 1.0).abs() < 0.08, "{port:?}");
-    assert!(found.controllers[&NodeId(0)].bytes_per_s > 30e9, "{found:?}");
+    let controller = &found.controllers[&NodeId(0)];
+    assert!(controller.bytes_per_s > 30e9 && controller.estimate, "{controller:?}");
+    assert!(controller.source.contains("the highest rate"), "no delay here tells of it: {controller:?}");
     assert!(found.write_turnaround.is_none_or(|turnaround| turnaround < 0.2), "{found:?}");
 }
 
