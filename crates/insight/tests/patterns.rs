@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use numapilot_flows::{Filter, ObjectKind};
 use numapilot_insight::whatif::PlacementOverride;
 use numapilot_insight::{Analysis, Finding, Findings, FixKind, Pattern, PatternKind, Unit};
-use numapilot_machine::NodeId;
+use numapilot_machine::{Machine, NodeId};
 use numapilot_trace::meta::Meta;
 
 use makers::{
@@ -183,6 +183,21 @@ fn one_node_that_uses_its_own_memory_shares_none() {
         let size = Size { samples: 12_000, noise: 0.0, rate: 8.5, seed: 7 };
         let program = one_node(size, is_allocator_known);
         assert_eq!(kinds(&findings(&program)), program.truth, "the allocator is known: {is_allocator_known}");
+    }
+}
+
+/// Their memory has bandwidth to spare, more than half of which is used: it was said to be what holds them up.
+#[test]
+fn cpus_at_a_limit_of_their_own_saturate_no_controller() {
+    let (_, maker) = MAKERS.iter().find(|(of, _)| *of == PatternKind::SaturatedController).expect("a maker");
+    let mut program = maker(Size { samples: 12_000, noise: 0.0, rate: 5.0, seed: 7 });
+    let plain = numapilot_machine::builtin_text("opteron-8385").expect("a built-in model");
+    // Each access keeps the port of its node busy for six times as long as the controller that serves all four nodes.
+    let port = "cpus_read_gb_per_s = { value = 1.2, source = \"made up\" }\nmemory_kind";
+    for (text, is_saturated) in [(plain.to_owned(), true), (plain.replace("memory_kind", port), false)] {
+        program.machine = Machine::from_model_text(&text, "ports.toml").expect("a sound model");
+        let found = kinds(&findings(&program));
+        assert_eq!(found.contains(&PatternKind::SaturatedController), is_saturated, "{found:?}");
     }
 }
 

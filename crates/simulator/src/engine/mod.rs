@@ -107,6 +107,7 @@ impl<'a> Engine<'a> {
         let scale = Scale {
             controllers: machine.nodes().iter().map(of_node).collect(),
             first_link: controllers,
+            links: idle.stations.iter().filter(|station| station.link.is_some()).count(),
             clock_mhz: machine.clock_mhz(),
             counts_instructions: program.counts_instructions,
         };
