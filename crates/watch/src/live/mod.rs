@@ -6,7 +6,6 @@ pub mod counters;
 mod kernel;
 mod layout;
 mod processes;
-mod pulse;
 mod resctrl;
 pub mod samples;
 mod tree;
