@@ -167,6 +167,30 @@ impl EventSet {
         result
     }
 
+    /// Opens the events of a CPU anew that was offline (events of whole CPUs end then), and turns them on. What its ring holds is lost: it must have been read.
+    ///
+    /// # Errors
+    /// The system refuses: nothing is recorded on the CPU.
+    pub fn reopen(&mut self, cpu: CpuId) -> Result<(), EventsError> {
+        let Some(Recipe { requests, attrs, memory, cpus }) = self.recipe.take() else { return Ok(()) };
+        self.close_cpu(cpu);
+        let (rings, others) = (self.rings.len(), self.others.len());
+        let (scope, beside, set) = (Scope::System, 0, std::mem::take(self));
+        let (is_joining, may_inherit) = (true, false);
+        let mut opening =
+            Opening { requests, attrs, scope: &scope, memory, cpus, beside, is_joining, may_inherit, set };
+        let opened = opening.explained(|opening| opening.cpu(-1, cpu, None));
+        *self = opening.finish();
+        if opened.is_err() {
+            self.close_cpu(cpu);
+            return opened;
+        }
+        let fresh = self.rings[rings..].iter().map(|ring| &ring.fd).chain(&self.others[others..]);
+        fresh.for_each(|fd| order(fd.as_raw_fd(), IOC_ENABLE));
+        self.pulses.renew(cpu);
+        Ok(())
+    }
+
     /// Opens one event of page faults: those that the kernel takes on the programs' behalf too, where this user may see them. `request`: the event, of user
     /// code only or not.
     ///

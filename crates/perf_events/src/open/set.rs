@@ -126,6 +126,27 @@ impl EventSet {
     /// Closes the events of processes that were [added](EventSet::add) and have ended, with all that inherited their events. What their rings hold stays.
     pub fn leave(&mut self, pids: &[Pid]) {
         let closed = self.joined.take(pids);
+        self.forget(closed);
+    }
+
+    /// Closes the events of a CPU, and keeps what they lost.
+    pub(super) fn close_cpu(&mut self, cpu: CpuId) {
+        let origins = &self.origins;
+        let is_of_it = |fd: &OwnedFd| {
+            let origin = event_id(fd).ok().and_then(|id| origins.get(&id));
+            origin.is_some_and(|origin| origin.cpu == cpu)
+        };
+        let (mut closed, others): (Vec<_>, Vec<_>) = std::mem::take(&mut self.others).into_iter().partition(is_of_it);
+        let rings = std::mem::take(&mut self.rings).into_iter();
+        let (gone, rings): (Vec<_>, Vec<_>) = rings.partition(|ring| ring.cpu == cpu && is_of_it(&ring.fd));
+        closed.extend(gone.into_iter().map(|ring| ring.fd));
+        (self.others, self.rings) = (others, rings);
+        self.joined.lost = closed.iter().filter_map(lost_by).fold(self.joined.lost, u64::saturating_add);
+        self.forget(closed);
+    }
+
+    /// Closes these events, whose last records may wait.
+    fn forget(&mut self, closed: Vec<OwnedFd>) {
         let is_open = |fd: RawFd| closed.iter().all(|closed| closed.as_raw_fd() != fd);
         self.side_band.retain(|fd| is_open(*fd));
         self.with_aux.retain(|(_, fd)| is_open(*fd));
@@ -175,6 +196,17 @@ impl EventSet {
     #[must_use]
     pub fn returned_cpus(&self) -> Vec<CpuId> {
         online_cpus().map_or_else(|_| Vec::new(), |online| self.pulses.ended(&online))
+    }
+
+    /// CPUs whose events have ended since the call before, because they were offline, and that are online again: for [`EventSet::reopen`], once their rings
+    /// were read. None without [`EventSet::watch_cpus`].
+    pub fn stopped_cpus(&mut self) -> Vec<CpuId> {
+        let stopped = self.pulses.stopped(Instant::now());
+        if stopped.is_empty() {
+            return Vec::new();
+        }
+        let online = online_cpus().unwrap_or_default();
+        stopped.into_iter().filter(|cpu| online.contains(cpu)).collect()
     }
 
     /// Number of events, each of which is asked by [`EventSet::lost`].

@@ -3,6 +3,7 @@
 //! One thread reads all rings in turn. Records of one pass are processed after the next pass (as perf does it): by then no ring holds older
 //! ones. Memory is bounded: when too many records wait, the rings are not drained, and the kernel counts what it could not write, which is shown.
 
+use std::collections::BTreeSet;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -52,6 +53,8 @@ const LOOK: Duration = Duration::from_millis(20);
 const LOOK_LEAST: Duration = Duration::from_millis(2);
 /// How often everything goes to the chunk files. A recorder that is killed loses no more than that.
 const FLUSH: Duration = Duration::from_millis(200);
+/// How often CPUs are looked at that may have been offline.
+const CPUS_EVERY: Duration = Duration::from_secs(1);
 /// Records that wait take no more than this.
 const QUEUE_BYTES_MAX: usize = 256 << 20;
 /// A thread that the tracker has not announced by then is none of its own.
@@ -122,7 +125,9 @@ pub struct LiveOutcome {
     pub not_joined: Option<String>,
     /// CPUs that came online meanwhile, and that no event observes.
     pub unobserved_cpus: Vec<CpuId>,
-    /// CPUs that were offline meanwhile and came back: their events ended when they went.
+    /// CPUs that were offline meanwhile and came back, and whose events were opened anew then.
+    pub interrupted_cpus: BTreeSet<CpuId>,
+    /// CPUs that were offline meanwhile and came back, and that no event observes: theirs ended when they went.
     pub returned_cpus: Vec<CpuId>,
     /// Why the trace could not be written any further.
     pub failure: Option<String>,
@@ -147,6 +152,8 @@ pub struct Reader<'a> {
     full: Vec<(CpuId, Option<u64>)>,
     /// CPUs on which SPE was turned on again at the last look.
     restarted: Vec<CpuId>,
+    /// When CPUs were looked at that may have been offline.
+    cpus_looked: Instant,
     /// Events are off for good.
     is_off: bool,
     announced: Vec<Announcement>,
@@ -210,6 +217,7 @@ impl<'a> Reader<'a> {
             aux_piece: Vec::new(),
             full: Vec::new(),
             restarted: Vec::new(),
+            cpus_looked: Instant::now(),
             is_off: false,
             announced: Vec::new(),
             handled: 0,
@@ -313,6 +321,7 @@ impl<'a> Reader<'a> {
     pub fn look(&mut self, is_end: bool) -> Result<(), ChunkError> {
         if self.queue.waiting_bytes() < QUEUE_BYTES_MAX {
             self.take();
+            self.follow_cpus();
         }
         self.hand_on(is_end)?;
         self.listen(is_end)?;
@@ -322,6 +331,24 @@ impl<'a> Reader<'a> {
         self.totals.lost.store(self.samples.counts().lost, Ordering::Relaxed);
         self.totals.disk_bytes.store(self.samples.out().disk_bytes(), Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Opens the events of CPUs anew that were offline and are back. Their rings, which were just read, hold nothing any more. Where that is refused, it is
+    /// tried again, and the outcome names the CPU.
+    fn follow_cpus(&mut self) {
+        if self.is_off || self.cpus_looked.elapsed() < CPUS_EVERY {
+            return;
+        }
+        self.cpus_looked = Instant::now();
+        for cpu in self.events.stopped_cpus() {
+            if self.events.reopen(cpu).is_ok() {
+                self.outcome.interrupted_cpus.insert(cpu);
+                if let Some(ring) = self.events.rings.iter().find(|ring| ring.cpu == cpu) {
+                    // One that is not watched is read at every look all the same.
+                    let _ = self.wake.watch(ring.fd.as_raw_fd());
+                }
+            }
+        }
     }
 
     /// Copies the rings' records to the queue.
