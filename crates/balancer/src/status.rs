@@ -311,7 +311,8 @@ mod tests {
         assert!(text.contains(r#""state":"backed-off""#), "{text}");
         assert!(text.contains(r#""forbidden_nodes":[8]"#) && text.contains(r#"{"node":0,"#), "{text}");
         assert!(text.contains(r#""hot":[{"address":28672,"uses":2.0,"local_share":0.5}]"#), "{text}");
-        assert!(text.contains(r#""pressure":[{"resource":"memory","some":0.5,"full":null}],"is_put_off":true,"#), "{text}");
+        let pressure = r#""pressure":[{"resource":"memory","some":0.5,"full":null}],"is_put_off":true,"#;
+        assert!(text.contains(pressure), "{text}");
         assert_eq!(serde_json::from_str::<Status>(&text).unwrap(), status);
         // Of a loop that has not begun: the same keys, and nothing is 0 that is not known.
         let nodes = vec![NodeStatus::default()];
