@@ -171,7 +171,7 @@ impl EventSet {
     ///
     /// # Errors
     /// The system refuses: nothing is recorded on the CPU.
-    pub fn reopen(&mut self, cpu: CpuId) -> Result<(), EventsError> {
+    fn reopen(&mut self, cpu: CpuId) -> Result<(), EventsError> {
         let Some(Recipe { requests, attrs, memory, cpus }) = self.recipe.take() else { return Ok(()) };
         self.close_cpu(cpu);
         let (rings, others) = (self.rings.len(), self.others.len());

@@ -22,11 +22,15 @@ use crate::pulse::stopped_between;
 /// as that of a virtual CPU that does not run may.
 const BEATS: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(100)];
 
+/// Least time between two looks for [`Pulses::stopped`], each of which asks for every event.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
 /// Such events.
 #[derive(Debug, Default)]
 pub(super) struct Pulses {
     events: BTreeMap<CpuId, OwnedFd>,
     pulse: Pulse,
+    looked_at: Option<Instant>,
 }
 
 impl Pulses {
@@ -41,7 +45,7 @@ impl Pulses {
                 Err(_) => return Pulses::default(),
             }
         }
-        Pulses { events, pulse: Pulse::default() }
+        Pulses { events, ..Pulses::default() }
     }
 
     /// CPUs that are online, and whose events have ended. Takes a few milliseconds, or a tenth of a second where there are some.
@@ -61,11 +65,13 @@ impl Pulses {
         ended
     }
 
-    /// CPUs whose events have ended since the call before, online or not; none where that was a moment ago.
+    /// CPUs whose events have ended since the look before, online or not; none where that was less than a second ago.
     pub(super) fn stopped(&mut self, now: Instant) -> BTreeSet<CpuId> {
-        if !self.pulse.is_due(now) {
+        let is_early = self.looked_at.is_some_and(|at| now.saturating_duration_since(at) < LOOK_EVERY);
+        if self.events.is_empty() || is_early {
             return BTreeSet::new();
         }
+        self.looked_at = Some(now);
         let enabled = self.read();
         self.pulse.stopped(now, enabled)
     }
@@ -102,6 +108,8 @@ mod tests {
         assert!(pulses.ended(&cpus).is_empty());
         let begun = Instant::now();
         assert!(pulses.stopped(begun).is_empty() && pulses.stopped(begun).is_empty(), "nothing to compare with");
+        std::thread::sleep(BEATS[1]);
+        assert!(pulses.stopped(begun + LOOK_EVERY).is_empty(), "they run");
         pulses.renew(cpus[0]);
         assert_eq!(pulses.events.len(), cpus.len());
         assert!(pulses.ended(&cpus).is_empty());

@@ -184,7 +184,8 @@ impl EventSet {
         known.zip(online_cpus().ok()).map_or_else(Vec::new, |(known, online)| came_online(known, &online))
     }
 
-    /// Opens what [`EventSet::returned_cpus`] needs, where the events are those of whole CPUs: one more for each CPU, which counts nothing.
+    /// Opens what [`EventSet::returned_cpus`] and [`EventSet::follow_cpus`] need, where the events are those of whole CPUs: one more for each CPU, which
+    /// counts nothing.
     pub fn watch_cpus(&mut self) {
         if let Some(recipe) = self.recipe.as_ref().filter(|_| self.of_cpus) {
             self.pulses = Pulses::open(&recipe.cpus);
@@ -198,15 +199,16 @@ impl EventSet {
         online_cpus().map_or_else(|_| Vec::new(), |online| self.pulses.ended(&online))
     }
 
-    /// CPUs whose events have ended since the call before, because they were offline, and that are online again: for [`EventSet::reopen`], once their rings
-    /// were read. None without [`EventSet::watch_cpus`].
-    pub fn stopped_cpus(&mut self) -> Vec<CpuId> {
+    /// Opens the events of CPUs anew that were offline and are online again, about once a second; to be called right after the rings were read, because what
+    /// they hold is lost. Returns these CPUs, and whether that was possible; where it was not, it is tried again. None without [`EventSet::watch_cpus`].
+    pub fn follow_cpus(&mut self) -> Vec<(CpuId, bool)> {
         let stopped = self.pulses.stopped(Instant::now());
         if stopped.is_empty() {
             return Vec::new();
         }
         let online = online_cpus().unwrap_or_default();
-        stopped.into_iter().filter(|cpu| online.contains(cpu)).collect()
+        let back = stopped.into_iter().filter(|cpu| online.contains(cpu));
+        back.map(|cpu| (cpu, self.reopen(cpu).is_ok())).collect()
     }
 
     /// Number of events, each of which is asked by [`EventSet::lost`].

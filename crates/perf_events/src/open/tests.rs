@@ -189,7 +189,7 @@ fn events_of_a_cpu_that_were_opened_anew_record_on() {
     set.watch_cpus();
     let sizes = |set: &EventSet| (set.count(), set.side_band.len(), set.rings.len());
     let before = sizes(&set);
-    assert!(set.stopped_cpus().is_empty(), "there is nothing to compare with");
+    assert!(set.follow_cpus().is_empty(), "there is nothing to compare with");
     let cpus: Vec<CpuId> = set.rings.iter().map(|ring| ring.cpu).collect();
     for cpu in cpus {
         set.reopen(cpu).unwrap();

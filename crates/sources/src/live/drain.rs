@@ -53,8 +53,6 @@ const LOOK: Duration = Duration::from_millis(20);
 const LOOK_LEAST: Duration = Duration::from_millis(2);
 /// How often everything goes to the chunk files. A recorder that is killed loses no more than that.
 const FLUSH: Duration = Duration::from_millis(200);
-/// How often CPUs are looked at that may have been offline.
-const CPUS_EVERY: Duration = Duration::from_secs(1);
 /// Records that wait take no more than this.
 const QUEUE_BYTES_MAX: usize = 256 << 20;
 /// A thread that the tracker has not announced by then is none of its own.
@@ -152,8 +150,6 @@ pub struct Reader<'a> {
     full: Vec<(CpuId, Option<u64>)>,
     /// CPUs on which SPE was turned on again at the last look.
     restarted: Vec<CpuId>,
-    /// When CPUs were looked at that may have been offline.
-    cpus_looked: Instant,
     /// Events are off for good.
     is_off: bool,
     announced: Vec<Announcement>,
@@ -217,7 +213,6 @@ impl<'a> Reader<'a> {
             aux_piece: Vec::new(),
             full: Vec::new(),
             restarted: Vec::new(),
-            cpus_looked: Instant::now(),
             is_off: false,
             announced: Vec::new(),
             handled: 0,
@@ -336,17 +331,14 @@ impl<'a> Reader<'a> {
     /// Opens the events of CPUs anew that were offline and are back. Their rings, which were just read, hold nothing any more. Where that is refused, it is
     /// tried again, and the outcome names the CPU.
     fn follow_cpus(&mut self) {
-        if self.is_off || self.cpus_looked.elapsed() < CPUS_EVERY {
+        if self.is_off {
             return;
         }
-        self.cpus_looked = Instant::now();
-        for cpu in self.events.stopped_cpus() {
-            if self.events.reopen(cpu).is_ok() {
-                self.outcome.interrupted_cpus.insert(cpu);
-                if let Some(ring) = self.events.rings.iter().find(|ring| ring.cpu == cpu) {
-                    // One that is not watched is read at every look all the same.
-                    let _ = self.wake.watch(ring.fd.as_raw_fd());
-                }
+        for (cpu, _) in self.events.follow_cpus().into_iter().filter(|(_, is_open)| *is_open) {
+            self.outcome.interrupted_cpus.insert(cpu);
+            if let Some(ring) = self.events.rings.iter().find(|ring| ring.cpu == cpu) {
+                // One that is not watched is read at every look all the same.
+                let _ = self.wake.watch(ring.fd.as_raw_fd());
             }
         }
     }
