@@ -165,11 +165,11 @@ impl MemoryPressure {
         cgroup.level.is_high
     }
 
-    /// Returns whether high pressure has begun or ended.
+    /// Returns whether high pressure has begun or ended. Where it cannot be read, it is what it was: not known is not none.
     fn read_system(&mut self) -> bool {
         self.resources.clear();
         self.missing = None;
-        let mut share = 0.0;
+        let mut share = Some(0.0);
         for resource in Resource::ALL {
             let pressure = match Pressure::of_system(&self.root, resource) {
                 Ok(Some(pressure)) => pressure,
@@ -180,12 +180,13 @@ impl MemoryPressure {
                 }
                 Err(error) if resource == Resource::Memory => {
                     self.missing = Some(format!("pressure cannot be read: {error}"));
+                    share = None;
                     continue;
                 }
                 _ => continue,
             };
             if resource == Resource::Memory {
-                share = pressure.some.of_10s;
+                share = Some(pressure.some.of_10s);
             }
             // Of the CPUs of the whole system this means nothing.
             let full = pressure.full.filter(|_| resource != Resource::Cpu);
@@ -195,7 +196,7 @@ impl MemoryPressure {
                 full: full.map(|waiting| waiting.of_10s),
             });
         }
-        self.system.read(share, self.most)
+        share.is_some_and(|share| self.system.read(share, self.most))
     }
 }
 
@@ -253,10 +254,14 @@ pub(crate) mod tests {
             changes.extend(told);
         }
         assert_eq!(changes, [("10.50", true, String::new()), ("4.90", false, String::new())]);
-        // What can be read no longer is over.
+        // What cannot be read is as it was: out of descriptors, the balancer took it for over. What is counted no longer is over.
         tree.waits("proc/pressure/memory", "50.00");
         assert!(pressure.look()[0].is_high);
-        fs::remove_file(tree.0.path().join("proc/pressure/memory")).unwrap();
+        let file = tree.0.path().join("proc/pressure/memory");
+        fs::remove_file(&file).unwrap();
+        fs::create_dir(&file).unwrap();
+        assert!(pressure.look().is_empty() && pressure.is_high());
+        fs::remove_dir(&file).unwrap();
         assert!(!pressure.look()[0].is_high && !pressure.is_high());
     }
 
