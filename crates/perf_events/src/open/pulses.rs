@@ -38,7 +38,7 @@ impl Pulses {
     pub(super) fn open(cpus: &[CpuId]) -> Pulses {
         let mut events = BTreeMap::new();
         for &cpu in cpus {
-            match open_one(cpu) {
+            match Pulses::open_one(cpu) {
                 Ok(fd) => drop(events.insert(cpu, fd)),
                 // Taken offline since the list was read.
                 Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {}
@@ -46,6 +46,15 @@ impl Pulses {
             }
         }
         Pulses { events, ..Pulses::default() }
+    }
+
+    /// Opens the event of one CPU.
+    ///
+    /// # Errors
+    /// The kernel's answer.
+    pub(super) fn open_one(cpu: CpuId) -> io::Result<OwnedFd> {
+        let attr = EventAttr { kind: event_type::SOFTWARE, config: software::DUMMY, ..EventAttr::default() };
+        open_counter(attr, -1, cpu)
     }
 
     /// CPUs that are online, and whose events have ended. Takes a few milliseconds, or a tenth of a second where there are some.
@@ -76,21 +85,14 @@ impl Pulses {
         self.pulse.stopped(now, enabled)
     }
 
-    /// Opens the event of a CPU anew. Where it is refused, the old one stays, and shows on that it has ended.
-    pub(super) fn renew(&mut self, cpu: CpuId) {
-        if let Ok(fd) = open_one(cpu) {
-            self.events.insert(cpu, fd);
-        }
+    /// Takes a CPU's event that was opened anew, in the place of the one that has ended.
+    pub(super) fn renew(&mut self, cpu: CpuId, event: OwnedFd) {
+        self.events.insert(cpu, event);
     }
 
     fn read(&self) -> EnabledTimes {
         self.events.iter().map(|(cpu, fd)| (*cpu, read(fd).map(|count| count.enabled_ns))).collect()
     }
-}
-
-fn open_one(cpu: CpuId) -> io::Result<OwnedFd> {
-    let attr = EventAttr { kind: event_type::SOFTWARE, config: software::DUMMY, ..EventAttr::default() };
-    open_counter(attr, -1, cpu)
 }
 
 #[cfg(test)]
@@ -110,7 +112,7 @@ mod tests {
         assert!(pulses.stopped(begun).is_empty() && pulses.stopped(begun).is_empty(), "nothing to compare with");
         std::thread::sleep(BEATS[1]);
         assert!(pulses.stopped(begun + LOOK_EVERY).is_empty(), "they run");
-        pulses.renew(cpus[0]);
+        pulses.renew(cpus[0], Pulses::open_one(cpus[0]).unwrap());
         assert_eq!(pulses.events.len(), cpus.len());
         assert!(pulses.ended(&cpus).is_empty());
     }
