@@ -89,10 +89,10 @@ fn overlap(ranges: &[(VirtAddr, VirtAddr)], start: VirtAddr, end: VirtAddr) -> b
     ranges.get(first).is_some_and(|range| range.0 < end)
 }
 
-/// Appends a range to ascending ones; neighbours are one range.
+/// Appends a range to those that begin before it; neighbours, and such as overlap, are one range.
 fn append(ranges: &mut Vec<(VirtAddr, VirtAddr)>, start: VirtAddr, end: VirtAddr) {
-    match ranges.last_mut().filter(|last| last.1 == start) {
-        Some(last) => last.1 = end,
+    match ranges.last_mut().filter(|last| last.1 >= start) {
+        Some(last) => last.1 = last.1.max(end),
         None if end > start => ranges.push((start, end)),
         None => {}
     }
@@ -140,6 +140,9 @@ mod tests {
         let found = NumaMemory::of_texts(text, b"7f0000000000-7f0000020000 rw-p 00000000 00:00 0\n");
         assert!(found.is_chosen(VirtAddr(0x7f00_0001_2000)) && !found.is_chosen(VirtAddr(0x7f00_0000_2000)));
         assert!(!found.is_chosen(VirtAddr(0x7f00_0003_0000)), "that is gone");
+        // Two that are one meanwhile.
+        let found = NumaMemory::of_texts(text, b"7f0000010000-7f0000040000 rw-p 00000000 00:00 0\n");
+        assert_eq!(found.chosen, [(VirtAddr(0x7f00_0001_0000), VirtAddr(0x7f00_0004_0000))], "disjoint");
     }
 
     #[test]

@@ -152,7 +152,7 @@ pub struct Balancer {
     free_memory: NodeFreeMemory,
     /// Free memory of each node at the last reading.
     memory: Vec<NodeMemory>,
-    /// Nodes whose memory could be read, at least once.
+    /// Nodes whose memory could be read then.
     known_memory: BTreeSet<NodeId>,
     /// Share of the running time by node, as a running mean.
     runs_on: Vec<f64>,

@@ -11,9 +11,10 @@ impl Balancer {
         for (node, memory) in self.machine.nodes().iter().zip(&mut self.memory) {
             let (now, trouble) = after(self.free_memory.of_node(node.id), node, *memory);
             *memory = now;
-            if trouble.is_none() {
-                self.known_memory.insert(node.id);
-            }
+            match trouble {
+                None => self.known_memory.insert(node.id),
+                Some(_) => self.known_memory.remove(&node.id),
+            };
             unread.extend(trouble);
         }
         unread.into_iter().for_each(|what| self.trouble(what, control_port));
