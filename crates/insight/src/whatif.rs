@@ -89,6 +89,12 @@ pub enum WhatIfError {
         /// The machine's name.
         machine: String,
     },
+    /// No node with CPUs has memory.
+    #[error("all memory of machine {machine} is on nodes without CPUs, so none is near: write interleave or bind:N")]
+    NoneNear {
+        /// The machine's name.
+        machine: String,
+    },
     /// A thread would run on a node on which it did not run in the recording.
     #[error(
         "thread {thread} did not run on node {node} in this recording, so the placement of the pages that it would touch first there is not known; record with \
@@ -506,6 +512,9 @@ fn too_large(machine: &Machine, overrides: &[PlacementOverride], candidates: &[F
 }
 
 fn check(machine: &Machine, change: &PlacementOverride) -> Result<(), WhatIfError> {
+    if change.kind == FixKind::NearTier && machine.cpu_and_memory_nodes().next().is_none() {
+        return Err(WhatIfError::NoneNear { machine: machine.name().to_owned() });
+    }
     if change.is_by_tier() && machine.nodes_of_tier(MemoryTier::Fast).is_empty() {
         let name = machine.name().to_owned();
         return Err(match machine.wide_memory() {
@@ -659,5 +668,15 @@ mod tests {
         let even = Machine::load("xeon-2s").expect("a model");
         assert!(matches!(check(&even, &asked("*: tier:fast")), Err(WhatIfError::NoTiers { .. })));
         assert_eq!(check(&even, &asked("*: near")), Ok(()));
+        // The accesses went to no memory at all, which cost nothing.
+        let folder = numapilot_host::testing::tree("cxl");
+        for node in [0, 1] {
+            let file = folder.path().join(format!("sys/devices/system/node/node{node}/meminfo"));
+            std::fs::write(file, format!("Node {node} MemTotal: 0 kB\n")).expect("written");
+        }
+        let apart = Machine::from_sysfs(folder.path()).expect("a machine");
+        for words in ["*: near", "*: tier:fast"] {
+            assert!(matches!(check(&apart, &asked(words)), Err(WhatIfError::NoneNear { .. })), "{words}");
+        }
     }
 }
