@@ -77,7 +77,7 @@ static void *watch(void *context) {
 }
 
 void np_orders_watch(void) {
-    int saved = errno, file = np_remap_open("bell", O_RDONLY, 0);
+    int saved = errno, cancelling = np_remap_keep_thread(), file = np_remap_open("bell", O_RDONLY, 0);
     struct stat status;
     bool is_whole = file >= 0 && fstat(file, &status) == 0 && status.st_size >= (off_t)sizeof(uint32_t);
     void *bell = is_whole ? np_remap_mmap(NULL, npr_whole_pages(1), PROT_READ, MAP_SHARED, file, 0) : MAP_FAILED;
@@ -94,5 +94,6 @@ void np_orders_watch(void) {
         syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof before);
         pthread_attr_destroy(&attributes);
     }
+    np_remap_let_thread_end(cancelling);
     errno = saved;
 }
