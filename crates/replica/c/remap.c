@@ -438,16 +438,17 @@ static void before_fork(void) {
     has_locked_for_fork = __atomic_load_n(&lock.__data.__owner, __ATOMIC_RELAXED) != gettid();
     if (has_locked_for_fork) pthread_mutex_lock(&lock);
     np_guard_lock();
-    pthread_mutex_lock(&exchange);
 }
 
 static void after_fork(void) {
-    pthread_mutex_unlock(&exchange);
     np_guard_unlock();
     if (has_locked_for_fork) pthread_mutex_unlock(&lock);
 }
 
+/* `exchange` is not held across a fork: an allocator that unmaps under its own lock would wait for the fork, and the fork for that lock. What it keeps apart
+ * is single system calls, and whoever exchanges has `lock`. A thread of the parent's that had it is not here. */
 static void after_fork_in_child(void) {
+    pthread_mutex_init(&exchange, NULL);
     after_fork();
     if (np_settings.by_order) np_orders_watch();
 }

@@ -108,6 +108,17 @@ fn a_handler_may_fork_during_the_copy() {
     assert_eq!(interfering("forked", ""), ("forked".to_owned(), 2));
 }
 
+/// An allocator's lock is held across forks, and a thread that has it waits for none of ours that a fork holds.
+#[test]
+fn an_allocator_that_unmaps_under_its_lock_may_fork() {
+    let library = compile("libforklocks.so", &["tests/c/forklocks.c"], &["-O2", "-DLIBRARY", "-shared", "-fPIC"]);
+    let program = compile("forklocks", &["tests/c/forklocks.c", library.to_str().expect("UTF-8")], &["-O2"]);
+    let mappings = on_node_0(Rules { pattern: Some("*no-such-file".into()), ..Rules::default() });
+    let mut command = Command::new(&program);
+    mappings.apply(&mut command);
+    assert_eq!(must(&mut command), "forked\n");
+}
+
 /// A limit on file sizes, beyond which a signal ends the program; a cancelled thread, for which opening a file is the end; a closed standard output, whose
 /// number the copy's file must not have.
 #[test]
