@@ -2,7 +2,7 @@
  *
  * Two files in the run's folder. `orders` says what is to be, whole each time, replaced in one step: a line per mapping, "pid node inode path". `bell` is
  * one counter, raised after each change; a thread of this library sleeps on it (a futex: no processor time until it is rung) and then makes the process's
- * mappings what the orders say, also back to what they were. The thread blocks every signal, so that the program's handlers never run on it. */
+ * mappings what the orders say, also back to what they were. The thread blocks every signal of the program's, so that its handlers never run on it. */
 #define _GNU_SOURCE
 #include "nodes.h"
 #include "remap.h"
@@ -22,6 +22,8 @@
 #include <unistd.h>
 
 enum { ORDERS_MAX = 64, STACK_BYTES = 256 << 10 };
+/* Two signals of the C library's, for cancelling and for a change of user or group (setuid): whoever changes that waits until every thread has done so. */
+#define LIBRARYS_OWN (1ull << (32 - 1) | 1ull << (33 - 1))
 
 static struct order {
     int node;
@@ -85,7 +87,7 @@ void np_orders_watch(void) {
     pthread_attr_t attributes;
     if (bell != MAP_FAILED && pthread_attr_init(&attributes) == 0) {
         pthread_t thread;
-        uint64_t all = ~0ull, before = 0;
+        uint64_t all = ~LIBRARYS_OWN, before = 0;
         pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
         pthread_attr_setstacksize(&attributes, STACK_BYTES);
         syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, sizeof all);

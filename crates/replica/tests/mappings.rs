@@ -119,6 +119,16 @@ fn an_allocator_that_unmaps_under_its_lock_may_fork() {
     assert_eq!(must(&mut command), "forked\n");
 }
 
+/// The thread that waits for orders has a part in it, as every thread of the process.
+#[test]
+fn a_program_that_is_given_orders_may_change_its_user() {
+    let program = compile("setxid", &["tests/c/setxid.c"], &["-O2"]);
+    let mappings = Mappings::prepare(Rules { by_order: true, ..Rules::default() }).expect("a folder for copies");
+    let mut command = Command::new(&program);
+    mappings.apply(&mut command);
+    assert_eq!(must(&mut command), "changed\n");
+}
+
 /// A limit on file sizes, beyond which a signal ends the program; a cancelled thread, for which opening a file is the end; a closed standard output, whose
 /// number the copy's file must not have.
 #[test]
