@@ -119,14 +119,17 @@ fn an_allocator_that_unmaps_under_its_lock_may_fork() {
     assert_eq!(must(&mut command), "forked\n");
 }
 
-/// The thread that waits for orders has a part in it, as every thread of the process.
+/// What a program does with all of its threads, it does with the one that waits for orders, too: it changes their user, and ends when the last of its own has.
 #[test]
-fn a_program_that_is_given_orders_may_change_its_user() {
-    let program = compile("setxid", &["tests/c/setxid.c"], &["-O2"]);
-    let mappings = Mappings::prepare(Rules { by_order: true, ..Rules::default() }).expect("a folder for copies");
-    let mut command = Command::new(&program);
-    mappings.apply(&mut command);
-    assert_eq!(must(&mut command), "changed\n");
+fn the_thread_that_waits_for_orders_holds_nothing_up() {
+    for (name, expected) in [("setxid", "changed\n"), ("lastthread", "done\n")] {
+        let source = format!("tests/c/{name}.c");
+        let program = compile(name, &[source.as_str()], &["-O2"]);
+        let mappings = Mappings::prepare(Rules { by_order: true, ..Rules::default() }).expect("a folder for copies");
+        let mut command = Command::new(&program);
+        mappings.apply(&mut command);
+        assert_eq!(must(&mut command), expected, "{name}");
+    }
 }
 
 /// A limit on file sizes, beyond which a signal ends the program; a cancelled thread, for which opening a file is the end; a closed standard output, whose
