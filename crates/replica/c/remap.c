@@ -74,7 +74,7 @@ static void begin_work(const struct mapping *mapping) {
     unlock_exchange(signals);
 }
 
-/* Before a copy is made, or the file is mapped again. */
+/* Before it is found to be what was listed: a change between the two would not be seen. */
 static void look_at_work(void) { at_work.was_seen = np_remap_around(at_work.start, at_work.end, &at_work.was); }
 
 /* Neighbours may have joined it or left. */
@@ -129,9 +129,11 @@ static void compare(const struct mapping *found, void *context) {
                        found->is_shared == is->is_shared && found->has_changed_pages == is->has_changed_pages;
 }
 
-/* Whether the list of mappings, part of which was read some time ago, still holds for this one. From begin_work() on, changes leave a mark. */
+/* Whether the list of mappings, part of which was read some time ago, still holds for this one, which is at work. From begin_work() on, changes leave a mark;
+ * those that leave none are seen before the exchange, from here on. */
 static bool is_still(const struct mapping *mapping) {
     struct sought sought = {.mapping = mapping};
+    look_at_work();
     np_remap_each(compare, &sought);
     return sought.is_there;
 }
@@ -193,7 +195,6 @@ static void remember(const struct mapping *mapping, int copy, int node) {
 static void give_back(int at) {
     const struct mapping original = replaced[at].original;
     int node = replaced[at].node;
-    look_at_work();
     enum remap_reason reason = np_remap_give_back(&original);
     if (!reason) replaced[at] = replaced[--replaced_count];
     np_remap_log(&original, node, reason ? "left" : "given-back", reason);
@@ -216,7 +217,6 @@ static bool is_here(const struct mapping *mapping, int node) {
 /* `mapping` says what file it was before any replacement. */
 static void replace(const struct mapping *mapping, int file, int node) {
     enum remap_reason reason = np_remap_judge(mapping, file);
-    look_at_work();
     if (np_guard_applies(mapping)) reason = np_guard_put(mapping, file, node, reason);
     /* Pages that are here already need no copy, unless the user said where. */
     else if (!reason && np_settings.node < 0 && is_here(mapping, node)) reason = REASON_ALREADY_THERE;
@@ -333,6 +333,7 @@ static void consider(void *start, size_t bytes, int protection, int flags, int f
     is_busy = true;
     pthread_mutex_lock(&lock);
     begin_work(&mapping);
+    look_at_work();
     replace(&mapping, file, node_now);
     pthread_mutex_unlock(&lock);
     is_busy = false;
