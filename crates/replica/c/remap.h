@@ -133,7 +133,7 @@ HIDDEN enum remap_reason np_guard_put(const struct mapping *mapping, int file, i
 /* Before the program changes [start, start + bytes) itself: takes guarded mappings there back to what they were. `will_write`: collapses them for all. */
 HIDDEN void np_guard_release(uintptr_t start, size_t bytes, bool will_write);
 
-/* Whether something is or was guarded here. */
+/* Whether something is guarded here. */
 HIDDEN bool np_guard_has_any(void);
 
 /* Before the kernel fills [start, start + bytes) for the program: a store there would be a fault that is mended, this is an error (EFAULT). */

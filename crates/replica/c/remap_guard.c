@@ -35,6 +35,8 @@ static struct guard {
     char prefix[64];         /* of its copies' names */
 } guards[GUARDS_MAX];
 static int guards_high;
+/* Where those in force are, for whoever does not have the lock: it is held while copies are made, and across forks. An end of 0: not in force. */
+static uintptr_t guarded_starts[GUARDS_MAX], guarded_ends[GUARDS_MAX];
 /* Where this thread was last let try again though nothing was mended. */
 static __thread uintptr_t tried_again __attribute__((tls_model("initial-exec")));
 /* Taken in handlers, too: no fault is in code that holds it, as that touches no guarded memory, and no other signal comes meanwhile. */
@@ -139,6 +141,24 @@ static void collapse(const char *prefix) {
     if (folder >= 0) close(folder);
 }
 
+/* Under the lock. Whoever reads meanwhile may take it for more than it is, and finds out under the lock. */
+static void show_range(const struct guard *guard, uintptr_t start, uintptr_t end) {
+    size_t at = (size_t)(guard - guards);
+    __atomic_store_n(&guarded_ends[at], 0, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&guarded_starts[at], start, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&guarded_ends[at], end, __ATOMIC_SEQ_CST);
+}
+
+/* Without the lock: most calls are of other memory, and an allocator that unmaps under its own lock must not wait for a fork, which may wait for that. */
+static bool may_be_guarded(uintptr_t start, size_t bytes) {
+    int high = __atomic_load_n(&guards_high, __ATOMIC_ACQUIRE);
+    for (int i = 0; i < high; i++) {
+        uintptr_t end = __atomic_load_n(&guarded_ends[i], __ATOMIC_SEQ_CST);
+        if (start < end && start + bytes > __atomic_load_n(&guarded_starts[i], __ATOMIC_SEQ_CST)) return true;
+    }
+    return false;
+}
+
 /* The original again, for this process. The entry stays, for threads whose faults are on their way. */
 static bool restore(struct guard *guard) {
     const struct mapping *was = &guard->original;
@@ -146,6 +166,7 @@ static bool restore(struct guard *guard) {
     if (!guard->anchor) return true;
     if (syscall(SYS_mremap, guard->anchor, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, was->start) == -1) return false;
     guard->anchor = NULL;
+    show_range(guard, 0, 0);
     return true;
 }
 
@@ -162,10 +183,10 @@ static struct held held_for_fork;
 void np_guard_lock(void) { held_for_fork = lock(); }
 void np_guard_unlock(void) { unlock(held_for_fork); }
 
-bool np_guard_has_any(void) { return __atomic_load_n(&guards_high, __ATOMIC_ACQUIRE) != 0; }
+bool np_guard_has_any(void) { return may_be_guarded(0, SIZE_MAX); }
 
 void np_guard_release(uintptr_t start, size_t bytes, bool will_write) {
-    if (!np_guard_has_any()) return;
+    if (!may_be_guarded(start, bytes)) return;
     int saved = errno;
     struct held held = lock();
     for (struct guard *guard; (guard = guard_at(start, bytes, false)) != NULL;) {
@@ -181,7 +202,7 @@ void np_guard_release(uintptr_t start, size_t bytes, bool will_write) {
 }
 
 void np_guard_fill(uintptr_t start, size_t bytes) {
-    if (bytes == 0 || !np_guard_has_any()) return;
+    if (bytes == 0 || !may_be_guarded(start, bytes)) return;
     int saved = errno;
     struct held held = lock();
     for (int i = 0; i < guards_high; i++) {
@@ -379,6 +400,7 @@ enum remap_reason np_guard_put(const struct mapping *mapping, int file, int node
     }
     *guard = (struct guard){.original = *mapping, .anchor = anchor};
     strcpy(guard->prefix, prefix);
+    show_range(guard, mapping->start, mapping->end);
     reason = put_copy(prefix, mapping, file, node);
     if (reason) syscall(SYS_mprotect, mapping->start, bytes, mapping->protection & ~PROT_WRITE);
     /* Looked at last: a collapse that came too early to truncate our copy has left its mark before. */

@@ -113,10 +113,18 @@ fn a_handler_may_fork_during_the_copy() {
 fn an_allocator_that_unmaps_under_its_lock_may_fork() {
     let library = compile("libforklocks.so", &["tests/c/forklocks.c"], &["-O2", "-DLIBRARY", "-shared", "-fPIC"]);
     let program = compile("forklocks", &["tests/c/forklocks.c", library.to_str().expect("UTF-8")], &["-O2"]);
-    let mappings = on_node_0(Rules { pattern: Some("*no-such-file".into()), ..Rules::default() });
-    let mut command = Command::new(&program);
-    mappings.apply(&mut command);
-    assert_eq!(must(&mut command), "forked\n");
+    let shared = scratch().join("shared-forklocks");
+    fs::write(&shared, vec![0; 1 << 20]).expect("shared");
+    // With a guarded mapping, and with none.
+    for (rule, replaced) in [(shared.as_path(), 1), (Path::new("/no-such-file"), 0)] {
+        let pattern = Some("*no-such-file".into());
+        let shared_rule = rule.to_str().map(str::to_owned);
+        let mappings = on_node_0(Rules { pattern, shared: shared_rule, ..Rules::default() });
+        let mut command = Command::new(&program);
+        mappings.apply(command.arg(&shared));
+        assert_eq!(must(&mut command), "forked\n");
+        assert_eq!(count(&mappings.summary().expect("summary"), Action::Replaced, &shared), replaced);
+    }
 }
 
 /// What a program does with all of its threads, it does with the one that waits for orders, too: it changes their user, and ends when the last of its own has.

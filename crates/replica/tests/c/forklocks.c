@@ -1,7 +1,9 @@
 /* forklocks.c: a program whose allocator unmaps memory under a lock that it also holds across forks, and that began before the preload library. A thread
- * allocates while the program forks, again and again. Prints "forked". */
+ * allocates while the program forks, again and again. Argument: a file, which it maps shared for as long. Prints "forked". */
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -21,23 +23,29 @@ void allocate_and_free(void) {
     unlock();
 }
 #else
-enum { FORKS = 500 };
+enum { FORKS = 200, PAGE = 4096 };
 extern void allocate_and_free(void);
 static _Atomic int is_over;
 
 static void *allocate(void *nothing) {
-    while (!is_over) allocate_and_free();
+    while (!is_over) {
+        allocate_and_free();
+        sched_yield(); /* who waits for the lock must get it now and then */
+    }
     return nothing;
 }
 
-int main(void) {
+int main(int count, char **arguments) {
     pthread_t thread;
+    int file = count == 2 ? open(arguments[1], O_RDWR) : -1;
+    if (file < 0 || mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0) == MAP_FAILED) return 2;
     alarm(120); /* it may be busy, but not for so long */
     pthread_create(&thread, NULL, allocate, NULL);
     for (int i = 0; i < FORKS; i++) {
         int status;
         pid_t child = fork();
         if (child == 0) {
+            alarm(120);
             allocate_and_free();
             _exit(0);
         }
