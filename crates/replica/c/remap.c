@@ -432,18 +432,25 @@ EXPORT int sched_setaffinity(pid_t pid, size_t bytes, const cpu_set_t *set) {
 /* ---- life ---- */
 
 /* A handler may fork in the middle of a copy, which its thread makes under the lock, and goes on with afterwards, in parent and child: who holds a lock is in
- * it. The other locks are held with signals blocked. */
+ * it. For a fork, all locks are held with signals blocked. */
 static __thread bool has_locked_for_fork __attribute__((tls_model("initial-exec")));
+/* Under the lock. A handler that comes while this thread has it for the fork, and maps a file, would wait for it. */
+static uint64_t signals_before_fork;
 
 static void before_fork(void) {
+    uint64_t all = ~(uint64_t)0, before = 0;
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, sizeof all);
     has_locked_for_fork = __atomic_load_n(&lock.__data.__owner, __ATOMIC_RELAXED) != gettid();
     if (has_locked_for_fork) pthread_mutex_lock(&lock);
+    signals_before_fork = before;
     np_guard_lock();
 }
 
 static void after_fork(void) {
+    uint64_t before = signals_before_fork;
     np_guard_unlock();
     if (has_locked_for_fork) pthread_mutex_unlock(&lock);
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof before);
 }
 
 /* `exchange` is not held across a fork: an allocator that unmaps under its own lock would wait for the fork, and the fork for that lock. What it keeps apart

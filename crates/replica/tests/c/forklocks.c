@@ -1,9 +1,11 @@
 /* forklocks.c: a program whose allocator unmaps memory under a lock that it also holds across forks, and that began before the preload library. A thread
- * allocates while the program forks, again and again. Argument: a file, which it maps shared for as long. Prints "forked". */
+ * allocates while the program forks, again and again. A signal comes during the first fork. Argument: a file, which it maps shared, and again when the signal
+ * comes. Prints "forked". */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -14,7 +16,12 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
 static void lock(void) { pthread_mutex_lock(&mutex); }
 static void unlock(void) { pthread_mutex_unlock(&mutex); }
-__attribute__((constructor)) static void start(void) { pthread_atfork(lock, unlock, unlock); }
+static void prepare(void) {
+    static int forks;
+    lock();
+    if (forks++ == 0) raise(SIGUSR1);
+}
+__attribute__((constructor)) static void start(void) { pthread_atfork(prepare, unlock, unlock); }
 
 void allocate_and_free(void) {
     lock();
@@ -26,6 +33,12 @@ void allocate_and_free(void) {
 enum { FORKS = 200, PAGE = 4096 };
 extern void allocate_and_free(void);
 static _Atomic int is_over;
+static int file, maps;
+
+static void map_file(int number) {
+    int protection = number == SIGUSR1 ? PROT_READ : PROT_READ | PROT_WRITE;
+    maps += mmap(NULL, PAGE, protection, MAP_SHARED, file, 0) != MAP_FAILED;
+}
 
 static void *allocate(void *nothing) {
     while (!is_over) {
@@ -37,9 +50,10 @@ static void *allocate(void *nothing) {
 
 int main(int count, char **arguments) {
     pthread_t thread;
-    int file = count == 2 ? open(arguments[1], O_RDWR) : -1;
-    if (file < 0 || mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0) == MAP_FAILED) return 2;
+    file = count == 2 ? open(arguments[1], O_RDWR) : -1;
     alarm(120); /* it may be busy, but not for so long */
+    map_file(0);
+    signal(SIGUSR1, map_file);
     pthread_create(&thread, NULL, allocate, NULL);
     for (int i = 0; i < FORKS; i++) {
         int status;
@@ -53,6 +67,7 @@ int main(int count, char **arguments) {
     }
     is_over = 1;
     pthread_join(thread, NULL);
+    if (maps != 2) return 3;
     puts("forked");
     return 0;
 }
