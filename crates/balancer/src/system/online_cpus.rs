@@ -62,7 +62,7 @@ impl OnlineCpus {
             *looks += 1;
         }
         let is_ended = |cpu: &u32| self.of_cpus && self.went.get(cpu).is_some_and(|looks| *looks >= LOOKS_MAX);
-        let is_blind = |cpu: &&u32| !self.first.contains(*cpu) || is_ended(*cpu);
+        let is_blind = |cpu: &&u32| !self.first.contains(*cpu) || is_ended(cpu);
         let cpus = format_cpu_list(now.iter().filter(is_blind).copied());
         let whose = if self.of_cpus { "programs" } else { "programs that were managed before" };
         let blind = (!cpus.is_empty()).then(|| {
@@ -70,7 +70,9 @@ impl OnlineCpus {
         });
         let resumed = format_cpu_list(std::mem::take(&mut self.resumed));
         let missed = (!resumed.is_empty()).then(|| {
-            format!("CPUs {resumed} were offline for a while: what programs did there in the seconds after was not sampled")
+            format!(
+                "CPUs {resumed} were offline for a while: what programs did there in the seconds after was not sampled"
+            )
         });
         blind.into_iter().chain(missed).collect()
     }
