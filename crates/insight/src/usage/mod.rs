@@ -37,7 +37,7 @@ pub(crate) const WRITE: u8 = 1;
 pub(crate) const SHARED: u8 = 2;
 /// [`Cell::flags`]: a thread of the object's own process makes the accesses, to memory that no other process sees.
 pub(crate) const OWN_PROCESS: u8 = 4;
-/// [`Cell::flags`]: the accesses are to a falsely shared cache line.
+/// [`Cell::flags`]: the accesses are coherence misses on a falsely shared cache line.
 pub(crate) const FALSE_SHARED: u8 = 8;
 /// [`Cell::flags`]: the accesses are to a hot page.
 pub(crate) const HOT: u8 = 16;
