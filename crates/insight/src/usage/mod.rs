@@ -99,6 +99,8 @@ pub(crate) struct Usage {
     /// sure a share of them is.
     pub remote: Tally,
     pub own_remote: Tally,
+    /// By group: its accesses, for the number of independent draws that they are from.
+    pub drawn: BTreeMap<u32, Tally>,
     /// Instances that belong to another group than their site's.
     own_group: BTreeMap<ObjectId, u32>,
     row_of: HashMap<Row, u32>,
@@ -127,10 +129,12 @@ impl Usage {
             sample_weight: 1.0,
             remote: Tally::default(),
             own_remote: Tally::default(),
+            drawn: BTreeMap::new(),
             own_group: apart.clone(),
             row_of: HashMap::new(),
         };
         let mut cells: HashMap<Cell, f64> = HashMap::new();
+        let mut drawn: HashMap<u32, Tally> = HashMap::new();
         let mut sampled = vec![0.0; windows.count * usage.threads];
         let mut samples = 0_u64;
         for access in analysis.accesses() {
@@ -139,6 +143,7 @@ impl Usage {
             let row = usage.row(&access, from);
             let cell = usage.cell(analysis, machine, &access, row);
             *cells.entry(cell).or_default() += f64::from(access.weight);
+            drawn.entry(cell.group).or_default().add(access);
             if cell.home.index().is_some_and(|home| home != from) {
                 usage.remote.add(access);
                 if cell.flags & OWN_PROCESS != 0 {
@@ -149,6 +154,8 @@ impl Usage {
             sampled[window * usage.threads + access.thread.0 as usize] += f64::from(access.weight);
         }
         usage.sample_weight = sampled.iter().sum::<f64>() / samples.max(1) as f64;
+        // In order, so that sums over groups are the same each time.
+        usage.drawn = drawn.into_iter().collect();
         usage.cells = cells.into_iter().collect();
         usage.cells.sort_unstable_by_key(|cell| cell.0);
         let idle = pace::idle(trace, windows);
