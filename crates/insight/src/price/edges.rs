@@ -300,3 +300,25 @@ fn threads_that_share_cpus_wait_less_on_a_node_with_more_of_them() {
     let (few_ns, many_ns) = (run_ns(2.0), run_ns(16.0));
     assert!(few_ns > 1.5 * many_ns, "{few_ns} ns on two CPUs, {many_ns} ns on sixteen");
 }
+
+/// Of every other thread no access was sampled: where all are moved to one node, they hold its CPUs all the same. They were left out.
+#[test]
+fn threads_without_samples_hold_cpus_too() {
+    for shares_cpus in [false, true] {
+        let (mut usage, machine) = multigrid();
+        if shares_cpus {
+            on_one_cpu_of_each_node(&mut usage);
+        }
+        let rows = usage.rows.clone();
+        usage.cells.retain(|(cell, _)| rows[cell.row as usize].thread.is_multiple_of(2));
+        let run_ns = |node: Option<NodeIndex>| {
+            let mut usage = usage.clone();
+            usage.counted_on = vec![node; usage.threads];
+            let mut pricer = Pricer::new(&machine, &usage).expect("a pricer");
+            pricer.cpus.fill(2.0);
+            price(&pricer, &|_| To::Node(Some(NodeIndex(0))), &|_| NodeIndex(0)).run_ns
+        };
+        let (counted_ns, unknown_ns) = (run_ns(Some(NodeIndex(1))), run_ns(None));
+        assert!(counted_ns > 1.3 * unknown_ns, "{counted_ns} ns, {unknown_ns} ns where they hold none");
+    }
+}

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use foldhash::{HashMap, HashMapExt, HashSet};
 use numapilot_flows::cores::{Core, OwnWork, own_work};
-use numapilot_flows::{AccessRef, Object, ObjectKind};
+use numapilot_flows::{AccessRef, Object, ObjectKind, Thread};
 use numapilot_machine::{Machine, NodeId, NodeIndex, Packed};
 use numapilot_trace::ids::ObjectId;
 
@@ -89,6 +89,8 @@ pub(crate) struct Usage {
     pub own_work: Option<OwnWork>,
     /// Threads that ran on one CPU all the time, by CPU, where it had several.
     pub on_one_cpu: Vec<Vec<usize>>,
+    /// By thread: the node that it started on, where the time that it works was counted.
+    pub counted_on: Vec<Option<NodeIndex>>,
     /// Whether threads take the next piece of work when they are free.
     pub takes_work: bool,
     /// Share of the run, 0 to 1, in sleeps and time-outs of the threads that decide its end.
@@ -112,6 +114,7 @@ impl Usage {
     pub fn of(analysis: &Analysis<'_>, machine: &Machine, apart: &BTreeMap<ObjectId, u32>) -> Usage {
         let trace = analysis.trace();
         let windows = Windows::of(trace.end().0);
+        let counted_on = |thread: &Thread| index_of(machine, thread.node.filter(|_| thread.counters.is_some()));
         let mut usage = Usage {
             windows,
             threads: trace.threads().len(),
@@ -124,6 +127,7 @@ impl Usage {
             charged_core: Core::charged(trace.meta()),
             own_work: None,
             on_one_cpu: pace::on_one_cpu(trace),
+            counted_on: trace.threads().iter().map(counted_on).collect(),
             takes_work: analysis.takes_work,
             asleep: 0.0,
             sample_weight: 1.0,
