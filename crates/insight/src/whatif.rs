@@ -349,6 +349,7 @@ impl Analysis<'_> {
             cannot_say: limits_of(self, &sums, &unseen_sites(self), "the prediction does")
                 .into_iter()
                 .chain(scene.usage.paced().map(paced))
+                .chain(pricer_of_fixes.shared_cores(&fixes).map(str::to_owned))
                 .chain(too_large.iter().cloned())
                 .collect(),
             too_large,

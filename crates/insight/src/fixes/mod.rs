@@ -23,6 +23,7 @@ use crate::calibration;
 use crate::estimate::Estimate;
 use crate::price::{Change, Priced, Pricer, To};
 use crate::scene::Scene;
+use crate::shared_cores;
 use crate::uncertainty::{Calibration, Uncertainty, interval};
 use crate::usage::{Cell, FALSE_SHARED, HOT, OWN_PROCESS, PARTS, Row, SHARED, WRITE};
 
@@ -149,6 +150,17 @@ impl<'a> FixPricer<'a> {
             }
         }
         (of_thread, of_process)
+    }
+
+    /// That threads share cores in the recording, or where these fixes move them, in whole sentences.
+    pub fn shared_cores(&self, candidates: &[&FixCandidate]) -> Option<&'static str> {
+        let (machine, usage) = (self.scene.machine, &self.scene.usage);
+        if shared_cores::are_shared(self.scene.analysis.trace(), machine, usage) {
+            return Some(shared_cores::RECORDED);
+        }
+        let (of_thread, of_process) = self.seats(candidates);
+        let seat = |row: &Row| of_thread[row.thread as usize].or(of_process[row.thread as usize]).unwrap_or(row.from);
+        shared_cores::are_crowded(machine, usage, &seat).then_some(shared_cores::MOVED)
     }
 
     /// How much faster these fixes make it (`then`: what they lead to), as a share of the new time, and where its interval comes from.
