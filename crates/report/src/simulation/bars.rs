@@ -3,7 +3,7 @@
 use numapilot_text::style::{clean, shorten};
 use numapilot_text::units::signed_percent;
 
-use super::{Comparison, colour};
+use super::{Comparison, OF_ONE_RUN, colour};
 use crate::svg_writer::{FAINT, INK, SvgWriter, Type};
 
 const LEFT: f64 = 190.0;
@@ -45,7 +45,7 @@ pub fn svg(comparison: &Comparison<'_>) -> String {
     writer.text(
         (24.0, height - 16.0),
         Type::new(11.5, FAINT),
-        "Gain: the baseline's run time over the policy's, less one.",
+        &format!("Gain: the baseline's run time over the policy's, less one; {OF_ONE_RUN}."),
     );
     writer.finish()
 }
