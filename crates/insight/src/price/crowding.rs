@@ -29,7 +29,7 @@ pub(super) struct Held {
 /// By window: who holds CPUs of which node where threads run on their `seat`: as their lines say, and where no access of a thread was sampled in a window, but
 /// its processor time was counted, as its start says.
 pub(super) fn holders(usage: &Usage, lines: &[Vec<Line>], seat: &dyn Fn(&Row) -> NodeIndex) -> Vec<Vec<Held>> {
-    let of_window = |(window, lines): (usize, &Vec<Line>)| {
+    let of_window = |(window, lines): (usize, &Vec<Line>)| -> Vec<Held> {
         let mut has_line = vec![false; usage.threads];
         lines.iter().for_each(|line| has_line[line.thread] = true);
         let of_line = |line: &Line| Held { thread: line.thread, from: line.from, part: line.part };
