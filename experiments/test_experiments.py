@@ -3,7 +3,9 @@
 Run by crates/cli/tests/experiments.rs, which makes that answer. Nothing here judges the simulator's figures.
 """
 
+import contextlib
 import dataclasses
+import io
 import json
 import os
 import subprocess
@@ -22,6 +24,7 @@ import authors  # noqa: E402
 import figures  # noqa: E402
 import files  # noqa: E402
 import judge  # noqa: E402
+import loading  # noqa: E402
 import loop  # noqa: E402
 import page  # noqa: E402
 import plan  # noqa: E402
@@ -575,6 +578,51 @@ class Failures(unittest.TestCase):
             lab.record, lab.simulate = record, lambda job, _recorded: {"made": job.program}
             answers, failures = lab.results(plan.jobs(["cg", "mg"], plan.POLICIES, 1.0, 1, False))
             self.assertEqual((answers, failures), ({"program/mg": {"made": "mg"}}, ["no space left"]))
+
+
+class KernelBalancing(unittest.TestCase):
+    """experiments/kernel-balancing, with a made-up lab."""
+
+    def setUp(self):
+        self.tool = loading.tool("../experiments/kernel-balancing")
+
+    def test_what_the_kernel_did_is_kept_until_the_program_or_its_arguments_change(self):
+        with tempfile.TemporaryDirectory() as folder:
+            pattern, path = os.path.join(folder, "pattern"), os.environ["PATH"]
+            executable(os.path.join(folder, "bin", "cargo"), f"#!/bin/sh\necho \"$@\" >> {folder}/calls\necho '{{\"nodes\": 4}}'\n")
+            files.write(os.path.join(folder, "real-pair.json"), '{"nodes": 2}')
+            os.environ["PATH"] = os.path.join(folder, "bin") + os.pathsep + path
+            try:
+                for text, seconds, count in (("a", 2.0, 1), ("a", 2.0, 1), ("a", 3.0, 2), ("b", 3.0, 3)):
+                    files.write(pattern, text)
+                    self.assertEqual(self.tool.run_real("pair", pattern, folder, seconds), {"nodes": 4})
+                    self.assertEqual(len(calls(folder)), count)
+            finally:
+                os.environ["PATH"] = path
+
+    def test_a_program_that_fails_costs_its_own_table_only(self):
+        def run_real(name, *_):
+            if name == "shared":
+                raise self.tool.Failed("no guest")
+            block = {"pages_on_node": [1, 0, 0, 0]}
+            return {"seconds_since_exec": 0.0, "nodes": 4, "placement": [{"seconds": 0.0, "blocks": [block] * len(self.tool.PROGRAMS[name])}]}
+
+        self.tool.run_real, self.tool.simulated_points = run_real, lambda *_: [(0.0, 1.0, 1.0)]
+        printed, said, arguments = io.StringIO(), io.StringIO(), sys.argv
+        with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(printed), contextlib.redirect_stderr(said):
+            sys.argv = ["kernel-balancing", "numapilot", "pattern", folder]
+            try:
+                status = self.tool.main()
+            finally:
+                sys.argv = arguments
+            with open(os.path.join(folder, "kernel-balancing.csv"), encoding="utf-8") as file:
+                named = [line.split(",")[0] for line in file.read().splitlines()]
+        self.assertEqual((status, named), (1, ["program", "parts", "pair"]))
+        self.assertIn("shared: no guest", said.getvalue())
+
+    def test_a_step_without_a_known_share_is_no_point(self):
+        steps = [{"to_ns": 1e9, "served": [1, 3], "metrics": {"local_access_ratio": local}} for local in (0.5, None)]
+        self.assertEqual(self.tool.points_of(steps), [(1.0, 0.5, 0.25)])
 
 
 class Loop(unittest.TestCase):
