@@ -554,7 +554,6 @@ class Failures(unittest.TestCase):
             self.assertEqual(answers, {})
             self.assertIn("native/cg: no such program", failures[0])
 
-
     def test_a_recording_that_fails_is_tried_once_and_costs_its_own_rows_only(self):
         published = judge.load(os.path.join(FOLDER, "published.toml"))
         with tempfile.TemporaryDirectory() as folder:

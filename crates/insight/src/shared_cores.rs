@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use numapilot_flows::Trace;
 use numapilot_machine::{Cpu, CpuId, Machine, NodeIndex};
 
+use crate::processor_time::processor_ns;
 use crate::usage::{Row, Usage};
 
 /// That threads share cores as recorded.
@@ -29,7 +30,7 @@ pub(crate) fn are_shared(trace: &Trace, machine: &Machine, usage: &Usage) -> boo
         return false;
     }
     let is_bound = trace.meta().simulated;
-    are_crowded(machine, usage, &|row| row.from) || (is_bound && are_bound_together(trace, machine, usage))
+    are_crowded(trace, machine, usage, &|row| row.from) || (is_bound && are_bound_together(trace, machine, usage))
 }
 
 /// Whether two threads that are bound to hardware threads of one core, as on a simulated machine, work in the same window of time.
@@ -51,7 +52,7 @@ fn are_bound_together(trace: &Trace, machine: &Machine, usage: &Usage) -> bool {
 
 /// Whether more threads work at once on a node than it has cores, on average over some window of time, where each thread runs on its `seat`; false on machines
 /// whose cores have one hardware thread each.
-pub(crate) fn are_crowded(machine: &Machine, usage: &Usage, seat: &dyn Fn(&Row) -> NodeIndex) -> bool {
+pub(crate) fn are_crowded(trace: &Trace, machine: &Machine, usage: &Usage, seat: &dyn Fn(&Row) -> NodeIndex) -> bool {
     if machine.cpus().iter().all(|cpu| shared_core(machine, cpu).is_none()) {
         return false;
     }
@@ -63,10 +64,27 @@ pub(crate) fn are_crowded(machine: &Machine, usage: &Usage, seat: &dyn Fn(&Row) 
     for row in &usage.rows {
         busy_ns[usize::from(row.window)][seat(row)] += usage.paces[at(row)].busy_ns / rows[at(row)];
     }
+    for (index, pace) in usage.paces.iter().enumerate().filter(|(index, _)| rows[*index] < 1.0) {
+        let (window, thread) = (index / usage.threads, index % usage.threads);
+        if let Some(from) = usage.counted_on[thread] {
+            let row = Row { window: window as u16, thread: thread as u32, from };
+            busy_ns[window][seat(&row)] += pace.busy_ns;
+        }
+    }
     // Of what is no more than rounding.
-    let longest_ns = usage.windows.ns * (1.0 + 1e-6);
+    let longest_ns = usage.windows.ns * (1.0 + 1e-6) / ran_share(trace, usage);
     let cores: Vec<f64> = machine.nodes().iter().map(|node| cores_of(machine, &node.cpus)).collect();
     busy_ns.iter().any(|of_node| of_node.iter().zip(&cores).any(|(busy_ns, cores)| *busy_ns > cores * longest_ns))
+}
+
+/// The share, 0 to 1, of the time for which threads count as busy in which they ran by the kernel's count. Where the recording shows no waits, they count as
+/// busy as long as any access of them is sampled, also while they wait.
+fn ran_share(trace: &Trace, usage: &Usage) -> f64 {
+    if !trace.counters().is_empty() || !trace.waits().is_empty() {
+        return 1.0;
+    }
+    let busy_ns: f64 = usage.paces.iter().map(|pace| pace.busy_ns).sum();
+    processor_ns(trace.meta()).map_or(1.0, |ran_ns| (ran_ns / busy_ns.max(1.0)).min(1.0))
 }
 
 /// Cores among these CPUs that are online; a node without any counts as one, where threads seem to run all the same.
@@ -149,7 +167,7 @@ ns = {{ value = 150, source = "made up" }}
         let machine = machine(threads_per_core);
         let analysis = Analysis::on(trace, Some(&machine), Filter::default());
         let usage = Usage::of(&analysis, &machine, &BTreeMap::new());
-        (are_shared(trace, &machine, &usage), are_crowded(&machine, &usage, &|_| NodeIndex(0)))
+        (are_shared(trace, &machine, &usage), are_crowded(trace, &machine, &usage, &|_| NodeIndex(0)))
     }
 
     #[test]
@@ -158,6 +176,31 @@ ns = {{ value = 150, source = "made up" }}
         assert_eq!(shared(&on_cpus(&[0, 1, 2]), 2), (true, true));
         assert_eq!(shared(&on_cpus(&[0, 1, 2, 3]), 1), (false, false), "as many cores");
         assert_eq!(shared(&on_cpus(&[0, 1]), 2), (false, false));
+    }
+
+    /// One of three threads of a node of two cores has no samples.
+    #[test]
+    fn threads_without_samples_count_where_their_time_was_counted() {
+        let (trace, machine) = (on_cpus(&[0, 1, 2]), machine(2));
+        let analysis = Analysis::on(&trace, Some(&machine), Filter::default());
+        let mut usage = Usage::of(&analysis, &machine, &BTreeMap::new());
+        usage.rows.retain(|row| row.thread != 2);
+        assert!(!are_shared(&trace, &machine, &usage));
+        usage.counted_on = vec![Some(NodeIndex(0)); usage.threads];
+        assert!(are_shared(&trace, &machine, &usage));
+    }
+
+    /// A recording that shows no waits has all threads that are sampled busy all the time: a hundred that wait by turns seemed to share cores.
+    #[test]
+    fn threads_that_the_kernel_counted_for_less_share_no_cores() {
+        let ran = |ns: u64| {
+            let mut meta = Meta::default();
+            let rows = serde_json::json!([{ "pid": 1, "user_ns": ns, "system_ns": 0 }]);
+            meta.more.insert("processor_time".to_owned(), rows);
+            shared(&on_cpus(&[0, 1, 2]).with_meta(meta), 2)
+        };
+        assert_eq!(ran(3 * END_NS), (true, true));
+        assert_eq!(ran(2 * END_NS), (false, false), "as much as two threads that work all the time");
     }
 
     #[test]

@@ -16,21 +16,24 @@ const TELLING: f64 = 6.0;
 pub(super) struct Drawn {
     /// Number of independent draws of equal weight that tell as much of them: of cache lines, where only some of these were simulated.
     draws: f64,
-    /// Share of all accesses, 0 to 1.
-    share: f64,
+    /// Standard error of their share of all accesses, relative to that share.
+    error: f64,
 }
 
 impl Drawn {
     /// `by_group`: all accesses. The fixes concern the groups for which `is_about` holds.
     pub fn of(by_group: &BTreeMap<u32, Tally>, is_about: impl Fn(u32) -> bool) -> Drawn {
-        let (mut about, mut all) = (Tally::default(), Tally::default());
+        let (mut about, mut others) = (Tally::default(), Tally::default());
         for (group, tally) in by_group {
-            all.merge(tally);
-            if is_about(*group) {
-                about.merge(tally);
-            }
+            let of_which = if is_about(*group) { &mut about } else { &mut others };
+            of_which.merge(tally);
         }
-        Drawn { draws: about.draws(), share: if all.weight > 0.0 { about.weight / all.weight } else { 1.0 } }
+        Drawn::among(about.draws(), others.draws(), about.weight / (about.weight + others.weight).max(1.0))
+    }
+
+    /// So many `draws`, which make up this `share` of all accesses, beside those of the `others`: the error of a share of two sums that were drawn separately.
+    fn among(draws: f64, others: f64, share: f64) -> Drawn {
+        Drawn { draws, error: (1.0 - share) * (1.0 / draws + 1.0 / others).sqrt() }
     }
 
     /// Half of the 95 % interval that the sampling gives a gain, from the gains without each part of the lines.
@@ -43,7 +46,7 @@ impl Drawn {
     /// The least that it is as a share of the gain where draws are few: parts may agree by chance, or all but one be empty. A gain is in proportion to the
     /// number of accesses that change, which is known only as well as so many draws know their share of all.
     fn least(&self) -> f64 {
-        if self.draws < TELLING { 1.0 } else { Z * ((1.0 - self.share).max(0.0) / self.draws).sqrt() }
+        if self.draws < TELLING { 1.0 } else { (Z * self.error).min(1.0) }
     }
 }
 
@@ -114,7 +117,7 @@ mod tests {
             let part = random.remainder(PARTS as u64) as usize;
             all[part] += 1.0;
             gains[part] += if random.unit() < 0.5 { 1.0 } else { 0.0 };
-            tally.add(Weight::from(1000));
+            tally.add(Weight::from(1000_u32));
         }
         let (sum, count): (f64, f64) = (gains.iter().sum(), all.iter().sum());
         let without = |part: usize| (sum - gains[part], count - all[part]);
@@ -141,11 +144,27 @@ mod tests {
 
     #[test]
     fn what_lies_on_one_line_is_not_sure() {
-        let drawn = |draws: f64| Drawn { draws, share: 0.2 };
+        // A fifth of all accesses, on lines as hot as the others.
+        let drawn = |draws: f64| Drawn::among(draws, 4.0 * draws, 0.2);
         // Without any of the parts the same gain, as of accesses that caches answer.
         let margin = |draws: f64| drawn(draws).margin(0.4, &[0.4; PARTS]);
         assert_eq!((margin(1.0), margin(5.0)), (0.4, 0.4));
         assert!((margin(20.0) - 0.4 * Z * 0.2).abs() < 1e-12, "{}", margin(20.0));
         assert_eq!((margin(1e6), margin(f64::INFINITY)), (0.0, 0.0));
+        // All accesses, of which the share is known; and the same fifth beside one line that has all the others.
+        assert_eq!(Drawn::among(20.0, f64::INFINITY, 1.0).margin(0.4, &[0.4; PARTS]), 0.0);
+        assert_eq!(Drawn::among(20.0, 1.0, 0.2).margin(0.4, &[0.4; PARTS]), 0.4);
+    }
+
+    /// Parts whose gains differ by as much, of more and more lines: nothing of the interval becomes wider for that.
+    #[test]
+    fn more_draws_never_widen_an_interval() {
+        for (parts, others) in [([0.4; PARTS], 1.0), ([0.4; PARTS], 500.0), ([0.38, 0.39, 0.4, 0.41, 0.42], 500.0)] {
+            let margin = |tenths: u32| Drawn::among(f64::from(tenths) / 10.0, others, 0.2).margin(0.4, &parts);
+            let margins: Vec<f64> = (1..1_000).map(margin).collect();
+            assert!(margins.windows(2).all(|pair| pair[0] >= pair[1]), "{margins:?}");
+            // Of many lines, it is the jackknife's to the digit.
+            assert_eq!(margins[998], Estimate::jackknife(0.4, &parts).margin());
+        }
     }
 }

@@ -154,13 +154,13 @@ impl<'a> FixPricer<'a> {
 
     /// That threads share cores in the recording, or where these fixes move them, in whole sentences.
     pub fn shared_cores(&self, candidates: &[&FixCandidate]) -> Option<&'static str> {
-        let (machine, usage) = (self.scene.machine, &self.scene.usage);
-        if shared_cores::are_shared(self.scene.analysis.trace(), machine, usage) {
+        let (trace, machine, usage) = (self.scene.analysis.trace(), self.scene.machine, &self.scene.usage);
+        if shared_cores::are_shared(trace, machine, usage) {
             return Some(shared_cores::RECORDED);
         }
         let (of_thread, of_process) = self.seats(candidates);
         let seat = |row: &Row| of_thread[row.thread as usize].or(of_process[row.thread as usize]).unwrap_or(row.from);
-        shared_cores::are_crowded(machine, usage, &seat).then_some(shared_cores::MOVED)
+        shared_cores::are_crowded(trace, machine, usage, &seat).then_some(shared_cores::MOVED)
     }
 
     /// How much faster these fixes make it (`then`: what they lead to), as a share of the new time, and where its interval comes from.

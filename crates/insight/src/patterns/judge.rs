@@ -229,7 +229,7 @@ fn found(
         let finding = finding(pricer_of_fixes, draft)?;
         match finding.fixes.first() {
             // The gain must exceed the sampling error, and what a model that did not converge left open. What is not known of the machine and the program
-            // widens its interval and lowers the confidence.
+            // widens its interval and lowers the confidence. Of a few cache lines the sampling error is the gain itself: that is not sure, and says so.
             Some(fix)
                 if fix.decisive().value >= MATERIAL.max(fix.uncertainty.of_samples + fix.uncertainty.unsettled)
                     && fix.uncertainty.median > 0.0 =>
