@@ -27,7 +27,7 @@ pub(super) struct Held {
 }
 
 /// By window: who holds CPUs of which node where threads run on their `seat`: as their lines say, and where no access of a thread was sampled in a window, but
-/// its processor time was counted, as its start says.
+/// the time that it works was counted, on the node of its other accesses or of its start. Nobody holds a CPU for longer than it works.
 pub(super) fn holders(usage: &Usage, lines: &[Vec<Line>], seat: &dyn Fn(&Row) -> NodeIndex) -> Vec<Vec<Held>> {
     let of_window = |(window, lines): (usize, &Vec<Line>)| -> Vec<Held> {
         let mut has_line = vec![false; usage.threads];
