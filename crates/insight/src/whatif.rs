@@ -336,12 +336,13 @@ impl Analysis<'_> {
         let facts = |group: u32| scene.sites.iter().find(|facts| facts.site.0 == group);
         let candidates: Vec<FixCandidate> =
             overrides.iter().zip(&groups).map(|(change, groups)| candidate(machine, change, groups, &facts)).collect();
-        let then = pricer_of_fixes.then(&candidates.iter().collect::<Vec<_>>(), true)?;
+        let fixes: Vec<&FixCandidate> = candidates.iter().collect();
+        let then = pricer_of_fixes.then(&fixes, true)?;
         let bytes = |(change, candidate): (&PlacementOverride, &FixCandidate)| {
             change.is_of_memory().then(|| candidate.live_bytes())
         };
         let too_large = too_large(machine, overrides, &candidates);
-        let Effect { gain, work_gain, uncertainty } = pricer_of_fixes.effect(&then);
+        let Effect { gain, work_gain, uncertainty } = pricer_of_fixes.effect(&then, &fixes);
         Ok(Answer {
             now: outlook(machine, pricer_of_fixes.now()),
             then: outlook(machine, &then),
@@ -354,6 +355,7 @@ impl Analysis<'_> {
             cannot_say: limits_of(self, &sums, &unseen_sites(self), "the prediction does")
                 .into_iter()
                 .chain(scene.usage.paced().map(paced))
+                .chain(pricer_of_fixes.shared_cores(&fixes).map(str::to_owned))
                 .chain(too_large.iter().cloned())
                 .collect(),
             too_large,

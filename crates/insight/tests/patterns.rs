@@ -9,13 +9,14 @@ mod sound;
 use std::collections::BTreeMap;
 
 use numapilot_flows::{Filter, ObjectKind};
-use numapilot_insight::whatif::PlacementOverride;
+use numapilot_insight::whatif::{Outlook, PlacementOverride};
 use numapilot_insight::{Analysis, Finding, Findings, FixKind, Pattern, PatternKind, Unit};
 use numapilot_machine::{Machine, NodeId};
 use numapilot_trace::meta::Meta;
 
 use makers::{
-    MAKERS, all_remote, consumer_of, one_node, serial_of, shared_pages_of_64_kib, slots_of_threads, tier_in_clusters,
+    MAKERS, all_remote, consumer_of, each_line_twice, one_node, serial_of, shared_pages_of_64_kib, slots_of_threads,
+    tier_in_clusters,
 };
 use processes::{Reading, readers};
 use program::{Program, Size};
@@ -246,6 +247,18 @@ fn words_that_are_only_read_once_they_are_filled_are_not_falsely_shared() {
         let found = kinds(&findings(&slots_of_threads(size, written)));
         assert_eq!(found.contains(&PatternKind::FalseSharing), written, "{found:?}");
     }
+}
+
+/// Lines of its own save a node no first access to a line: of two accesses to each, the price had both answered by caches.
+#[test]
+fn aligning_saves_no_first_access() {
+    let program = each_line_twice();
+    let analysis = Analysis::on(&program.trace, Some(&program.machine), Filter::default());
+    let align = PlacementOverride::read(&program.trace, "counters=align").expect("a change");
+    let answer = analysis.what_if(&program.machine, &[align]).expect("a prediction");
+    let accesses = |outlook: &Outlook| outlook.total.accesses.iter().flatten().sum::<f64>();
+    let left = accesses(&answer.then) / accesses(&answer.now);
+    assert!((0.49..0.55).contains(&left), "{left} of the accesses are left");
 }
 
 /// A processor's samples show no waits: a thread of which there are none does not work all the time for that.
