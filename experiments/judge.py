@@ -24,7 +24,8 @@ class Comparison:
     policy: str
     what: str
     published: str
-    ours: float
+    # None where it is not known.
+    ours: float | None
     error: float | None
     agrees: bool
     source: str
@@ -91,8 +92,13 @@ def figures_and_signs(study, published):
             what = {"gain": "gain", "local": "local share"}[entry["metric"]]
             shown = f"{100 * value:+.0f} %" if entry["metric"] == "gain" else f"{100 * value:.0f} %"
             drawn = drawn_gains(study, entry["program"], policy) if entry["metric"] == "gain" else None
-            rows.append(Comparison(what=what, published=shown, ours=ours, error=ours - value, agrees=agrees, drawn=drawn, **common))
+            rows.append(Comparison(what=what, published=shown, ours=ours, error=difference(ours, value), agrees=agrees, drawn=drawn, **common))
     return rows
+
+
+def difference(ours, value):
+    """Ours less published; None where ours is not known."""
+    return None if ours is None else ours - value
 
 
 def drawn_gains(study, program, policy):
@@ -145,8 +151,8 @@ def fixes(study, published):
             shown, error = (value, None) if isinstance(value, str) else (f"{100 * value:+.3g} %", ours - value)
             rows.append(Comparison(what=what, policy=policy, published=shown, ours=ours, error=error, agrees=sign_agrees(value, ours, within), **common))
         for policy, value, run in (("as it was", entry["remote_before"], base), (entry["fix"], entry["remote_after"], fixed)):
-            ours = 1 - run.local
-            rows.append(Comparison(what="remote share", policy=policy, published=f"{100 * value:.3g} %", ours=ours, error=ours - value, agrees=True, **common))
+            ours, shown = None if run.local is None else 1 - run.local, f"{100 * value:.3g} %"
+            rows.append(Comparison(what="remote share", policy=policy, published=shown, ours=ours, error=difference(ours, value), agrees=True, **common))
     return rows
 
 
@@ -221,8 +227,17 @@ def predictions(study, published):
         low, median, high = figures.mixture(answers, weights)
         parts = tuple(Part(ask.configuration, ask.weight, told["median"], *told["likely"]) for ask, told in zip(asks, (one["uncertainty"] for one in answers)))
         common = {"source": entry["source"], "comes_from": comes_from(answers, weights), "parts": parts}
-        rows.append(Predicted(entry["program"], what, asks[0].machine, value, median, low, high, sign_agrees(value, median, within), **common))
+        agrees, done = sign_agrees(value, median, within), f"{what}{of_what(answers)}"
+        rows.append(Predicted(entry["program"], done, asks[0].machine, value, median, low, high, agrees, **common))
     return rows
+
+
+def of_what(answers):
+    """Behind what is done: what the predictions are of, where that is not the run time, of all of them or of some."""
+    of_work = sum(answer.get("of") == plan.PROCESSOR_TIME for answer in answers)
+    if not of_work:
+        return ""
+    return f" ({plan.PROCESSOR_TIME})" if of_work == len(answers) else f" ({plan.PROCESSOR_TIME} of {of_work} of {len(answers)} configurations)"
 
 
 def comes_from(answers, weights):

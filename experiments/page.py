@@ -99,6 +99,18 @@ def percent(value, sign=True, digits=0):
     return f"{rounded:+.{digits}f}" if sign else f"{rounded:.{digits}f}"
 
 
+def first_line(text):
+    """Of what failed, whatever it said."""
+    return next(iter(text.strip().splitlines()), "It said nothing.")
+
+
+def looped(text, binary_hash):
+    """What an earlier run of the closed loop wrote, with a word where that was with another binary."""
+    if not text or binary_hash[:12] in text:
+        return text
+    return f"**Of another build of numapilot** than the rest of this page, which is of {binary_hash[:12]}: `--loop` makes it anew.\n\n{text}"
+
+
 def table(head, rows):
     lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
     return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows]) + "\n"
@@ -108,10 +120,10 @@ def comparisons(rows):
     shown, with_drawn = [], any(row.drawn for row in rows)
     for row in rows:
         error = "" if row.error is None else f"{percent(row.error, digits=1)}"
-        ours = percent(row.ours, row.what == "gain", 1)
+        ours = "not known" if row.ours is None else f"{percent(row.ours, row.what == 'gain', 1)} %"
         source = row.source + (f" ({row.note})" if row.note else "")
         drawn = [f"{percent(row.drawn[0], digits=1)} to {percent(row.drawn[1], digits=1)}" if row.drawn else ""] * with_drawn
-        cells = [f"`{row.program}`", row.policy, row.what, row.published, f"{ours} %", *drawn, error]
+        cells = [f"`{row.program}`", row.policy, row.what, row.published, ours, *drawn, error]
         shown.append([*cells, "yes" if row.agrees else "**no**", source])
     of_drawn = [f"of {plan.DRAWN} machines"] * with_drawn
     return table(["program", "policy or fix", "what", "published", "ours (simulated)", *of_drawn, "error, points", "sign agrees", "source"], shown)
@@ -203,7 +215,8 @@ def gains_table(runs, policies):
         cells = []
         for policy in others:
             cell = percent(gains.get(policy), digits=1)
-            cells.append(f"**{cell}**" if policy != plan.OPTIMUM and gains.get(policy) == best and best > 0 else cell)
+            is_best = best is not None and best > 0 and policy != plan.OPTIMUM and gains.get(policy) == best
+            cells.append(f"**{cell}**" if is_best else cell)
         rows.append([f"`{program}`", f"{by[plan.BASE].seconds:.1f}", *cells])
     return table(["gain, %", "first touch, s", *others], rows)
 
@@ -221,6 +234,11 @@ def summary_table(runs, policies):
     return table(["policy", "geometric mean of gains, %", "worst, %"] + ["mean regret, %", "greatest regret, %"] * with_regret, rows)
 
 
+def cycles(run):
+    """Mean latency of a run's memory accesses; `-` where it has none."""
+    return "-" if run.latency_cycles is None else f"{run.latency_cycles:.0f}"
+
+
 def metrics_table(study):
     """Local share, imbalance and latency under each policy, in one cell."""
     rows = []
@@ -228,7 +246,7 @@ def metrics_table(study):
         cells = []
         for policy in study.policies:
             run = by.get(policy)
-            cells.append("" if run is None else f"{percent(run.local, False)} / {percent(run.imbalance, False)} / {run.latency_cycles or 0:.0f}")
+            cells.append("" if run is None else " / ".join([*(percent(one, False) or "-" for one in (run.local, run.imbalance)), cycles(run)]))
         rows.append([f"`{program}`", *cells])
     return table(["local, % / imbalance, % / latency, cycles", *study.policies], rows)
 
@@ -256,9 +274,9 @@ def where_behind(study):
     found = []
     for machine, runs in every:
         for program, by in runs.items():
-            if "pilot" not in by:
-                continue
             rivals = {policy: run for policy, run in by.items() if policy not in ("pilot", plan.OPTIMUM)}
+            if "pilot" not in by or plan.BASE not in rivals:
+                continue
             best = max(rivals, key=lambda policy: rivals[policy].speed)
             gap = rivals[best].speed / by["pilot"].speed - 1
             if gap > 0.005:
@@ -316,7 +334,7 @@ def page(study, published, failures, binary_hash, pictures):
     if behind:
         parts += ["## Where pilot is not the fastest\n\nBy more than 0.5 %, greatest distance first.\n", "\n".join(behind) + "\n"]
     if failures:
-        parts += ["## What failed\n", "\n".join(f"* {failure.splitlines()[0]}" for failure in failures) + "\n"]
+        parts += ["## What failed\n", "\n".join(f"* {first_line(failure)}" for failure in failures) + "\n"]
     parts.append(CAVEATS)
     sources = "\n".join(f"* {key}: {text}." for key, text in published["sources"].items())
     parts.append(f"## Sources\n\n{sources}\n")

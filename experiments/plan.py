@@ -42,6 +42,8 @@ ONCE = ("is",)
 # MemProf's case studies: the variant that does what its authors did.
 FIXED = {"streamcluster": "interleaved", "facerec": "replicated", "psearchy": "local", "webserver": "pinned"}
 SYNTHETIC = os.path.join(ROOT, "workloads", "synthetic")
+# What a prediction is of where it is not of the run time: the program mostly sleeps.
+PROCESSOR_TIME = "processor time"
 # Machines drawn from the ranges of MACHINE's model, which stand for what is not known of it: least and most of 19 values hold 90 %.
 DRAWN = 19
 

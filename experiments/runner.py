@@ -67,6 +67,8 @@ class Lab:
         self.pending = []
         # Programs (with their builds) that are up to date; what is being done, of how much.
         self.built, self.place = set(), ""
+        # Recordings that failed, with what they said: they are not tried again for each question about them.
+        self.failed = {}
         self.numapilot, self.workloads, self.out = map(os.path.abspath, (numapilot, workloads, out))
         if not os.access(self.numapilot, os.X_OK):
             sys.exit(f"experiments: {numapilot}: no such program; `make build` makes it")
@@ -150,10 +152,16 @@ class Lab:
         name = " ".join(filter(None, [job.program, *command, job.build]))
         if self.is_over:
             raise OutOfTime(name)
+        if trace in self.failed:
+            raise Failed(self.failed[trace])
         self.say(f"{self.place}recording {name} on {machine}")
         begun = time.monotonic()
         with_native = ["--native", native] if native else []
-        self.timed(name, [self.numapilot, "record", "--quiet", "-o", unfinished, *options, *with_native, "--", program, *command], self.out)
+        try:
+            self.timed(name, [self.numapilot, "record", "--quiet", "-o", unfinished, *options, *with_native, "--", program, *command], self.out)
+        except Failed as error:
+            self.failed[trace] = str(error)
+            raise
         shutil.rmtree(trace, ignore_errors=True)
         os.replace(unfinished, trace)
         files.write(f"{trace}.json", json.dumps({"key": key, "answer": True}))
@@ -171,14 +179,14 @@ class Lab:
             raise
 
     def loop(self, program):
-        """Predictions of a recording of the program beside what recordings with each change find."""
+        """Predictions of a recording of the program beside what recordings with each change find, and what failed: one failure costs its own row only."""
         variant = plan.PROGRAMS[program]
         folder = os.path.join(self.out, "loop", program)
         kept_at = os.path.join(folder, "rows.json")
         key = {"binary": self.binary_hash, "program": files.hash_of(os.path.join(self.workloads, program)), "runs": loop.RUNS}
         kept = self.kept(kept_at, key)
         if kept is not None:
-            return [loop.Row(**one) for one in kept]
+            return [loop.Row(**one) for one in kept], []
         if self.is_over:
             raise OutOfTime(program)
         shutil.rmtree(folder, ignore_errors=True)
@@ -192,12 +200,20 @@ class Lab:
             ask("record", "--quiet", "--machine", plan.MACHINE, "--rate", RATE_HZ, "-o", os.path.join(folder, name), *options, "--", *command)
             return os.path.join(folder, name)
 
-        rows = loop.rows(program, record, ask, folder)
+        failures = []
+
+        def on_failure(what, error):
+            if isinstance(error, OutOfTime):
+                raise error
+            failures.append(f"{program}, {what}: {error}")
+
+        rows = loop.rows(program, record, ask, folder, on_failure)
         for name in os.listdir(folder):
             if name.endswith(".numatrace"):
                 shutil.rmtree(os.path.join(folder, name))
-        files.write(kept_at, json.dumps({"key": key, "answer": [loop.kept(one) for one in rows]}))
-        return rows
+        if not failures:
+            files.write(kept_at, json.dumps({"key": key, "answer": [loop.kept(one) for one in rows]}))
+        return rows, failures
 
     def loops(self, programs):
         """All rows, and what failed."""
@@ -205,11 +221,13 @@ class Lab:
         for program in programs:
             begun = time.monotonic()
             try:
-                rows += self.loop(program)
+                found, failed = self.loop(program)
+                rows += found
+                failures += failed
             except OutOfTime:
                 self.pending.append(f"closed loop of {program}")
                 continue
-            except (Failed, OSError, ValueError, KeyError) as error:
+            except (Failed, OSError, ValueError, KeyError, TypeError) as error:
                 failures.append(f"{program}: {error}")
             self.say(f"closed loop of {program}: {time.monotonic() - begun:.0f} s")
         for failure in failures:
@@ -248,7 +266,7 @@ class Lab:
             except OutOfTime:
                 self.pending.append(f"predicted/{ask.label}")
             except (Failed, OSError) as error:
-                failures.append(str(error))
+                failures += [str(error)] * (str(error) not in failures)
         self.place = ""
         for failure in failures:
             self.say(f"experiments: {failure}")
@@ -272,7 +290,9 @@ class Lab:
         printed = self.timed(name, [self.numapilot, *arguments])
         try:
             answer = reduced(json.loads(printed))
-        except (ValueError, KeyError) as error:
+        except Failed as error:
+            raise Failed(f"{name}: {error}") from error
+        except (ValueError, KeyError, TypeError) as error:
             raise Failed(f"{name}: not an answer of `numapilot {arguments[0]} --json`: {error!r}") from error
         files.write(path, json.dumps({"key": key, "answer": answer}))
         self.say(f"{self.place}{name}: {time.monotonic() - begun:.0f} s")
@@ -287,8 +307,9 @@ class Lab:
                 ready.append((job, self.record(job, job.recorded_on) if job.program else None))
             except OutOfTime:
                 self.pending.append(f"simulated/{job.label}")
-            except Failed as error:
-                failures.append(str(error))
+            except (Failed, OSError) as error:
+                # Several jobs may be of one recording.
+                failures += [str(error)] * (str(error) not in failures)
         with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
             futures = {pool.submit(self.simulate, *one): one[0] for one in ready}
             for future in concurrent.futures.as_completed(futures):
@@ -296,7 +317,7 @@ class Lab:
                     answers[futures[future].label] = future.result()
                 except OutOfTime:
                     self.pending.append(f"simulated/{futures[future].label}")
-                except Failed as error:
+                except (Failed, OSError) as error:
                     failures.append(str(error))
                 self.say(f"{len(answers)} of {len(jobs)}")
         for failure in failures:
@@ -305,8 +326,15 @@ class Lab:
 
 
 def priced(answer):
-    """Only the price."""
-    return {part: answer[part] for part in ("gain", "gain_low", "gain_high", "uncertainty")}
+    """Only the price: of the processor time, where sleeps decide how long the run is (`uncertainty` is of that then), else of the run time."""
+    told, work = answer["uncertainty"], answer.get("work_gain")
+    found = {part: answer[part] for part in ("gain", "gain_low", "gain_high")}
+    if work:
+        found = {"of": plan.PROCESSOR_TIME, "gain": work["value"], "gain_low": work["low"], "gain_high": work["high"]}
+    # JSON has no infinity: an end of an interval that is none is null.
+    if None in (*found.values(), told["median"], *told["likely"]):
+        raise Failed("the model did not converge, so that the interval of the gain has no end")
+    return {**found, "uncertainty": told}
 
 
 def trimmed(answer):

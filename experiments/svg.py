@@ -63,7 +63,7 @@ def grouped_bars(title, unit, groups, series, values, markers, limit=None, colou
     axis off, and bars that go beyond it say their value."""
     colours = colours or [COLOURS[1 + index] for index in range(len(series))]
     everything = [value for by in (values, markers) for of_group in by.values() for value in of_group.values()]
-    low, high = min(0.0, *everything), max(0.0, *everything)
+    low, high = min([0.0, *everything]), max([0.0, *everything])
     if limit is not None:
         high = min(high, limit)
     marks = ticks(low, high if high > low else low + 1.0)

@@ -3,6 +3,9 @@
 Run by crates/cli/tests/experiments.rs, which makes that answer. Nothing here judges the simulator's figures.
 """
 
+import contextlib
+import dataclasses
+import io
 import json
 import os
 import subprocess
@@ -21,6 +24,7 @@ import authors  # noqa: E402
 import figures  # noqa: E402
 import files  # noqa: E402
 import judge  # noqa: E402
+import loading  # noqa: E402
 import loop  # noqa: E402
 import page  # noqa: E402
 import plan  # noqa: E402
@@ -225,6 +229,24 @@ class Predictions(unittest.TestCase):
         self.assertIn("| +30.0 to +90.0 | 60.0 | yes |", text)
         self.assertIn("own work 75 %", text)
 
+    def test_of_a_program_that_sleeps_the_processor_time_is_predicted(self):
+        told = prediction(0.001, -0.01, 0.02)
+        self.assertEqual(runner.priced({**told, "more_bytes": 0}), told)
+        work = runner.priced({**told, "work_gain": {"value": 0.2, "low": 0.1, "high": 0.3}})
+        self.assertEqual((work["of"], work["gain"], work["gain_low"], work["gain_high"]), (plan.PROCESSOR_TIME, 0.2, 0.1, 0.3))
+        [ask] = plan.asks(["cg"], self.published)
+        for answer_of_one, ends in ((work, f" ({plan.PROCESSOR_TIME})"), (told, judge.EVERYTHING)):
+            [row] = judge.predictions(plan.Study({}, [], 5.0, 3, {ask: answer_of_one}), self.published)
+            self.assertTrue(row.what.endswith(ends), row.what)
+        self.assertIn("1 of 2 configurations", judge.of_what([work, told]))
+
+    def test_an_interval_without_an_end_is_no_prediction(self):
+        told = prediction(0.2, 0.1, 0.3)
+        work = {"value": 0.2, "low": 0.1, "high": None}
+        for odd in ({**told, "gain_high": None}, {**told, "uncertainty": {**told["uncertainty"], "likely": [0.1, None]}}, {**told, "work_gain": work}):
+            with self.assertRaisesRegex(runner.Failed, "did not converge"):
+                runner.priced(odd)
+
     def test_a_sign_is_judged_by_the_median(self):
         [ask] = plan.asks(["cg"], self.published)
         for median, agrees in ((-0.2, True), (0.0, False), (0.2, False)):
@@ -321,6 +343,31 @@ class Shown(unittest.TestCase):
         needed = ["| `pca` | interleave | local share | 25 % |", "`bursts` on opteron-8385: pilot -50.0 %", "simulate broke: why", "## All programs"]
         for passage in [*needed, *(f"](p/{name}.svg)" for name in drawings)]:
             self.assertIn(passage, text)
+
+    def test_what_is_not_known_is_shown_as_such(self):
+        speeds = {policy: 1.0 for policy in plan.POLICIES}
+        results = {"program/pca": answer(speeds), "memprof/facerec/before": answer(speeds), "memprof/facerec/after": answer({"first-touch": 1.4})}
+        for one in results.values():
+            for run in one["runs"]:
+                run["total"]["metrics"].update(local_access_ratio=None, memory_latency_cycles=None, controller_imbalance=None)
+        everything = study(results, plan.POLICIES)
+        published = judge.load(os.path.join(FOLDER, "published.toml"))
+        for drawing in plots.drawings(everything, published).values():
+            ElementTree.fromstring(drawing)
+        text = page.page(everything, published, [""], "0123456789abcdef", {})
+        for passage in ("| `pca` | interleave | local share | 25 % | not known |", "| - / - / - |", "* It said nothing."):
+            self.assertIn(passage, text)
+
+    def test_a_program_under_one_policy_has_no_best_one(self):
+        runs = study({"program/pca": answer({"first-touch": 1.0})}, plan.POLICIES).programs
+        self.assertNotIn("**", page.gains_table(runs, plan.POLICIES))
+
+    def test_a_closed_loop_of_another_binary_says_so(self):
+        made = "Recorded and predicted by numapilot 0123456789ab (SHA-256 of the binary).\n"
+        self.assertEqual(page.looped(made, "0123456789abcdef"), made)
+        other = page.looped(made, "fedcba9876543210")
+        self.assertTrue(other.startswith("**Of another build of numapilot**") and other.endswith(made), other)
+        self.assertEqual(page.looped("", "fedcba9876543210"), "")
 
     def test_ticks_enclose(self):
         for low, high in ((0, 1), (-7.6, 213), (0, 0.03), (-0.2, 4000)):
@@ -507,6 +554,75 @@ class Failures(unittest.TestCase):
             self.assertEqual(answers, {})
             self.assertIn("native/cg: no such program", failures[0])
 
+    def test_a_recording_that_fails_is_tried_once_and_costs_its_own_rows_only(self):
+        published = judge.load(os.path.join(FOLDER, "published.toml"))
+        with tempfile.TemporaryDirectory() as folder:
+            lab = made_up(folder, ["cg", "mg"], 'case "$*" in record*instrumented/cg*) echo broken >&2; exit 7;; esac\n')
+            first, other = sorted(plan.asks(["cg", "mg"], published), key=lambda ask: ask.program)
+            asks = [first, dataclasses.replace(first, sets=("a=interleave",)), other]
+            answers, failures = lab.predictions(asks)
+            self.assertEqual((list(answers), len(failures)), ([other], 1))
+            self.assertIn("failed with 7: broken", failures[0])
+            self.assertEqual([call.split()[0] for call in calls(folder)], ["record", "record", "whatif"])
+
+    def test_a_full_disk_costs_the_rows_that_it_hits(self):
+        with tempfile.TemporaryDirectory() as folder:
+            lab = made_up(folder, ["cg", "mg"])
+
+            def record(job, _machine):
+                if job.program == "cg":
+                    raise OSError("no space left")
+                return {}
+
+            lab.record, lab.simulate = record, lambda job, _recorded: {"made": job.program}
+            answers, failures = lab.results(plan.jobs(["cg", "mg"], plan.POLICIES, 1.0, 1, False))
+            self.assertEqual((answers, failures), ({"program/mg": {"made": "mg"}}, ["no space left"]))
+
+
+class KernelBalancing(unittest.TestCase):
+    """experiments/kernel-balancing, with a made-up lab."""
+
+    def setUp(self):
+        self.tool = loading.tool("../experiments/kernel-balancing")
+
+    def test_what_the_kernel_did_is_kept_until_the_program_or_its_arguments_change(self):
+        with tempfile.TemporaryDirectory() as folder:
+            pattern, path = os.path.join(folder, "pattern"), os.environ["PATH"]
+            executable(os.path.join(folder, "bin", "cargo"), f"#!/bin/sh\necho \"$@\" >> {folder}/calls\necho '{{\"nodes\": 4}}'\n")
+            files.write(os.path.join(folder, "real-pair.json"), '{"nodes": 2}')
+            os.environ["PATH"] = os.path.join(folder, "bin") + os.pathsep + path
+            try:
+                for text, seconds, count in (("a", 2.0, 1), ("a", 2.0, 1), ("a", 3.0, 2), ("b", 3.0, 3)):
+                    files.write(pattern, text)
+                    self.assertEqual(self.tool.run_real("pair", pattern, folder, seconds), {"nodes": 4})
+                    self.assertEqual(len(calls(folder)), count)
+            finally:
+                os.environ["PATH"] = path
+
+    def test_a_program_that_fails_costs_its_own_table_only(self):
+        def run_real(name, *_):
+            if name == "shared":
+                raise self.tool.Failed("no guest")
+            block = {"pages_on_node": [1, 0, 0, 0]}
+            return {"seconds_since_exec": 0.0, "nodes": 4, "placement": [{"seconds": 0.0, "blocks": [block] * len(self.tool.PROGRAMS[name])}]}
+
+        self.tool.run_real, self.tool.simulated_points = run_real, lambda *_: [(0.0, 1.0, 1.0)]
+        printed, said, arguments = io.StringIO(), io.StringIO(), sys.argv
+        with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(printed), contextlib.redirect_stderr(said):
+            sys.argv = ["kernel-balancing", "numapilot", "pattern", folder]
+            try:
+                status = self.tool.main()
+            finally:
+                sys.argv = arguments
+            with open(os.path.join(folder, "kernel-balancing.csv"), encoding="utf-8") as file:
+                named = [line.split(",")[0] for line in file.read().splitlines()]
+        self.assertEqual((status, named), (1, ["program", "parts", "pair"]))
+        self.assertIn("shared: no guest", said.getvalue())
+
+    def test_a_step_without_a_known_share_is_no_point(self):
+        steps = [{"to_ns": 1e9, "served": [1, 3], "metrics": {"local_access_ratio": local}} for local in (0.5, None)]
+        self.assertEqual(self.tool.points_of(steps), [(1.0, 0.5, 0.25)])
+
 
 class Loop(unittest.TestCase):
     """tools/loop.py, with a made-up numapilot."""
@@ -542,6 +658,49 @@ class Loop(unittest.TestCase):
         self.assertIn("0 of 2 gains that were found lie inside", loop.verdict(rows))
         self.assertIn("2 the two intervals meet", loop.verdict(rows))
         self.assertEqual([loop.Row(**loop.kept(one)) for one in rows], rows)
+
+    def test_a_change_that_fails_costs_its_own_row_only(self):
+        def ask(*words):
+            if words[0] == "report":
+                with open(words[3], "w", encoding="utf-8") as file:
+                    file.write("version = 1\n[[object]]\n")
+            if words[0] == "whatif":
+                return json.dumps({"gain": 0.2, "gain_low": 0.1, "gain_high": 0.3})
+            return json.dumps({"gain": {"value": 0.2, "low": 0.1, "high": 0.3}})
+
+        def record(name, *options):
+            if "--plan" in options:
+                raise ValueError("no such object")
+            return name
+
+        told = []
+        with tempfile.TemporaryDirectory() as folder:
+            rows = loop.rows("made", record, ask, folder, lambda what, error: told.append((what, str(error))))
+            self.assertEqual([one.what for one in rows], [loop.INTERLEAVED])
+            self.assertEqual(told, [(loop.PLANNED, "no such object")])
+            with self.assertRaises(ValueError):
+                loop.rows("made", record, ask, folder)
+
+    def test_processor_times_are_compared_where_sleeps_decide_how_long_the_run_is(self):
+        asked = []
+
+        def ask(*words):
+            asked.append(words)
+            if words[0] == "report":
+                with open(words[3], "w", encoding="utf-8") as file:
+                    file.write("version = 1\n")
+            if words[0] == "whatif":
+                return json.dumps({"gain": 0.0, "gain_low": 0.0, "gain_high": 0.0, "work_gain": {"value": 0.2, "low": 0.1, "high": 0.3}})
+            found = {"value": 0.25, "low": 0.2, "high": 0.3}
+            return json.dumps({"gain": {"value": 0.0, "low": 0.0, "high": 0.0}, "prediction": {"found": found}})
+
+        with tempfile.TemporaryDirectory() as folder:
+            [row] = loop.rows("made", lambda name, *_: name, ask, folder)
+            self.assertIn(("--prediction", os.path.join(folder, "predicted-0.json")), list(zip(asked[-1], asked[-1][1:])))
+        self.assertEqual((row.what, row.predicted, row.found, row.inside), (f"{loop.INTERLEAVED} (processor time)", 0.2, 0.25, True))
+        endless = json.dumps({"gain": 0.2, "gain_low": 0.1, "gain_high": None})
+        with self.assertRaisesRegex(ValueError, "did not converge"):
+            loop.row("made", "x", endless, json.dumps({"gain": {"value": 0.2, "low": 0.1, "high": 0.3}}))
 
     def test_a_prediction_that_is_wrong_shows(self):
         far = loop.Row("made", "x", 0.2, 0.1, 0.3, -0.2, -0.25, -0.15)

@@ -66,23 +66,48 @@ def changes(ask, trace, folder):
 
 
 def row(program, what, predicted, compared):
-    """From the answers of `whatif --json` and `compare --json`."""
-    answer, found = json.loads(predicted), json.loads(compared)["gain"]
+    """From the answers of `whatif --json` and `compare --json`: of processor times where sleeps decide how long the run is, as the prediction says then."""
+    answer, told = json.loads(predicted), json.loads(compared)
+    ends, work = ("value", "low", "high"), answer.get("work_gain")
+    if work:
+        what, foretold, found = f"{what} (processor time)", [work[key] for key in ends], (told.get("prediction") or {}).get("found")
+    else:
+        foretold, found = [answer[key] for key in ("gain", "gain_low", "gain_high")], told["gain"]
     if found is None:
-        raise ValueError("the run times cannot be compared")
-    return Row(program, what, *(answer[key] for key in ("gain", "gain_low", "gain_high")), *(found[key] for key in ("value", "low", "high")))
+        raise ValueError(f"the {'processor' if work else 'run'} times cannot be compared")
+    # JSON has no infinity: an end of an interval that is none is null.
+    if None in foretold or None in [found[key] for key in ends]:
+        raise ValueError("an interval has no end: the model did not converge")
+    return Row(program, what, *foretold, *(found[key] for key in ends))
 
 
-def rows(program, record, ask, folder):
-    """One row of each change. `record` makes a recording of a name with further options of numapilot's, and answers its path."""
+def rows(program, record, ask, folder, on_failure=None):
+    """One row of each change. `record` makes a recording of a name with further options of numapilot's, and answers its path. `on_failure` is told of a change
+    that failed, and why, and the others go on; without it, the first failure ends all."""
     before = [record(f"before-{number}.numatrace", "--seed", str(number)) for number in range(1, RUNS + 1)]
     found = []
     for number, tried in enumerate(changes(ask, before[0], folder)):
-        predicted = ask("whatif", before[0], "--json", *tried.ask)
-        after = [record(f"after-{number}-{seed}.numatrace", "--seed", str(seed), *tried.record) for seed in range(1, RUNS + 1)]
-        compared = ask("compare", before[0], after[0], "--before", *before[1:], "--after", *after[1:], "--quiet", "--json")
-        found.append(row(program, tried.what, predicted, compared))
+        try:
+            found.append(tried_out(program, record, ask, folder, before, number, tried))
+        except Exception as error:
+            if on_failure is None:
+                raise
+            on_failure(tried.what, error)
     return found
+
+
+def tried_out(program, record, ask, folder, before, number, tried):
+    """The row of one change, of recordings with and without it."""
+    predicted = ask("whatif", before[0], "--json", *tried.ask)
+    after = [record(f"after-{number}-{seed}.numatrace", "--seed", str(seed), *tried.record) for seed in range(1, RUNS + 1)]
+    foretold = ()
+    if json.loads(predicted).get("work_gain"):
+        path = os.path.join(folder, f"predicted-{number}.json")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(predicted)
+        foretold = ("--prediction", path)
+    compared = ask("compare", before[0], after[0], "--before", *before[1:], "--after", *after[1:], "--quiet", *foretold, "--json")
+    return row(program, tried.what, predicted, compared)
 
 
 def kept(one):

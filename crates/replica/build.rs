@@ -6,8 +6,16 @@ use std::path::Path;
 use std::path::PathBuf;
 
 const REPLICA_SOURCES: &[&str] = &["replica.c", "readers.c", "nodes.c"];
-const REMAP_SOURCES: &[&str] =
-    &["remap.c", "remap_maps.c", "remap_copy.c", "remap_guard.c", "remap_masks.c", "remap_orders.c", "nodes.c"];
+const REMAP_SOURCES: &[&str] = &[
+    "remap.c",
+    "remap_maps.c",
+    "remap_copy.c",
+    "remap_guard.c",
+    "remap_fill.c",
+    "remap_masks.c",
+    "remap_orders.c",
+    "nodes.c",
+];
 
 /// Thread-local storage must never call into the loader, least of all inside a hook.
 const COMPILE_FLAGS: &[&str] = &["-std=gnu11", "-fvisibility=hidden", "-ftls-model=initial-exec", "-Wall", "-Wextra"];

@@ -45,7 +45,7 @@ pub(crate) fn guest(who: Option<u32>) -> Option<u32> {
     who.filter(|uid| *uid != 0 && *uid != own_user)
 }
 
-/// A snapshot of the loop.
+/// A snapshot of the loop. Its JSON form has every key always: what is not known is null, and what there is none of is empty, 0 or false.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     /// Version of the format ([`VERSION`]).
@@ -81,10 +81,10 @@ pub struct Status {
     /// Sources of evidence.
     pub evidence: Vec<EvidenceSource>,
     /// How long tasks of the whole system wait for what; empty: the kernel does not count it.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub pressure: Vec<ResourcePressure>,
     /// Whether moves are put off because of the whole system's memory pressure.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default)]
     pub is_put_off: bool,
     /// Totals since the start; they only grow.
     pub counters: Counters,
@@ -104,7 +104,7 @@ pub struct ResourcePressure {
     /// Share of the last 10 s in which at least one task waited for it, 0 to 1.
     pub some: f64,
     /// Share in which all tasks waited that were not idle; `None`: not told.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub full: Option<f64>,
 }
 
@@ -161,27 +161,17 @@ pub struct TargetStatus {
     /// Bytes moved for it since the start; `None`: they are not counted by process.
     pub moved_bytes: Option<u64>,
     /// Bytes of its memory that stay where they are, because the program has set memory policies for them.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default)]
     pub chosen_bytes: u64,
     /// Memory nodes that its cpuset forbids: nothing is moved there.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub forbidden_nodes: Vec<NodeId>,
     /// Whether moves of its pages are put off because of memory pressure in its cgroup.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default)]
     pub is_put_off: bool,
     /// Its hottest 2 MiB ranges of memory by recent uses, the most used first.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub hot: Vec<HotStretch>,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
-fn is_zero(count: &u64) -> bool {
-    *count == 0
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
-fn is_false(is: &bool) -> bool {
-    !*is
 }
 
 /// A range of a process's memory.
@@ -202,14 +192,14 @@ pub struct NodeStatus {
     pub node: NodeId,
     /// Memory in bytes.
     pub memory_bytes: u64,
-    /// Free bytes (MemFree).
-    pub free_bytes: u64,
-    /// Bytes available without swapping, estimated as for the actuator's reserve.
-    pub available_bytes: u64,
+    /// Free bytes (MemFree); `None`: not known.
+    pub free_bytes: Option<u64>,
+    /// Bytes available without swapping, estimated as for the actuator's reserve; `None`: not known.
+    pub available_bytes: Option<u64>,
     /// Local access ratio of the observed accesses from this node's CPUs, 0 to 1; `None`: no evidence.
     pub local_share: Option<f64>,
     /// Latency of a probe access from this node in nanoseconds, by home node in the order of [`Status::nodes`]; empty: not probed.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub probe_ns: Vec<Option<f64>>,
 }
 
@@ -321,10 +311,22 @@ mod tests {
         assert!(text.contains(r#""state":"backed-off""#), "{text}");
         assert!(text.contains(r#""forbidden_nodes":[8]"#) && text.contains(r#"{"node":0,"#), "{text}");
         assert!(text.contains(r#""hot":[{"address":28672,"uses":2.0,"local_share":0.5}]"#), "{text}");
-        assert!(text.contains(r#""pressure":[{"resource":"memory","some":0.5}],"is_put_off":true,"#), "{text}");
+        let pressure = r#""pressure":[{"resource":"memory","some":0.5,"full":null}],"is_put_off":true,"#;
+        assert!(text.contains(pressure), "{text}");
         assert_eq!(serde_json::from_str::<Status>(&text).unwrap(), status);
-        let unpressed = serde_json::to_string(&Status::default()).unwrap();
-        assert!(!unpressed.contains("pressure") && !unpressed.contains("put_off\""), "{unpressed}");
+        // Of a loop that has not begun: the same keys, and nothing is 0 that is not known.
+        let nodes = vec![NodeStatus::default()];
+        let begun = Status { targets: vec![TargetStatus::default()], nodes, ..Status::default() };
+        let of = |status: &Status| serde_json::to_value(status).unwrap();
+        let keys = |value: &serde_json::Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+        let (full, empty) = (of(&status), of(&begun));
+        for part in ["", "/targets/0", "/nodes/0"] {
+            assert_eq!(full.pointer(part).map(keys), empty.pointer(part).map(keys), "{part}");
+        }
+        assert!(empty["nodes"][0]["free_bytes"].is_null() && empty["nodes"][0]["available_bytes"].is_null());
+        // A status of a release before has fewer keys.
+        let older = text.replace(r#","full":null"#, "").replace(r#""chosen_bytes":0,"#, "");
+        assert_eq!(serde_json::from_str::<Status>(&older).unwrap(), status);
         for state in State::ALL {
             assert_eq!(serde_json::to_string(&state).unwrap(), format!("{:?}", state.name()));
         }

@@ -73,6 +73,7 @@ mod watch;
 // Real kernels with several nodes.
 mod lab_balance;
 mod lab_copies;
+mod lab_cpus;
 mod lab_emulated_pmu;
 mod lab_fault;
 mod lab_homes;

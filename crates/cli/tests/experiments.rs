@@ -40,7 +40,24 @@ fn the_experiments_understand_what_simulate_prints() {
     fs::write(&workload, TINY).expect("the scratch folder is writable");
     let options = ["simulate", "--json", "--quiet", "--machine", "opteron-8385", "--policy"];
     let simulated = finish(numapilot(&options).arg("first-touch,interleave,pilot").arg(&workload)).succeeded();
+    assert!(simulated.stdout.contains("so that it has no interval"), "{}", simulated.stdout);
     fs::write(&answer, simulated.stdout).expect("the scratch folder is writable");
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments/test_experiments.py");
     finish(Command::new("python3").arg(tests).env("SIMULATE_JSON", &answer)).succeeded();
+}
+
+/// One run of each policy has no spread: the table, the page and the bars showed gains as if they were known exactly.
+#[test]
+fn gains_of_simulated_runs_are_said_to_have_no_interval() {
+    let folder = scratch();
+    let workload = folder.path().join("tiny.toml");
+    fs::write(&workload, TINY).expect("the scratch folder is writable");
+    let (page, picture) = (folder.path().join("tiny.html"), folder.path().join("tiny.svg"));
+    let options = ["simulate", "--quiet", "--machine", "opteron-8385", "--policy", "first-touch,interleave", "--html"];
+    let simulated = finish(numapilot(&options).arg(&page).arg("--svg").arg(&picture).arg(&workload)).succeeded();
+    let written = |path: &Path| fs::read_to_string(path).expect("what simulate wrote");
+    for text in [simulated.stdout, written(&page), written(&picture)] {
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains("so that it has no interval"), "{text}");
+    }
 }

@@ -77,6 +77,17 @@ fn programs_may_open_as_many_files_as_the_caller_lets_them() {
     }
 }
 
+/// The shared memory of a recording is a file, and so are the libraries that are unpacked. SIGXFSZ ended the recorder, without a word.
+#[test]
+fn a_limit_on_file_sizes_is_told() {
+    let folder = scratch();
+    let trace = folder.path().join("t.numatrace");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "ulimit -f 1; exec \"$@\"", "sh", BINARY, "record", "--engine", "track", "-o"]);
+    let ran = finish(shell.arg(&trace).args(["--", "true"]).stdin(Stdio::null()));
+    assert!(ran.code == 1 && ran.stderr.contains("File too large"), "{}: {}", ran.code, ran.stderr);
+}
+
 fn status_field(child: &Child, field: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).expect("it runs");
     let mask = status.lines().find_map(|line| line.strip_prefix(field)).expect("a mask");

@@ -178,6 +178,30 @@ int main(void) { return system("cat /sys/devices/system/node/has_memory && lscpu
     }
 }
 
+/// What they find about themselves is written into a file in memory. Sandboxes forbid files to grow, and a signal ends who lets one.
+#[test]
+fn a_program_whose_files_may_not_grow_finds_the_systems_own() {
+    let folder = scratch();
+    let source = r#"
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+int main(void) {
+    struct rlimit none = {0, 0};
+    char line[512];
+    int found = 0;
+    setrlimit(RLIMIT_FSIZE, &none);
+    FILE *file = fopen("/proc/self/status", "r");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) found |= strncmp(line, "Cpus_allowed_list:", 18) == 0;
+    printf("found %d\n", found);
+    return 0;
+}
+"#;
+    let program = build(folder.path(), "asks", "cc", source, &[]);
+    let ran = record(&folder.path().join("t.numatrace"), &["--machine", "opteron-8385"], &program, &[] as &[&str]);
+    assert_eq!(ran.succeeded().stdout, "found 1\n");
+}
+
 /// Engine `track` simulates no machine: its programs find this one.
 #[test]
 fn tracked_programs_find_the_real_machine() {

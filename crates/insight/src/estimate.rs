@@ -43,6 +43,16 @@ impl Estimate {
         Estimate { value, low: value - half, high: value + half }
     }
 
+    /// Factor by which the half of a jackknife's interval over `parts` random parts of the data is wider where the data are only so many independent draws (of
+    /// equal weight): Student's t with the degrees of freedom of as many parts of equal weight as tell as much. 1 where there are many draws.
+    #[must_use]
+    pub fn widened_by_few(parts: usize, draws: f64) -> f64 {
+        let count = parts as f64;
+        // Draws that fall into parts at random: of (sum of weights)^2 / (sum of their squares), the number of parts of equal weight, the expected denominator.
+        let equal = count / (1.0 + (count - 1.0) / draws);
+        student((equal.round() as usize).saturating_sub(1)) / student(parts.saturating_sub(1))
+    }
+
     /// Whether the interval is a point.
     #[must_use]
     pub fn is_exact(&self) -> bool {
@@ -142,6 +152,13 @@ impl Tally {
         }
     }
 
+    /// Number of independent draws of equal weight that know the sum as well as these samples do: where only some cache lines were simulated, of lines.
+    /// Infinite where nothing was left out.
+    #[must_use]
+    pub fn draws(&self) -> f64 {
+        if self.variance > 0.0 { self.weight * self.weight / self.variance } else { f64::INFINITY }
+    }
+
     /// Estimates the number of accesses.
     #[must_use]
     pub fn total(&self) -> Estimate {
@@ -149,7 +166,7 @@ impl Tally {
             return Estimate::exact(self.weight);
         }
         // The square root of a count has nearly constant variance (Anscombe), which holds for few samples too.
-        let effective = self.weight * self.weight / self.variance;
+        let effective = self.draws();
         let per_sample = self.weight / effective;
         let root = (effective + 0.375).sqrt();
         let low = (root - Z / 2.0).max(0.0).powi(2) - 0.375;
@@ -247,6 +264,19 @@ mod tests {
         let without = [1.0f64, 2.0, 3.0, 4.0, 5.0].map(|value| (15.0 - value) / 4.0);
         let expected = 2.776 * (2.5f64 / 5.0).sqrt();
         assert!((Estimate::jackknife(3.0, &without).margin() - expected).abs() < 1e-9);
+    }
+
+    #[test]
+    fn few_draws_are_worth_few_parts() {
+        // Two of five parts, three of them, and all; more draws than can be told apart from infinitely many.
+        for (draws, freedom) in [(1.0, 1), (3.0, 1), (8.0, 2), (20.0, 3), (40.0, 4), (1e9, 4), (f64::INFINITY, 4)] {
+            assert_eq!(Estimate::widened_by_few(5, draws), student(freedom) / student(4), "{draws}");
+        }
+        let mut lines = Tally::default();
+        let line = Weight { count: 8.0, cluster: 80.0 };
+        (0..30).for_each(|_| lines.add(line));
+        assert!((lines.draws() - 3.0).abs() < 0.1, "ten samples of each of three lines: {}", lines.draws());
+        assert_eq!(Tally { samples: 1, weight: 1.0, variance: 0.0 }.draws(), f64::INFINITY);
     }
 
     /// Two remote samples of twenty, among a thousand: by half of the interval's width, the upper end lay below the truth in one case of six.

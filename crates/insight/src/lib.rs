@@ -25,6 +25,7 @@ mod price;
 mod processor_time;
 mod rows;
 mod scene;
+mod shared_cores;
 mod statistics;
 mod totals;
 mod touch;

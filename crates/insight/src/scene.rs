@@ -330,14 +330,22 @@ pub(crate) struct Congestion {
 const KNEE: f64 = 0.5;
 
 impl Scene<'_> {
-    /// Stations with a utilisation above [`KNEE`], with the time lost there: an access's excess latency is attributed to the station with the highest
-    /// utilisation on its route.
+    /// Controllers and links with a utilisation above [`KNEE`], with the time lost there: an access's excess latency is attributed to the station with the
+    /// highest utilisation on its route. Where that is a port of the accessing node, a limit of its own CPUs, it is attributed to none of these.
     pub fn congestion(&self) -> Vec<Congestion> {
         let nodes = self.machine.nodes();
         let controllers: Vec<NodeIndex> =
             NodeIndex::all(nodes.len()).filter(|&node| nodes[node].has_memory()).collect();
         let Ok(pricer) = Pricer::new(self.machine, &self.usage) else { return Vec::new() };
         let scales = pricer.scales();
+        // Ports are the stations after the links, of each node that has any.
+        let mut next = controllers.len() + self.machine.links().len();
+        let ports_of = |node: &numapilot_machine::Node| {
+            let first = next;
+            next += [node.cpus_read_bytes_per_s, node.cpus_write_bytes_per_s].iter().flatten().count();
+            first..next
+        };
+        let ports: Vec<std::ops::Range<usize>> = nodes.iter().map(ports_of).collect();
         let mut sums: BTreeMap<usize, (Congestion, [f64; PARTS], f64)> = BTreeMap::new();
         for (cell, count) in &self.usage.cells {
             let Some(at) = cell.home.index() else { continue };
@@ -351,7 +359,8 @@ impl Scene<'_> {
             let busy = |station: &usize| window.stations.get(*station).copied().unwrap_or(0.0);
             let Some(station) = on_way.max_by(|a, b| busy(a).total_cmp(&busy(b))) else { continue };
             let busy_share = busy(&station);
-            if busy_share < KNEE {
+            let port_busy = ports[row.from.0].clone().map(|port| busy(&port)).fold(0.0, f64::max);
+            if busy_share < KNEE || port_busy > busy_share {
                 continue;
             }
             let loaded_ns = path[at];

@@ -89,6 +89,12 @@ pub enum WhatIfError {
         /// The machine's name.
         machine: String,
     },
+    /// No node with CPUs has memory.
+    #[error("all memory of machine {machine} is on nodes without CPUs, so none is near: write interleave or bind:N")]
+    NoneNear {
+        /// The machine's name.
+        machine: String,
+    },
     /// A thread would run on a node on which it did not run in the recording.
     #[error(
         "thread {thread} did not run on node {node} in this recording, so the placement of the pages that it would touch first there is not known; record with \
@@ -330,12 +336,13 @@ impl Analysis<'_> {
         let facts = |group: u32| scene.sites.iter().find(|facts| facts.site.0 == group);
         let candidates: Vec<FixCandidate> =
             overrides.iter().zip(&groups).map(|(change, groups)| candidate(machine, change, groups, &facts)).collect();
-        let then = pricer_of_fixes.then(&candidates.iter().collect::<Vec<_>>(), true)?;
+        let fixes: Vec<&FixCandidate> = candidates.iter().collect();
+        let then = pricer_of_fixes.then(&fixes, true)?;
         let bytes = |(change, candidate): (&PlacementOverride, &FixCandidate)| {
             change.is_of_memory().then(|| candidate.live_bytes())
         };
         let too_large = too_large(machine, overrides, &candidates);
-        let Effect { gain, work_gain, uncertainty } = pricer_of_fixes.effect(&then);
+        let Effect { gain, work_gain, uncertainty } = pricer_of_fixes.effect(&then, &fixes);
         Ok(Answer {
             now: outlook(machine, pricer_of_fixes.now()),
             then: outlook(machine, &then),
@@ -348,6 +355,7 @@ impl Analysis<'_> {
             cannot_say: limits_of(self, &sums, &unseen_sites(self), "the prediction does")
                 .into_iter()
                 .chain(scene.usage.paced().map(paced))
+                .chain(pricer_of_fixes.shared_cores(&fixes).map(str::to_owned))
                 .chain(too_large.iter().cloned())
                 .collect(),
             too_large,
@@ -506,6 +514,9 @@ fn too_large(machine: &Machine, overrides: &[PlacementOverride], candidates: &[F
 }
 
 fn check(machine: &Machine, change: &PlacementOverride) -> Result<(), WhatIfError> {
+    if change.kind == FixKind::NearTier && machine.cpu_and_memory_nodes().next().is_none() {
+        return Err(WhatIfError::NoneNear { machine: machine.name().to_owned() });
+    }
     if change.is_by_tier() && machine.nodes_of_tier(MemoryTier::Fast).is_empty() {
         let name = machine.name().to_owned();
         return Err(match machine.wide_memory() {
@@ -659,5 +670,15 @@ mod tests {
         let even = Machine::load("xeon-2s").expect("a model");
         assert!(matches!(check(&even, &asked("*: tier:fast")), Err(WhatIfError::NoTiers { .. })));
         assert_eq!(check(&even, &asked("*: near")), Ok(()));
+        // The accesses went to no memory at all, which cost nothing.
+        let folder = numapilot_host::testing::tree("cxl");
+        for node in [0, 1] {
+            let file = folder.path().join(format!("sys/devices/system/node/node{node}/meminfo"));
+            std::fs::write(file, format!("Node {node} MemTotal: 0 kB\n")).expect("written");
+        }
+        let apart = Machine::from_sysfs(folder.path()).expect("a machine");
+        for words in ["*: near", "*: tier:fast"] {
+            assert!(matches!(check(&apart, &asked(words)), Err(WhatIfError::NoneNear { .. })), "{words}");
+        }
     }
 }

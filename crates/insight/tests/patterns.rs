@@ -9,13 +9,14 @@ mod sound;
 use std::collections::BTreeMap;
 
 use numapilot_flows::{Filter, ObjectKind};
-use numapilot_insight::whatif::PlacementOverride;
+use numapilot_insight::whatif::{Outlook, PlacementOverride};
 use numapilot_insight::{Analysis, Finding, Findings, FixKind, Pattern, PatternKind, Unit};
-use numapilot_machine::NodeId;
+use numapilot_machine::{Machine, NodeId};
 use numapilot_trace::meta::Meta;
 
 use makers::{
-    MAKERS, all_remote, consumer_of, one_node, serial_of, shared_pages_of_64_kib, slots_of_threads, tier_in_clusters,
+    MAKERS, all_remote, consumer_of, each_line_twice, one_node, serial_of, shared_pages_of_64_kib, slots_of_threads,
+    tier_in_clusters,
 };
 use processes::{Reading, readers};
 use program::{Program, Size};
@@ -186,6 +187,21 @@ fn one_node_that_uses_its_own_memory_shares_none() {
     }
 }
 
+/// Their memory has bandwidth to spare, more than half of which is used: it was said to be what holds them up.
+#[test]
+fn cpus_at_a_limit_of_their_own_saturate_no_controller() {
+    let (_, maker) = MAKERS.iter().find(|(of, _)| *of == PatternKind::SaturatedController).expect("a maker");
+    let mut program = maker(Size { samples: 12_000, noise: 0.0, rate: 5.0, seed: 7 });
+    let plain = numapilot_machine::builtin_text("opteron-8385").expect("a built-in model");
+    // Each access keeps the port of its node busy for six times as long as the controller that serves all four nodes.
+    let port = "cpus_read_gb_per_s = { value = 1.2, source = \"made up\" }\nmemory_kind";
+    for (text, is_saturated) in [(plain.to_owned(), true), (plain.replace("memory_kind", port), false)] {
+        program.machine = Machine::from_model_text(&text, "ports.toml").expect("a sound model");
+        let found = kinds(&findings(&program));
+        assert_eq!(found.contains(&PatternKind::SaturatedController), is_saturated, "{found:?}");
+    }
+}
+
 /// 512 MiB with one sample in 40 pages: what is around a page tells who uses it.
 #[test]
 fn parts_of_large_memory_are_seen_by_few_samples() {
@@ -231,6 +247,18 @@ fn words_that_are_only_read_once_they_are_filled_are_not_falsely_shared() {
         let found = kinds(&findings(&slots_of_threads(size, written)));
         assert_eq!(found.contains(&PatternKind::FalseSharing), written, "{found:?}");
     }
+}
+
+/// Lines of its own save a node no first access to a line: of two accesses to each, the price had both answered by caches.
+#[test]
+fn aligning_saves_no_first_access() {
+    let program = each_line_twice();
+    let analysis = Analysis::on(&program.trace, Some(&program.machine), Filter::default());
+    let align = PlacementOverride::read(&program.trace, "counters=align").expect("a change");
+    let answer = analysis.what_if(&program.machine, &[align]).expect("a prediction");
+    let accesses = |outlook: &Outlook| outlook.total.accesses.iter().flatten().sum::<f64>();
+    let left = accesses(&answer.then) / accesses(&answer.now);
+    assert!((0.49..0.55).contains(&left), "{left} of the accesses are left");
 }
 
 /// A processor's samples show no waits: a thread of which there are none does not work all the time for that.

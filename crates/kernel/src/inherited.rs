@@ -27,7 +27,7 @@ use std::sync::atomic::Ordering;
 use numapilot_host::Root;
 
 /// Signals that numapilot or its runtime ignores for itself, without handlers that exec would reset: SIGXFSZ, so that a limit on file sizes does not kill the
-/// balancer.
+/// balancer, nor a recorder.
 const SIGNALS: [libc::c_int; 2] = [libc::SIGPIPE, libc::SIGXFSZ];
 /// `AT_SECURE` of the auxiliary vector (`linux/auxvec.h`): the process has more rights than its caller.
 const AT_SECURE: libc::c_ulong = 23;
@@ -196,11 +196,13 @@ pub fn restored(command: &mut Command) -> &mut Command {
     }
 }
 
-/// A closed pipe makes writes fail from now on, and does not end this process: for commands that have more to do than to print, such as to put back the
-/// settings that they changed, or to wait for a program.
+/// A closed pipe makes writes fail from now on, and so does a limit on the size of files (`ulimit -f`), as a full disk would; neither ends this process: for
+/// commands that have more to do than to print, such as to put back the settings that they changed, or to wait for a program.
 pub fn outlive_readers() {
-    // SAFETY: ignoring a signal has no precondition.
-    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
+    for signal in SIGNALS {
+        // SAFETY: ignoring a signal has no precondition.
+        unsafe { libc::signal(signal, libc::SIG_IGN) };
+    }
 }
 
 #[cfg(test)]

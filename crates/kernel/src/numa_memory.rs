@@ -50,8 +50,9 @@ impl NumaMemory {
                 *found.bytes.entry(*node).or_default() += count * size;
                 *found.parts.entry(*node).or_default() += count * size / line.most_mappings.max(1);
             }
-            // A mapping that is gone by now needs no end.
-            let end = ends.get(&line.start).copied().unwrap_or(line.start);
+            // A mapping that is gone by now needs no end; of one that has grown into that before it meanwhile, the end is that one's.
+            let at_or_before = ends.range(..=line.start).next_back().map(|(_, end)| *end);
+            let end = at_or_before.filter(|end| *end > line.start).unwrap_or(line.start);
             if let Some(policy) = chosen(line.policy) {
                 *found.chosen_bytes.entry(policy).or_default() +=
                     pages.iter().map(|(_, count)| count * size).sum::<u64>();
@@ -88,10 +89,10 @@ fn overlap(ranges: &[(VirtAddr, VirtAddr)], start: VirtAddr, end: VirtAddr) -> b
     ranges.get(first).is_some_and(|range| range.0 < end)
 }
 
-/// Appends a range to ascending ones; neighbours are one range.
+/// Appends a range to those that begin before it; neighbours, and such as overlap, are one range.
 fn append(ranges: &mut Vec<(VirtAddr, VirtAddr)>, start: VirtAddr, end: VirtAddr) {
-    match ranges.last_mut().filter(|last| last.1 == start) {
-        Some(last) => last.1 = end,
+    match ranges.last_mut().filter(|last| last.1 >= start) {
+        Some(last) => last.1 = last.1.max(end),
         None if end > start => ranges.push((start, end)),
         None => {}
     }
@@ -130,6 +131,19 @@ mod tests {
         7f0000030000-7f0000031000 rw-p 00000000 00:00 0\n\
         7f0000040000-7f0000041000 rw-p 00000000 00:00 0\n\
         7f0000050000-7f0000051000 rw-p 00000000 00:00 0\n";
+
+    /// The second text is read later, of a large process seconds later: memory that was bound, and grew at its front meanwhile, counted as not bound.
+    #[test]
+    fn memory_that_is_bound_stays_so_while_the_memory_before_it_is_bound_too() {
+        let text = b"7f0000010000 bind:1 anon=3 dirty=3 N1=3 kernelpagesize_kB=4\n\
+            7f0000030000 bind:0 anon=3 dirty=3 N1=3 kernelpagesize_kB=4\n";
+        let found = NumaMemory::of_texts(text, b"7f0000000000-7f0000020000 rw-p 00000000 00:00 0\n");
+        assert!(found.is_chosen(VirtAddr(0x7f00_0001_2000)) && !found.is_chosen(VirtAddr(0x7f00_0000_2000)));
+        assert!(!found.is_chosen(VirtAddr(0x7f00_0003_0000)), "that is gone");
+        // Two that are one meanwhile.
+        let found = NumaMemory::of_texts(text, b"7f0000010000-7f0000040000 rw-p 00000000 00:00 0\n");
+        assert_eq!(found.chosen, [(VirtAddr(0x7f00_0001_0000), VirtAddr(0x7f00_0004_0000))], "disjoint");
+    }
 
     #[test]
     fn what_the_program_has_placed_itself_is_told_from_what_it_has_not() {

@@ -82,6 +82,19 @@ fn nodes(parts: &MachineParts) -> Result<BTreeSet<NodeId>, Problem> {
         if let Some(bandwidth) = node.memory_bandwidth_bytes_per_s {
             within(&place, "memory bandwidth", bandwidth, BANDWIDTH_MIN, BANDWIDTH_MAX, "bytes/s")?;
         }
+        let ports = [
+            ("cpus_read_gb_per_s", "what its CPUs read at most", node.cpus_read_bytes_per_s),
+            ("cpus_write_gb_per_s", "what its CPUs write at most", node.cpus_write_bytes_per_s),
+        ];
+        for (key, name, width) in ports {
+            let Some(width) = width else { continue };
+            within(&place, name, width, BANDWIDTH_MIN, BANDWIDTH_MAX, "bytes/s")?;
+            if !node.has_cpus() {
+                let what = format!("{key} of a node without CPUs");
+                let remedy = "give it for nodes with CPUs; memory has memory_bandwidth_gb_per_s";
+                return Err(Problem::new(place, what, remedy));
+            }
+        }
     }
     Ok(ids)
 }

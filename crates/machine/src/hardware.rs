@@ -59,6 +59,13 @@ pub struct Node {
     pub free_bytes: Option<u64>,
     /// Peak bandwidth of the node's memory in bytes per second.
     pub memory_bandwidth_bytes_per_s: Option<f64>,
+    /// What all CPUs of the node together read at most, bytes per second, from whichever memory and whatever they write meanwhile: the width of the node's
+    /// read port, as of a core complex's link to the I/O die. `None`: no such limit is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus_read_bytes_per_s: Option<f64>,
+    /// The same of what they write: the node's write port.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus_write_bytes_per_s: Option<f64>,
     /// Kind of the memory, in words ("2 channels of DDR2-800").
     pub memory_kind: Option<String>,
 }

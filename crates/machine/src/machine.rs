@@ -136,6 +136,8 @@ impl Machine {
         parts.idle_latency_ns.clone_from(&model.parts.idle_latency_ns);
         for (node, figures) in parts.nodes.iter_mut().zip(&model.parts.nodes) {
             node.memory_bandwidth_bytes_per_s = figures.memory_bandwidth_bytes_per_s;
+            node.cpus_read_bytes_per_s = figures.cpus_read_bytes_per_s;
+            node.cpus_write_bytes_per_s = figures.cpus_write_bytes_per_s;
         }
         parts.links.clone_from(&model.parts.links);
         parts.routers.clone_from(&model.parts.routers);

@@ -36,9 +36,9 @@ impl Machine {
     }
 
     /// Whether a node's memory is slower than that of nodes with CPUs: no threads can run on the node, and it has no more bandwidth than they have. HBM that is
-    /// a node of its own has more. Where bandwidths are not known, such memory is taken for slow.
+    /// a node of its own has more. Where bandwidths are not known, such memory is taken for slow; not where no node with CPUs has any memory.
     pub fn is_slow_memory(&self, node: &Node) -> bool {
-        self.is_without_cpus(node) && !self.is_wide(node)
+        self.is_without_cpus(node) && !self.is_wide(node) && self.cpu_and_memory_nodes().next().is_some()
     }
 
     /// The first node without CPUs whose memory has more bandwidth than that of every node with CPUs; `None`: there is none.

@@ -12,6 +12,10 @@ pub enum Subject {
     OverLocal(Vec<(usize, usize)>),
     /// Peak bandwidths of these nodes' memories, in bytes per second.
     MemoryBandwidth(Vec<usize>),
+    /// What all CPUs of each of these nodes read together at most, in bytes per second ([`crate::Node::cpus_read_bytes_per_s`]).
+    CpusRead(Vec<usize>),
+    /// What they write together at most, in bytes per second ([`crate::Node::cpus_write_bytes_per_s`]).
+    CpusWrite(Vec<usize>),
     /// Peak bandwidths of these directed links, in bytes per second.
     LinkBandwidth(Vec<usize>),
     /// [`crate::TrafficFigures::controller_efficiency`].
@@ -56,6 +60,8 @@ impl Unknown {
             Subject::IdleLatency(_) => "idle latency of remote memory",
             Subject::OverLocal(_) => "idle latency of remote memory over that of local memory",
             Subject::MemoryBandwidth(_) => "peak bandwidth of a node's memory",
+            Subject::CpusRead(_) => "what a node's CPUs read together at most",
+            Subject::CpusWrite(_) => "what a node's CPUs write together at most",
             Subject::LinkBandwidth(_) => "peak bandwidth of links",
             Subject::ControllerEfficiency => "share of its peak bandwidth that a memory controller reaches",
             Subject::WriteTurnaround => "what a memory controller loses between reads and writes",

@@ -2,6 +2,7 @@
 
 use crate::builtin::builtin_text;
 use crate::error::Problem;
+use crate::hardware::Node;
 use crate::machine::Machine;
 use crate::parts::MachineParts;
 use crate::unknown::{Subject, Unknown};
@@ -18,6 +19,12 @@ impl Subject {
             }
             Subject::MemoryBandwidth(nodes) => {
                 nodes.iter().map(|&node| parts.nodes.get(node)?.memory_bandwidth_bytes_per_s).collect()
+            }
+            Subject::CpusRead(nodes) => {
+                nodes.iter().map(|&node| parts.nodes.get(node)?.cpus_read_bytes_per_s).collect()
+            }
+            Subject::CpusWrite(nodes) => {
+                nodes.iter().map(|&node| parts.nodes.get(node)?.cpus_write_bytes_per_s).collect()
             }
             Subject::LinkBandwidth(links) => {
                 links.iter().map(|&link| Some(parts.links.get(link)?.bandwidth_bytes_per_s)).collect()
@@ -84,11 +91,13 @@ impl Machine {
             match &unknown.subject {
                 Subject::IdleLatency(_) | Subject::OverLocal(_) => {}
                 Subject::MemoryBandwidth(nodes) => {
-                    for &node in nodes {
-                        if let Some(node) = parts.nodes.get_mut(node) {
-                            node.memory_bandwidth_bytes_per_s = Some(value);
-                        }
-                    }
+                    set_of_nodes(&mut parts, nodes, value, |node| &mut node.memory_bandwidth_bytes_per_s);
+                }
+                Subject::CpusRead(nodes) => {
+                    set_of_nodes(&mut parts, nodes, value, |node| &mut node.cpus_read_bytes_per_s);
+                }
+                Subject::CpusWrite(nodes) => {
+                    set_of_nodes(&mut parts, nodes, value, |node| &mut node.cpus_write_bytes_per_s);
                 }
                 Subject::LinkBandwidth(links) => {
                     for &link in links {
@@ -107,6 +116,15 @@ impl Machine {
             }
         }
         self.with_figures_in(parts)
+    }
+}
+
+/// Sets a figure of these nodes.
+fn set_of_nodes(parts: &mut MachineParts, nodes: &[usize], value: f64, figure: fn(&mut Node) -> &mut Option<f64>) {
+    for &node in nodes {
+        if let Some(node) = parts.nodes.get_mut(node) {
+            *figure(node) = Some(value);
+        }
     }
 }
 

@@ -190,6 +190,11 @@ const SLIPS: &[(&str, &str, &[&str])] = &[
         "source = \"jedek\"",
         &["nodes[0].memory_bandwidth_gb_per_s", "\"jedek\" is not in [sources]"],
     ),
+    (
+        "memory_kind",
+        "cpus_read_gb_per_s = { value = 0, source = \"jedec\" }\nmemory_kind",
+        &["nodes[0].cpus_read_gb_per_s", "give a number from"],
+    ),
     ("threads_per_core", "threads_per_chore", &["slip.toml:", "unknown field `threads_per_chore`"]),
     ("level = 3", "level = 9", &["level 9 is not a cache level"]),
     ("name = \"opteron-8385\"", "name = \"../etc\"", &["slip.toml:5:", "is not a valid model name"]),

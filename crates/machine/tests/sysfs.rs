@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use numapilot_machine::{Bind, CacheKind, CpuId, Machine, NodeId, NodeIndex, NodeKind, SocketId};
+use numapilot_machine::{Bind, CacheKind, CpuId, Machine, MemoryTier, NodeId, NodeIndex, NodeKind, SocketId};
 use proptest::prelude::*;
 
 fn tree(name: &str) -> Machine {
@@ -108,6 +108,20 @@ fn offline_cpus_keep_their_node_but_get_no_threads() {
     assert_eq!(spread(&tree("memory-less")), [NodeId(0), NodeId(1), NodeId(2)], "the second has no memory");
     let whole: Vec<NodeId> = tree("memory-less").cpu_and_memory_nodes().map(|node| node.id).collect();
     assert_eq!(whole, [NodeId(0), NodeId(2)]);
+}
+
+/// Where all memory is on nodes without CPUs (CXL or HBM alone), it was slow memory, and the fix of that was to put it where there is none.
+#[test]
+fn memory_is_slow_beside_that_of_nodes_with_cpus_alone() {
+    let folder = copy("cxl");
+    for node in [0, 1] {
+        let file = folder.path().join(format!("sys/devices/system/node/node{node}/meminfo"));
+        fs::write(file, format!("Node {node} MemTotal: 0 kB\nNode {node} MemFree: 0 kB\n")).unwrap();
+    }
+    let machine = Machine::from_sysfs(folder.path()).unwrap();
+    assert!(machine.cpu_and_memory_nodes().next().is_none() && machine.memory_without_cpus().count() == 1);
+    assert!(machine.nodes().iter().all(|node| !machine.is_slow_memory(node)));
+    assert!(MemoryTier::ALL.into_iter().all(|tier| machine.nodes_of_tier(tier).is_empty()));
 }
 
 #[test]

@@ -70,6 +70,37 @@ fn other_figures_go_where_they_belong() {
 }
 
 #[test]
+fn limits_of_a_nodes_cpus_are_read_kept_and_drawn() {
+    let ports = "cpus_read_gb_per_s = { value = 8, source = \"made up\", estimate = true, range = [6, 9] }\n\
+        cpus_write_gb_per_s = { value = 4, source = \"made up\" }\nmemory_kind";
+    let machine = Machine::from_model_text(&OPTERON.replace("memory_kind", ports), "ports").unwrap();
+    let of = |machine: &Machine| -> Vec<_> {
+        machine.nodes().iter().map(|node| (node.cpus_read_bytes_per_s, node.cpus_write_bytes_per_s)).collect()
+    };
+    assert_eq!(of(&machine), [(Some(8e9), Some(4e9)); 4]);
+    let kept: Machine = serde_json::from_str(&serde_json::to_string(&machine).unwrap()).unwrap();
+    assert_eq!(of(&kept), of(&machine));
+    let reads = machine.unknowns().iter().find(|u| u.place == "nodes[0].cpus_read_gb_per_s").unwrap();
+    assert_eq!((&reads.subject, reads.low, reads.high), (&Subject::CpusRead(vec![0, 1, 2, 3]), 6e9, 9e9));
+    assert_eq!(of(&machine.with_values(&[(reads, 6.5e9)]).unwrap()), [(Some(6.5e9), Some(4e9)); 4]);
+    // A live machine takes them from the model of it, as it does the memories' bandwidths.
+    let bare = Machine::load("opteron-8385").unwrap();
+    assert_eq!(of(&bare.with_figures_of(&machine).unwrap()), of(&machine));
+    // Whoever has none is stored as before.
+    let plain = serde_json::to_string(&bare).unwrap();
+    assert!(!plain.contains("cpus_read"), "{plain}");
+}
+
+#[test]
+fn a_memory_without_cpus_has_no_limit_of_cpus() {
+    let text = include_str!("../../../models/xeon-2s-cxl.toml");
+    let at = text.rfind("memory_gib").unwrap();
+    let slip = format!("{}cpus_write_gb_per_s = {{ value = 4, source = \"made up\" }}\n{}", &text[..at], &text[at..]);
+    let message = Machine::from_model_text(&slip, "slip.toml").unwrap_err().to_string();
+    assert!(message.contains("cpus_write_gb_per_s of a node without CPUs"), "{message}");
+}
+
+#[test]
 fn what_a_trace_keeps_of_a_machine_has_its_unknowns() {
     let machine = Machine::load("memprof-c").unwrap();
     let kept: Machine = serde_json::from_str(&serde_json::to_string(&machine).unwrap()).unwrap();

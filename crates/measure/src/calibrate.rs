@@ -2,23 +2,27 @@
 //! predicts the latency that was measured there. The remaining error is part of the result.
 //!
 //! One unknown at a time, each by golden-section search: a node's controller from the curve of its own CPUs, then each link from the curve of the pair
-//! whose answers cross it. A memory without CPUs has no curve of its own: its controller and links are tied and fitted as one.
+//! whose answers cross it. Where the CPUs of a node have a limit of their own on what they read ([`crate::ports`]), their curve tells of that limit, and not of
+//! the memory behind it. A memory without CPUs has no curve of its own: its controller and links are tied and fitted as one.
 
 use std::collections::BTreeMap;
 
 use numapilot_machine::{Machine, NodeId};
 use numapilot_text::units::{percent, short_bytes};
-use numapilot_traffic::{Class, LINE_BYTES, Load, MemorySystem};
+use numapilot_traffic::{Class, DEFAULT_WRITE_TURNAROUND, LINE_BYTES, Load, MemorySystem};
 
 use crate::calibration::{Calibration, Latencies, Limit, PairFit, has_online_cpus, shown_nodes};
 use crate::error::MeasureError;
 use crate::kernels::Kernel;
 use crate::model_file::model_text;
+use crate::ports::{PARTS, read_port, read_share};
 use crate::queues::queueing_delay;
-use crate::results::{Curve, Results};
+use crate::results::{BandwidthCell, Curve, Results};
 
 /// A memory is filled where its latency under full load exceeds the idle one by this much; else its limit was not seen.
 const FILLED: f64 = 1.25;
+/// A curve whose reads reach this share of what the port of its CPUs lets through is held up there.
+const AT_PORT: f64 = 0.9;
 /// How far above the highest measured rate a limit is looked for. Whoever is asked for an eighth of what it can do hardly keeps anybody waiting: whether it can
 /// do even more makes no difference.
 const REACH: f64 = 8.0;
@@ -42,6 +46,7 @@ pub fn calibrate(machine: &Machine, results: &Results) -> Result<Calibration, Me
     let memories: Vec<NodeId> = machine.nodes().iter().filter(|node| node.has_memory()).map(|node| node.id).collect();
     let computes: Vec<NodeId> =
         machine.nodes().iter().filter(|node| has_online_cpus(machine, node.id)).map(|node| node.id).collect();
+    calibration.read_ports = read_ports(machine, results, &computes);
     for &to in &memories {
         let limit = highest(results, to).ok_or_else(|| MeasureError::ModelNeeds {
             what: format!("the bandwidth of node {to}"),
@@ -89,6 +94,15 @@ pub fn calibrate(machine: &Machine, results: &Results) -> Result<Calibration, Me
     Ok(calibration)
 }
 
+/// Limits of what the CPUs of each of these nodes read together, where they show.
+fn read_ports(machine: &Machine, results: &Results, computes: &[NodeId]) -> BTreeMap<NodeId, Limit> {
+    let of_node = |&node: &NodeId| {
+        let is_filled = curve_of(results, node, node).is_some_and(is_filled);
+        Some((node, read_port(machine, results, node, is_filled)?))
+    };
+    computes.iter().filter_map(of_node).collect()
+}
+
 /// Idle latencies of every pair.
 fn latencies(machine: &Machine, results: &Results) -> Result<Latencies, MeasureError> {
     let mut out = BTreeMap::new();
@@ -118,18 +132,27 @@ fn highest(results: &Results, to: NodeId) -> Option<f64> {
     cells.map(|cell| cell.bytes_per_s.best()).chain(points).max_by(f64::total_cmp)
 }
 
-/// One access may keep the memory busy for half of its idle latency at most: the other half is the way there. Only emulated machines come near that.
+/// Into how many equal parts the idle latency of a node's accesses is divided, of which each service on the way may take one.
+fn parts(calibration: &Calibration, from: NodeId) -> f64 {
+    if calibration.read_ports.contains_key(&from) { PARTS } else { 2.0 }
+}
+
+/// One access may keep the memory busy for half of its idle latency at most: the other half is the way there. Only emulated machines come near that. Where a
+/// port is on the way too, a third each.
 fn least_controller(calibration: &Calibration, to: NodeId) -> f64 {
     let latencies = calibration.latency_ns.iter().filter(|((_, home), _)| *home == to);
-    latencies.map(|(_, (ns, _))| 2.0 * LINE_BYTES * 1e9 / ns).fold(0.0, f64::max)
+    latencies.map(|((from, _), (ns, _))| parts(calibration, *from) * LINE_BYTES * 1e9 / ns).fold(0.0, f64::max)
 }
 
 /// The same of a link, with the request that goes before the line. It carries the answers of one direction and the requests of the other, so the
 /// shorter of both latencies decides.
 fn least_link(calibration: &Calibration, from: NodeId, to: NodeId) -> f64 {
     let ways = [(from, to), (to, from)];
-    let latencies = ways.iter().filter_map(|way| calibration.latency_ns.get(way));
-    latencies.map(|(ns, _)| 2.0 * (WITH_HEADER * LINE_BYTES + MESSAGE_BYTES) * 1e9 / ns).fold(0.0, f64::max)
+    let least = |way: &(NodeId, NodeId)| {
+        let (ns, _) = calibration.latency_ns.get(way)?;
+        Some(parts(calibration, way.0) * (WITH_HEADER * LINE_BYTES + MESSAGE_BYTES) * 1e9 / ns)
+    };
+    ways.iter().filter_map(least).fold(0.0, f64::max)
 }
 
 /// The highest rate of reads of one pair.
@@ -153,7 +176,31 @@ fn is_filled(curve: &Curve) -> bool {
     idle.zip(full).is_some_and(|(idle, full)| full > FILLED * idle)
 }
 
-/// The controller of one node, from its own CPUs' curve, or for memory without CPUs from any.
+/// Whether a curve rose where the port of its CPUs is full: then it says nothing of what is behind.
+fn is_at_port(curve: &Curve, calibration: &Calibration) -> bool {
+    let most = curve.points.iter().map(|point| point.bytes_per_s).fold(0.0, f64::max);
+    let read = read_share(curve.kernel).map(|share| share * most);
+    let port = calibration.read_ports.get(&curve.from);
+    is_filled(curve) && port.zip(read).is_some_and(|(port, read)| read > AT_PORT * port.bytes_per_s)
+}
+
+/// The read port of a curve's CPUs, if it is what the curve shows.
+fn fit_port(
+    machine: &Machine,
+    results: &Results,
+    curve: &Curve,
+    calibration: &mut Calibration,
+) -> Result<(), MeasureError> {
+    let Some(seen) = calibration.read_ports.get(&curve.from).cloned() else { return Ok(()) };
+    let at = |calibration: &mut Calibration, bytes_per_s: f64| {
+        let source = format!("{}; fitted to measured latency under load", seen.source);
+        calibration.read_ports.insert(curve.from, Limit { bytes_per_s, source, ..seen.clone() });
+    };
+    search(machine, results, curve, calibration, seen.bytes_per_s, &at)
+}
+
+/// The controller of one node, from its own CPUs' curve, or for memory without CPUs from any. Where these CPUs have a port, they cannot fill the memory of
+/// their node by reading: it stays at the highest rate that was seen, and the port is fitted where the curve shows it.
 fn fit_controller(
     machine: &Machine,
     results: &Results,
@@ -166,6 +213,13 @@ fn fit_controller(
         return Ok(());
     };
     let from = curve.from;
+    let is_at_port = is_at_port(curve, calibration);
+    if is_at_port && from == to {
+        return fit_port(machine, results, curve, calibration);
+    }
+    if is_at_port || (from == to && calibration.read_ports.contains_key(&from)) {
+        return Ok(());
+    }
     let link = if from == to { 0.0 } else { least_link(calibration, from, to) / WITH_HEADER };
     let least = highest(results, to).unwrap_or(0.0).max(least_controller(calibration, to)).max(link);
     let at = |calibration: &mut Calibration, bytes_per_s: f64| {
@@ -195,7 +249,9 @@ fn fit_link(
     (from, to): (NodeId, NodeId),
     calibration: &mut Calibration,
 ) -> Result<(), MeasureError> {
-    let Some(curve) = curve_of(results, from, to) else { return Ok(()) };
+    let Some(curve) = curve_of(results, from, to).filter(|curve| !is_at_port(curve, calibration)) else {
+        return Ok(());
+    };
     let points = curve.points.iter().map(|point| point.bytes_per_s);
     let least = (points.chain(rate(results, from, to)).fold(0.0, f64::max) * WITH_HEADER).max(least_link(
         calibration,
@@ -337,6 +393,9 @@ fn bisect(low: f64, high: f64, mut is_below: impl FnMut(f64) -> Option<bool>) ->
 
 /// Of lines read and written in turn, beyond what reading twice would take; only where memory was filled, so that it is memory that was timed.
 fn write_turnaround(results: &Results, calibration: &Calibration) -> Option<f64> {
+    if !calibration.read_ports.is_empty() {
+        return most_turnaround(results, calibration);
+    }
     let filled = results.loaded.iter().find(|curve| curve.target.node() == Some(curve.from) && is_filled(curve))?;
     let (node, controller) = (filled.from, calibration.controllers.get(&filled.from)?);
     let mixed = results.bandwidth_of(node, node, Kernel::Mix1To1)?.bytes_per_s.best();
@@ -344,6 +403,20 @@ fn write_turnaround(results: &Results, calibration: &Calibration) -> Option<f64>
     // What the read kernel reached of the controller's limit, the mixed one is taken to reach too.
     let reached = (read / controller.bytes_per_s).min(1.0);
     Some((2.0 * controller.bytes_per_s * reached / mixed - 2.0).clamp(0.0, 10.0))
+}
+
+/// Where CPUs have limits of their own, nothing shows what a written line costs their memory: no more than leaves the rates possible that were seen, where the
+/// model's default would not.
+fn most_turnaround(results: &Results, calibration: &Calibration) -> Option<f64> {
+    let most = |cell: &BandwidthCell| {
+        let usage = cell.kernel.usage();
+        let controller = calibration.controllers.get(&cell.target.node()?)?;
+        let written = cell.bytes_per_s.best() * usage.writes as f64 / (usage.reads + usage.writes) as f64;
+        let is_known = usage.writes > 0 && !usage.allocates;
+        is_known.then(|| ((controller.bytes_per_s - cell.bytes_per_s.best()) / written).max(0.0))
+    };
+    let least = results.bandwidth.iter().filter_map(most).min_by(f64::total_cmp)?;
+    Some(least).filter(|turnaround| *turnaround < DEFAULT_WRITE_TURNAROUND)
 }
 
 /// Accesses that a STREAM thread keeps outstanding, from the Triad of one CPU with memory on its node.

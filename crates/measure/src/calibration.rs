@@ -57,6 +57,9 @@ pub struct Calibration {
     pub controllers: BTreeMap<NodeId, Limit>,
     /// Bandwidth of each directed link, headers included.
     pub links: BTreeMap<(NodeId, NodeId), Limit>,
+    /// What all CPUs of a node together read at most, of nodes where that shows.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub read_ports: BTreeMap<NodeId, Limit>,
     /// Accesses that a thread of STREAM keeps outstanding.
     pub stream_outstanding: Option<f64>,
     /// Additional time of a written line over a read one, as a share of the latter.

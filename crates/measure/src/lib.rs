@@ -23,6 +23,7 @@ mod order;
 mod permit;
 mod pin;
 mod plan;
+mod ports;
 mod proof;
 mod queues;
 mod region;

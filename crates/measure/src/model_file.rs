@@ -95,6 +95,9 @@ fn node_table(out: &mut String, machine: &Machine, node: &Node, calibration: &Ca
             let _ = writeln!(out, "memory_bandwidth_gb_per_s = {}", limit(controller));
         }
     }
+    if let Some(port) = calibration.read_ports.get(&node.id) {
+        let _ = writeln!(out, "cpus_read_gb_per_s = {}", limit(port));
+    }
 }
 
 fn all_have_sockets(machine: &Machine) -> bool {
@@ -239,7 +242,11 @@ fn traffic(out: &mut String, calibration: &Calibration) {
     let reason = "bandwidths above are what controllers were measured to serve, no theoretical peak";
     let _ = writeln!(out, "controller_efficiency = {}", figure(1.0, reason, false));
     if let Some(turnaround) = calibration.write_turnaround {
-        let source = "measured: lines read and written in turn, against lines read";
+        let source = if calibration.read_ports.is_empty() {
+            "measured: lines read and written in turn, against lines read"
+        } else {
+            "the most with which the memory serves the reads and writes that were measured"
+        };
         let _ = writeln!(out, "write_turnaround = {}", figure(round(turnaround), source, true));
     }
     if let Some(outstanding) = calibration.stream_outstanding {

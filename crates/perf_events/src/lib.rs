@@ -1,5 +1,6 @@
 //! The running kernel's performance events (`perf_event_open`): which this process may open and why not ([`facts`], [`probe`], [`rights`]), opening
-//! them ([`event`], [`open`], [`pmu`]), reading their rings ([`ring`], [`wake`]), and samples as they come ([`live_sampler`]).
+//! them ([`event`], [`open`], [`pmu`]), whether they still run ([`pulse`]), reading their rings ([`ring`], [`wake`]), and samples as they come
+//! ([`live_sampler`]).
 //!
 //! Records are decoded by `numapilot-perf`; what the records of a whole recording mean is for who records (`numapilot-sampled`). Needs Linux; events are
 //! opened with what the kernel has, down to 4.19.
@@ -21,6 +22,7 @@ pub mod page_sizes;
 pub mod places;
 pub mod pmu;
 pub mod probe;
+pub mod pulse;
 pub mod rights;
 pub mod ring;
 pub mod syscall;

@@ -212,6 +212,19 @@ impl LiveSampler {
         &self.set.refused
     }
 
+    /// Has [`LiveSampler::follow_cpus`] see CPUs that were offline, where the events are those of whole CPUs.
+    pub fn watch_cpus(&mut self) {
+        // An emulated PMU's rings are of no CPU's events.
+        if self.kind != Kind::Emulated {
+            self.set.watch_cpus();
+        }
+    }
+
+    /// Opens the events of CPUs anew that were offline and are online again; to be called right after [`LiveSampler::look`]. As [`EventSet::follow_cpus`].
+    pub fn follow_cpus(&mut self) -> Vec<(CpuId, bool)> {
+        self.set.follow_cpus()
+    }
+
     /// Whether samples have process and thread ids.
     #[must_use]
     pub fn names_processes(&self) -> bool {

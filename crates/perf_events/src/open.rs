@@ -46,6 +46,7 @@ mod set;
 use memory::Memory;
 pub use multiplexed::Multiplexed;
 use multiplexed::SIDE_BAND;
+use pulses::Pulses;
 pub use set::CpuRing;
 pub use set::EventSet;
 pub use set::Origin;
@@ -166,6 +167,32 @@ impl EventSet {
         fresh.for_each(|fd| order(fd.as_raw_fd(), IOC_ENABLE));
         self.joined.keep(pid, self.others.split_off(others));
         result
+    }
+
+    /// Opens the events of a CPU anew that was offline (events of whole CPUs end then), and turns them on. What its ring holds is lost: it must have been read.
+    ///
+    /// # Errors
+    /// The kernel's answer: nothing is recorded on the CPU.
+    fn reopen(&mut self, cpu: CpuId) -> io::Result<()> {
+        // Before the others: by the old one, they would seem to have ended again at every look.
+        let pulse = Pulses::open_one(cpu)?;
+        let Some(Recipe { requests, attrs, memory, cpus }) = self.recipe.take() else { return Ok(()) };
+        self.close_cpu(cpu);
+        let (rings, others) = (self.rings.len(), self.others.len());
+        let (scope, beside, set) = (Scope::System, 0, std::mem::take(self));
+        let (is_joining, may_inherit) = (true, false);
+        let mut opening =
+            Opening { requests, attrs, scope: &scope, memory, cpus, beside, is_joining, may_inherit, set };
+        let opened = opening.cpu(-1, cpu, None).map_err(|(_, error)| error);
+        *self = opening.finish();
+        if opened.is_err() {
+            self.close_cpu(cpu);
+            return opened;
+        }
+        let fresh = self.rings[rings..].iter().map(|ring| &ring.fd).chain(&self.others[others..]);
+        fresh.for_each(|fd| order(fd.as_raw_fd(), IOC_ENABLE));
+        self.pulses.renew(cpu, pulse);
+        Ok(())
     }
 
     /// Opens one event of page faults: those that the kernel takes on the programs' behalf too, where this user may see them. `request`: the event, of user
@@ -340,15 +367,7 @@ impl<'a> Opening<'a> {
         }
         for (request, fd) in opened {
             let fail = |error| (request, error);
-            let id = event_id(&fd).map_err(fail)?;
-            self.set.session.add_id(id, request);
-            self.set.origins.insert(id, Origin { request, cpu, task });
-            if request == SIDE_BAND {
-                self.set.side_band.push(fd.as_raw_fd());
-            }
-            if self.requests[request].aux_bytes > 0 {
-                self.set.with_aux.push((cpu, fd.as_raw_fd()));
-            }
+            let (id, number) = (event_id(&fd).map_err(fail)?, fd.as_raw_fd());
             match self.set.rings.iter().find(|ring| ring.cpu == cpu) {
                 Some(ring) => {
                     redirect(&fd, &ring.fd).map_err(fail)?;
@@ -363,6 +382,15 @@ impl<'a> Opening<'a> {
                     }
                     self.set.rings.push(CpuRing { cpu, ring, fd });
                 }
+            }
+            // Of those alone that are kept: where one is refused its place in a ring, it is closed, and another file may get its number.
+            self.set.session.add_id(id, request);
+            self.set.origins.insert(id, Origin { request, cpu, task });
+            if request == SIDE_BAND {
+                self.set.side_band.push(number);
+            }
+            if self.requests[request].aux_bytes > 0 {
+                self.set.with_aux.push((cpu, number));
             }
         }
         Ok(())

@@ -44,17 +44,26 @@ impl Wake {
         };
         let wake = Wake { epoll, bell };
         for fd in watched.into_iter().chain([wake.bell.as_raw_fd()]) {
-            // Edges: an event whose task is gone would be ready for ever.
-            let mut event = libc::epoll_event { events: (libc::EPOLLIN | libc::EPOLLET) as u32, u64: 0 };
-            // SAFETY: two descriptors of ours and an event that the call copies.
-            let result = unsafe { libc::epoll_ctl(wake.epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &mut event) };
-            if result != 0 {
-                let source = io::Error::last_os_error();
-                let remedy = "raise fs.epoll.max_user_watches";
-                return Err(EventsError::System { what: "cannot watch an event", source, remedy });
-            }
+            wake.watch(fd)?;
         }
         Ok(wake)
+    }
+
+    /// Waits for one more descriptor from now on, until it is closed.
+    ///
+    /// # Errors
+    /// The system has no room for it.
+    pub fn watch(&self, fd: RawFd) -> Result<(), EventsError> {
+        // Edges: an event whose task is gone would be ready for ever.
+        let mut event = libc::epoll_event { events: (libc::EPOLLIN | libc::EPOLLET) as u32, u64: 0 };
+        // SAFETY: two descriptors of ours and an event that the call copies.
+        let result = unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &mut event) };
+        if result != 0 {
+            let source = io::Error::last_os_error();
+            let remedy = "raise fs.epoll.max_user_watches";
+            return Err(EventsError::System { what: "cannot watch an event", source, remedy });
+        }
+        Ok(())
     }
 
     /// Sleeps until a ring has new records, another thread calls [`Wake::ring`], or the time is over.

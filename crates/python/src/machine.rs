@@ -157,7 +157,11 @@ fn in_words(machine: &Machine, load: &Load, solution: &numapilot_traffic::Soluti
             (None, Some(link)) => machine.link(link).map_or_else(String::new, |link| {
                 format!("link from {} to {}", end(machine, link.from), end(machine, link.to))
             }),
-            (None, None) => "none".to_owned(),
+            (None, None) => match (station.read_port, station.write_port) {
+                (Some(node), _) => format!("reads of node {node}'s CPUs"),
+                (None, Some(node)) => format!("writes of node {node}'s CPUs"),
+                (None, None) => "none".to_owned(),
+            },
         };
         lines.push(format!("  busiest: {which}, {}", whole_percent(station.utilisation)));
     }

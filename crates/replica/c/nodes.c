@@ -18,7 +18,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { WORD_BITS = 64, MASK_WORDS = NPR_NODES_MAX / WORD_BITS, PREFERRED = 1, MEMS_ALLOWED = 4, POPULATE_WRITE = 23, BATCH = 512 };
+enum { WORD_BITS = 64, MASK_WORDS = NPR_NODES_MAX / WORD_BITS, PREFERRED = 1, MEMS_ALLOWED = 4, POPULATE_WRITE = 23 };
+/* Pages that are asked for at once: on the stack, which in a program's call of mmap() may be a coroutine's. */
+enum { BATCH = 128 };
 
 typedef long mbind_function(void *, unsigned long, int, const unsigned long *, unsigned long, unsigned);
 typedef long get_mempolicy_function(int *, unsigned long *, unsigned long, void *, unsigned);

@@ -42,12 +42,14 @@ static int node_now = -1;
 /* ---- the mapping at work ---- */
 
 /* A copy takes seconds to make, and the program runs on. What it does meanwhile to the addresses of the mapping that is at work makes the copy useless: its
- * calls and the exchange exclude each other, and each such call leaves a mark. Signals wait: their handlers may unmap, too. What the C library unmaps by
- * itself (dlclose) leaves no mark. */
+ * calls and the exchange exclude each other, and each such call leaves a mark. Signals wait: their handlers may unmap, too. What the C library unmaps and maps
+ * by itself (dlclose, malloc), and bare system calls, leave no mark: so what is there is looked at once more, right before the exchange. */
 static pthread_mutex_t exchange = PTHREAD_MUTEX_INITIALIZER;
 static struct {
     uintptr_t start, end;
     bool is_changed;
+    bool was_seen;      /* what was around it before the copy was made; else /proc is not there */
+    struct mapping was;
 } at_work;
 
 static uint64_t lock_exchange(void) {
@@ -68,8 +70,20 @@ static void begin_work(const struct mapping *mapping) {
     uint64_t signals = lock_exchange();
     at_work.start = mapping->start;
     at_work.end = mapping->end;
-    at_work.is_changed = false;
+    at_work.is_changed = at_work.was_seen = false;
     unlock_exchange(signals);
+}
+
+/* Before it is found to be what was listed: a change between the two would not be seen. */
+static void look_at_work(void) { at_work.was_seen = np_remap_around(at_work.start, at_work.end, &at_work.was); }
+
+/* Neighbours may have joined it or left. */
+static bool is_as_it_was(void) {
+    static struct mapping now; /* under `lock`, as at_work.was */
+    const struct mapping *was = &at_work.was;
+    if (!at_work.was_seen) return true;
+    return np_remap_around(at_work.start, at_work.end, &now) && now.inode == was->inode && now.offset - now.start == was->offset - was->start &&
+           now.protection == was->protection && now.is_shared == was->is_shared && !strcmp(now.path, was->path);
 }
 
 struct change {
@@ -93,7 +107,7 @@ enum remap_reason np_remap_exchange(void *fresh, size_t bytes, uintptr_t start) 
     enum remap_reason reason = REASON_MAPPING_CHANGED;
     uint64_t signals = lock_exchange();
     /* Takes the old mapping away and puts the new one there at once: a thread that reads meanwhile waits for the page. */
-    if (!at_work.is_changed) {
+    if (!at_work.is_changed && is_as_it_was()) {
         bool is_done = mremap(fresh, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)start) != MAP_FAILED;
         reason = is_done ? REASON_NONE : REASON_MOVE_REFUSED;
     }
@@ -115,9 +129,11 @@ static void compare(const struct mapping *found, void *context) {
                        found->is_shared == is->is_shared && found->has_changed_pages == is->has_changed_pages;
 }
 
-/* Whether the list of mappings, part of which was read some time ago, still holds for this one. From begin_work() on, changes leave a mark. */
+/* Whether the list of mappings, part of which was read some time ago, still holds for this one, which is at work. From begin_work() on, changes leave a mark;
+ * those that leave none are seen before the exchange, from here on. */
 static bool is_still(const struct mapping *mapping) {
     struct sought sought = {.mapping = mapping};
+    look_at_work();
     np_remap_each(compare, &sought);
     return sought.is_there;
 }
@@ -136,8 +152,10 @@ void np_remap_log(const struct mapping *mapping, int node, const char *action, e
                           (size_t)(mapping->end - mapping->start), (unsigned long)mapping->start, REASON_WORDS[reason], mapping->path);
     int log = np_remap_open("log", O_WRONLY | O_APPEND | O_CREAT, 0600);
     if (log < 0) return;
+    struct stat status;
+    bool has_room = fstat(log, &status) == 0 && np_remap_may_grow((uint64_t)status.st_size + sizeof line);
     /* Appended whole. A full disk loses the line and nothing else. */
-    if (length > 0 && write(log, line, (size_t)length < sizeof line ? (size_t)length : sizeof line - 1) < 0) length = 0;
+    if (has_room && length > 0 && write(log, line, (size_t)length < sizeof line ? (size_t)length : sizeof line - 1) < 0) length = 0;
     close(log);
 }
 
@@ -278,7 +296,7 @@ static int wanted_node(void) {
 /* The number of mappings that are replaced now, or -1 where there is nothing to do: not asked for, one node, or not pinned to one. */
 EXPORT int numapilot_remap_now(void) {
     if (!np_settings.folder || is_busy) return -1;
-    int saved = errno;
+    int saved = errno, cancelling = np_remap_keep_thread();
     is_busy = true;
     pthread_mutex_lock(&lock);
     node_now = wanted_node();
@@ -287,11 +305,13 @@ EXPORT int numapilot_remap_now(void) {
     int count = has_work ? replaced_count : -1;
     pthread_mutex_unlock(&lock);
     is_busy = false;
+    np_remap_let_thread_end(cancelling);
     errno = saved;
     return count;
 }
 
 void np_remap_obey(void) { numapilot_remap_now(); }
+bool np_remap_is_busy(void) { return is_busy; }
 
 /* ---- the program's calls ---- */
 
@@ -309,12 +329,15 @@ static void consider(void *start, size_t bytes, int protection, int flags, int f
     ssize_t length = readlink(link, mapping.path, sizeof mapping.path - 1);
     mapping.path[length > 0 ? length : 0] = 0;
     if (!np_remap_is_candidate(&mapping, false) || (node_now < 0 && !np_guard_applies(&mapping))) return;
+    int cancelling = np_remap_keep_thread();
     is_busy = true;
     pthread_mutex_lock(&lock);
     begin_work(&mapping);
+    look_at_work();
     replace(&mapping, file, node_now);
     pthread_mutex_unlock(&lock);
     is_busy = false;
+    np_remap_let_thread_end(cancelling);
 }
 
 static struct {
@@ -343,6 +366,7 @@ static void find_all(void) {
     np_remap_find("sched_setaffinity", &real.sched_setaffinity);
     np_guard_find_all();
     np_masks_find_all();
+    np_fill_find_all();
 }
 
 EXPORT void *mmap(void *start, size_t bytes, int protection, int flags, int file, off_t offset) {
@@ -408,23 +432,31 @@ EXPORT int sched_setaffinity(pid_t pid, size_t bytes, const cpu_set_t *set) {
 /* ---- life ---- */
 
 /* A handler may fork in the middle of a copy, which its thread makes under the lock, and goes on with afterwards, in parent and child: who holds a lock is in
- * it. The other locks are held with signals blocked. */
+ * it. For a fork, all locks are held with signals blocked. */
 static __thread bool has_locked_for_fork __attribute__((tls_model("initial-exec")));
+/* Under the lock. A handler that comes while this thread has it for the fork, and maps a file, would wait for it. */
+static uint64_t signals_before_fork;
 
 static void before_fork(void) {
+    uint64_t all = ~(uint64_t)0, before = 0;
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, sizeof all);
     has_locked_for_fork = __atomic_load_n(&lock.__data.__owner, __ATOMIC_RELAXED) != gettid();
     if (has_locked_for_fork) pthread_mutex_lock(&lock);
+    signals_before_fork = before;
     np_guard_lock();
-    pthread_mutex_lock(&exchange);
 }
 
 static void after_fork(void) {
-    pthread_mutex_unlock(&exchange);
+    uint64_t before = signals_before_fork;
     np_guard_unlock();
     if (has_locked_for_fork) pthread_mutex_unlock(&lock);
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof before);
 }
 
+/* `exchange` is not held across a fork: an allocator that unmaps under its own lock would wait for the fork, and the fork for that lock. What it keeps apart
+ * is single system calls, and whoever exchanges has `lock`. A thread of the parent's that had it is not here. */
 static void after_fork_in_child(void) {
+    pthread_mutex_init(&exchange, NULL);
     after_fork();
     if (np_settings.by_order) np_orders_watch();
 }

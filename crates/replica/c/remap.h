@@ -15,6 +15,7 @@
 
 #include "remap_reasons.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -38,6 +39,10 @@ struct mapping {
 
 /* Calls `visit` for each mapping of the process that has a file. False: /proc is not there. */
 HIDDEN bool np_remap_each(void (*visit)(const struct mapping *mapping, void *context), void *context);
+
+/* The mapping that [start, end) lies in, as far as /proc/self/maps tells, which is read far faster than the above. False: there is none, or no /proc. Under the
+ * lock of who replaces. */
+HIDDEN bool np_remap_around(uintptr_t start, uintptr_t end, struct mapping *mapping);
 
 /* A file that is read line by line without allocating. */
 struct line_reader {
@@ -95,6 +100,25 @@ HIDDEN enum remap_reason np_remap_exchange(void *fresh, size_t bytes, uintptr_t 
 /* A file in the folder, opened anew each time: programs close files that they do not know, and then use their numbers. */
 HIDDEN int np_remap_open(const char *name, int flags, unsigned mode);
 
+/* Without a descriptor, for a process that may have no more of them: whether there is such a file; an empty one, if there is none; its content gone, if there
+ * is one. */
+HIDDEN bool np_remap_is_there(const char *name);
+HIDDEN void np_remap_make(const char *name);
+HIDDEN void np_remap_empty(const char *name);
+
+/* Whether a file may have so many bytes. Past this limit (`ulimit -f`) a write is no mere error, but a signal that ends the program. */
+HIDDEN bool np_remap_may_grow(uint64_t bytes);
+
+/* A thread that another one has cancelled (pthread_cancel) ends where it next opens, reads or writes a file. Not where we do so: inside a call that is no such
+ * place, with our locks held. */
+static inline int np_remap_keep_thread(void) {
+    int before = PTHREAD_CANCEL_ENABLE;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+    return before;
+}
+
+static inline void np_remap_let_thread_end(int before) { pthread_setcancelstate(before, &before); }
+
 /* ---- remap_guard.c: mappings that may be written ---- */
 
 HIDDEN bool np_guard_applies(const struct mapping *mapping);
@@ -108,6 +132,12 @@ HIDDEN enum remap_reason np_guard_put(const struct mapping *mapping, int file, i
 
 /* Before the program changes [start, start + bytes) itself: takes guarded mappings there back to what they were. `will_write`: collapses them for all. */
 HIDDEN void np_guard_release(uintptr_t start, size_t bytes, bool will_write);
+
+/* Whether something is guarded here. */
+HIDDEN bool np_guard_has_any(void);
+
+/* Before the kernel fills [start, start + bytes) for the program: a store there would be a fault that is mended, this is an error (EFAULT). */
+HIDDEN void np_guard_fill(uintptr_t start, size_t bytes);
 
 /* Held across a fork. */
 HIDDEN void np_guard_lock(void);
@@ -133,6 +163,11 @@ HIDDEN void np_masks_open_here(void);
 /* Finds all that remap_masks.c stands before. */
 HIDDEN void np_masks_find_all(void);
 
+/* ---- remap_fill.c: calls that fill memory ---- */
+
+/* Finds all that remap_fill.c stands before. */
+HIDDEN void np_fill_find_all(void);
+
 /* One line to the log: pid, node, "replaced", "left", "collapsed" or "given-back", bytes, the address, the reason's word (remap_reasons.h), the path. */
 HIDDEN void np_remap_log(const struct mapping *mapping, int node, const char *action, enum remap_reason reason);
 
@@ -141,6 +176,9 @@ HIDDEN void np_remap_find(const char *name, void *pointer_to_function);
 
 /* Finds all that remap_guard.c stands before. */
 HIDDEN void np_guard_find_all(void);
+
+/* Whether this thread is at work for us: its calls are our own. */
+HIDDEN bool np_remap_is_busy(void);
 
 /* The C library's own, not the hook. */
 HIDDEN void *np_remap_mmap(void *start, size_t bytes, int protection, int flags, int file, off_t offset);

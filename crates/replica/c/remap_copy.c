@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -62,7 +63,7 @@ static bool fill(char *to, size_t bytes, int file, uint64_t offset) {
 /* Writes the content into `made`, in the node's memory. REASON_NONE, or why not. */
 static enum remap_reason write_copy(int made, const struct mapping *mapping, int file, int node) {
     size_t bytes = mapping->end - mapping->start;
-    if (ftruncate(made, (off_t)bytes) != 0) return REASON_FILE_TOO_LARGE;
+    if (!np_remap_may_grow(bytes) || ftruncate(made, (off_t)bytes) != 0) return REASON_FILE_TOO_LARGE;
     char *content = np_remap_mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, made, 0);
     if (content == MAP_FAILED) return REASON_NO_ADDRESSES;
     enum remap_reason reason = REASON_NONE;
@@ -83,10 +84,41 @@ static bool is_unchanged(const struct stat *before, int file) {
 
 static bool path_of(const char *name, char *path, size_t size) { return (size_t)snprintf(path, size, "%s/%s", np_settings.folder, name) < size; }
 
+/* Not on the stack: handlers come here, and the stacks that programs give them are small. */
+static __thread char path_in_folder[REMAP_PATH_MAX] __attribute__((tls_model("initial-exec")));
+static bool find_path(const char *name) { return path_of(name, path_in_folder, sizeof path_in_folder); }
+
+/* Never 0 to 2, which a program may have closed: what its other threads write to its standard output meanwhile would be in the copy. */
+static int above_standard(int file) {
+    if (file < 0 || file > STDERR_FILENO) return file;
+    int above = fcntl(file, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    close(file);
+    return above;
+}
+
 int np_remap_open(const char *name, int flags, unsigned mode) {
-    /* Not on the stack: handlers come here, and the stacks that programs give them are small. */
-    static __thread char path[REMAP_PATH_MAX] __attribute__((tls_model("initial-exec")));
-    return path_of(name, path, sizeof path) ? open(path, flags | O_CLOEXEC | O_NOFOLLOW, mode) : -1;
+    return find_path(name) ? above_standard(open(path_in_folder, flags | O_CLOEXEC | O_NOFOLLOW, mode)) : -1;
+}
+
+bool np_remap_is_there(const char *name) {
+    struct stat status;
+    return find_path(name) && lstat(path_in_folder, &status) == 0;
+}
+
+void np_remap_make(const char *name) {
+    if (!find_path(name) || mknod(path_in_folder, S_IFREG | 0600, 0) == 0 || errno == EEXIST) return;
+    int file = np_remap_open(name, O_WRONLY | O_CREAT, 0600); /* where a sandbox knows of no regular file made so */
+    if (file >= 0) close(file);
+}
+
+void np_remap_empty(const char *name) {
+    if (!find_path(name)) return;
+    while (truncate(path_in_folder, 0) != 0 && errno == EINTR) {}
+}
+
+bool np_remap_may_grow(uint64_t bytes) {
+    struct rlimit limit;
+    return getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || bytes <= limit.rlim_cur;
 }
 
 /* The same name in all processes for the same content. */

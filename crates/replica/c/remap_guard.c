@@ -20,6 +20,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <ucontext.h>
@@ -34,6 +35,8 @@ static struct guard {
     char prefix[64];         /* of its copies' names */
 } guards[GUARDS_MAX];
 static int guards_high;
+/* Where those in force are, for whoever does not have the lock: it is held while copies are made, and across forks. An end of 0: not in force. */
+static uintptr_t guarded_starts[GUARDS_MAX], guarded_ends[GUARDS_MAX];
 /* Where this thread was last let try again though nothing was mended. */
 static __thread uintptr_t tried_again __attribute__((tls_model("initial-exec")));
 /* Taken in handlers, too: no fault is in code that holds it, as that touches no guarded memory, and no other signal comes meanwhile. */
@@ -57,18 +60,25 @@ void np_guard_find_all(void) {
     np_remap_find("sigignore", &real.sigignore);
 }
 
-typedef uint64_t kernel_mask;
+/* What the thread that has the lock had before. */
+struct held {
+    uint64_t signals;
+    int cancelling;
+};
 
-static kernel_mask lock(void) {
-    kernel_mask all = ~0ull, before = 0;
-    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, sizeof all);
+static struct held lock(void) {
+    uint64_t all = ~0ull;
+    struct held held = {0};
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &held.signals, sizeof all);
+    held.cancelling = np_remap_keep_thread();
     pthread_mutex_lock(&mutex);
-    return before;
+    return held;
 }
 
-static void unlock(kernel_mask before) {
+static void unlock(struct held held) {
     pthread_mutex_unlock(&mutex);
-    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof before);
+    np_remap_let_thread_end(held.cancelling);
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &held.signals, NULL, sizeof held.signals);
 }
 
 static int (*real_sigaction(void))(int, const struct sigaction *, struct sigaction *) {
@@ -93,16 +103,20 @@ static void marker_of(const char *prefix, char *name, size_t size) { snprintf(na
 static bool is_collapsed(const char *prefix) {
     char marker[80];
     marker_of(prefix, marker, sizeof marker);
-    int file = np_remap_open(marker, O_RDONLY, 0);
-    if (file >= 0) close(file);
-    return file >= 0;
+    return np_remap_is_there(marker);
 }
 
-static void truncate_copy(const char *name) {
-    int copy = np_remap_open(name, O_RDWR, 0);
-    if (copy < 0) return;
-    while (ftruncate(copy, 0) != 0 && errno == EINTR) {}
-    close(copy);
+/* The list of the copies' names is all that takes a descriptor. A program may have opened as many files as it may, and stale copies are worse than a limit that
+ * is a higher one for a moment. Under the lock: nobody else does this. */
+static int open_folder(void) {
+    int folder = np_remap_open(".", O_RDONLY | O_DIRECTORY, 0);
+    struct rlimit limit;
+    if (folder >= 0 || errno != EMFILE || getrlimit(RLIMIT_NOFILE, &limit) != 0) return folder;
+    struct rlimit raised = {.rlim_cur = limit.rlim_max, .rlim_max = limit.rlim_max};
+    if (setrlimit(RLIMIT_NOFILE, &raised) != 0) return -1;
+    folder = np_remap_open(".", O_RDONLY | O_DIRECTORY, 0);
+    setrlimit(RLIMIT_NOFILE, &limit);
+    return folder;
 }
 
 /* Under the lock. For all processes, all windows on the file, all nodes. Only system calls and formatting: this runs in handlers. */
@@ -116,15 +130,33 @@ static void collapse(const char *prefix) {
     char marker_name[80];
     static char bytes[4096] __attribute__((aligned(8))); /* under the lock; handlers have small stacks */
     marker_of(prefix, marker_name, sizeof marker_name);
-    int marker = np_remap_open(marker_name, O_WRONLY | O_CREAT, 0600), folder = np_remap_open(".", O_RDONLY | O_DIRECTORY, 0);
-    if (marker >= 0) close(marker);
+    np_remap_make(marker_name);
+    int folder = open_folder();
     for (long got; folder >= 0 && (got = syscall(SYS_getdents64, folder, bytes, sizeof bytes)) > 0;) {
         for (long at = 0; at < got; at += ((struct entry *)(bytes + at))->length) {
             const char *name = ((struct entry *)(bytes + at))->name;
-            if (!strncmp(name, prefix, strlen(prefix))) truncate_copy(name);
+            if (!strncmp(name, prefix, strlen(prefix))) np_remap_empty(name);
         }
     }
     if (folder >= 0) close(folder);
+}
+
+/* Under the lock. Whoever reads meanwhile may take it for more than it is, and finds out under the lock. */
+static void show_range(const struct guard *guard, uintptr_t start, uintptr_t end) {
+    size_t at = (size_t)(guard - guards);
+    __atomic_store_n(&guarded_ends[at], 0, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&guarded_starts[at], start, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&guarded_ends[at], end, __ATOMIC_SEQ_CST);
+}
+
+/* Without the lock: most calls are of other memory, and an allocator that unmaps under its own lock must not wait for a fork, which may wait for that. */
+static bool may_be_guarded(uintptr_t start, size_t bytes) {
+    int high = __atomic_load_n(&guards_high, __ATOMIC_ACQUIRE);
+    for (int i = 0; i < high; i++) {
+        uintptr_t end = __atomic_load_n(&guarded_ends[i], __ATOMIC_SEQ_CST);
+        if (start < end && start + bytes > __atomic_load_n(&guarded_starts[i], __ATOMIC_SEQ_CST)) return true;
+    }
+    return false;
 }
 
 /* The original again, for this process. The entry stays, for threads whose faults are on their way. */
@@ -134,6 +166,7 @@ static bool restore(struct guard *guard) {
     if (!guard->anchor) return true;
     if (syscall(SYS_mremap, guard->anchor, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, was->start) == -1) return false;
     guard->anchor = NULL;
+    show_range(guard, 0, 0);
     return true;
 }
 
@@ -146,14 +179,16 @@ static struct guard *guard_at(uintptr_t start, size_t bytes, bool is_past) {
     return NULL;
 }
 
-static kernel_mask mask_before_fork;
-void np_guard_lock(void) { mask_before_fork = lock(); }
-void np_guard_unlock(void) { unlock(mask_before_fork); }
+static struct held held_for_fork;
+void np_guard_lock(void) { held_for_fork = lock(); }
+void np_guard_unlock(void) { unlock(held_for_fork); }
+
+bool np_guard_has_any(void) { return may_be_guarded(0, SIZE_MAX); }
 
 void np_guard_release(uintptr_t start, size_t bytes, bool will_write) {
-    if (__atomic_load_n(&guards_high, __ATOMIC_ACQUIRE) == 0) return;
+    if (!may_be_guarded(start, bytes)) return;
     int saved = errno;
-    kernel_mask mask = lock();
+    struct held held = lock();
     for (struct guard *guard; (guard = guard_at(start, bytes, false)) != NULL;) {
         /* What is left of a partly unmapped range may be written without our knowing. */
         if (will_write || (guard->original.protection & PROT_WRITE)) {
@@ -162,7 +197,23 @@ void np_guard_release(uintptr_t start, size_t bytes, bool will_write) {
         }
         if (!restore(guard)) break;
     }
-    unlock(mask);
+    unlock(held);
+    errno = saved;
+}
+
+void np_guard_fill(uintptr_t start, size_t bytes) {
+    if (bytes == 0 || !may_be_guarded(start, bytes)) return;
+    int saved = errno;
+    struct held held = lock();
+    for (int i = 0; i < guards_high; i++) {
+        const struct mapping *was = &guards[i].original;
+        bool is_there = guards[i].anchor && start < was->end && start + bytes > was->start;
+        if (!is_there || !(was->protection & PROT_WRITE)) continue;
+        collapse(guards[i].prefix);
+        np_remap_log(was, -1, "collapsed", REASON_WRITTEN);
+        restore(&guards[i]);
+    }
+    unlock(held);
     errno = saved;
 }
 
@@ -172,7 +223,7 @@ void np_guard_release(uintptr_t start, size_t bytes, bool will_write) {
 static bool mend(int signal, const siginfo_t *info) {
     if (info->si_code <= 0) return false; /* sent by a process */
     uintptr_t address = (uintptr_t)info->si_addr;
-    kernel_mask mask = lock();
+    struct held held = lock();
     struct guard *guard = guard_at(address, 1, false);
     bool is_write_fault = signal == SIGSEGV && info->si_code == SEGV_ACCERR, is_mended = false;
     if (guard && is_write_fault && (guard->original.protection & PROT_WRITE)) {
@@ -186,7 +237,7 @@ static bool mend(int signal, const siginfo_t *info) {
         tried_again = address;
         is_mended = true;
     }
-    unlock(mask);
+    unlock(held);
     return is_mended;
 }
 
@@ -250,7 +301,7 @@ static int act_on_other(int signal, const struct sigaction *wanted, struct sigac
 
 EXPORT int sigaction(int signal, const struct sigaction *wanted, struct sigaction *before) {
     if (!is_ours(signal)) return act_on_other(signal, wanted, before);
-    kernel_mask mask = lock();
+    struct held held = lock();
     int result = 0;
     if (!has_handlers) {
         result = real_sigaction()(signal, wanted, before);
@@ -262,7 +313,7 @@ EXPORT int sigaction(int signal, const struct sigaction *wanted, struct sigactio
         }
         if (before) *before = was;
     }
-    unlock(mask);
+    unlock(held);
     return result;
 }
 
@@ -336,7 +387,7 @@ enum remap_reason np_guard_put(const struct mapping *mapping, int file, int node
     char prefix[64];
     if (!np_guard_prefix(file, prefix, sizeof prefix)) return REASON_FILE_GONE;
     size_t bytes = mapping->end - mapping->start;
-    kernel_mask mask = lock();
+    struct held held = lock();
     take_over();
     struct guard *guard = reason ? NULL : free_guard();
     void *anchor = guard ? np_remap_mmap(NULL, bytes, mapping->protection, MAP_SHARED, file, (off_t)mapping->offset) : MAP_FAILED;
@@ -344,11 +395,12 @@ enum remap_reason np_guard_put(const struct mapping *mapping, int file, int node
         /* Not guarded, it may be written unseen: then no process may have a copy. */
         collapse(prefix);
         np_remap_log(mapping, -1, "collapsed", REASON_NOT_GUARDED);
-        unlock(mask);
+        unlock(held);
         return reason ? reason : REASON_TOO_MANY_GUARDS;
     }
     *guard = (struct guard){.original = *mapping, .anchor = anchor};
     strcpy(guard->prefix, prefix);
+    show_range(guard, mapping->start, mapping->end);
     reason = put_copy(prefix, mapping, file, node);
     if (reason) syscall(SYS_mprotect, mapping->start, bytes, mapping->protection & ~PROT_WRITE);
     /* Looked at last: a collapse that came too early to truncate our copy has left its mark before. */
@@ -356,6 +408,6 @@ enum remap_reason np_guard_put(const struct mapping *mapping, int file, int node
         restore(guard);
         reason = REASON_IS_COLLAPSED;
     }
-    unlock(mask);
+    unlock(held);
     return reason;
 }

@@ -60,6 +60,18 @@ static void parse_detail(const char *line, struct mapping *mapping) {
     }
 }
 
+bool np_remap_around(uintptr_t start, uintptr_t end, struct mapping *mapping) {
+    static struct line_reader reader; /* under the caller's lock: the program may have called on a small stack */
+    static char line[REMAP_PATH_MAX + 128];
+    reader.file = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+    reader.at = reader.end = 0;
+    if (reader.file < 0) return false;
+    bool is_found = false;
+    while (!is_found && np_remap_next_line(&reader, line, sizeof line)) is_found = parse_head(line, mapping) && mapping->start <= start && mapping->end >= end;
+    close(reader.file);
+    return is_found;
+}
+
 bool np_remap_each(void (*visit)(const struct mapping *mapping, void *context), void *context) {
     struct line_reader reader = {.file = open("/proc/self/smaps", O_RDONLY | O_CLOEXEC)};
     if (reader.file < 0) return false;

@@ -187,14 +187,18 @@ SPAWN(posix_spawnp)
 
 /* ---- timers ---- */
 
-/* The C library runs a timer's function in a thread with nearly all signals blocked. So one of these stands in for it: a program has few such functions. */
+/* The C library runs a timer's function in a thread with nearly all signals blocked. So one of these stands in for it: a program has few such functions. They
+ * have octal numbers, eight in a row. */
 typedef void (*notify)(union sigval value);
-static notify notified[16];
+static notify notified[64];
 #define STAND_IN(at) static void stand_in_##at(union sigval value) { np_masks_open_here(); __atomic_load_n(&notified[at], __ATOMIC_ACQUIRE)(value); }
-#define EACH(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7) DO(8) DO(9) DO(10) DO(11) DO(12) DO(13) DO(14) DO(15)
+#define ROW(DO, row) \
+    DO(0##row##0) DO(0##row##1) DO(0##row##2) DO(0##row##3) DO(0##row##4) DO(0##row##5) DO(0##row##6) DO(0##row##7)
+#define EACH(DO) ROW(DO, 0) ROW(DO, 1) ROW(DO, 2) ROW(DO, 3) ROW(DO, 4) ROW(DO, 5) ROW(DO, 6) ROW(DO, 7)
 #define NAME(at) stand_in_##at,
 EACH(STAND_IN)
 static const notify stand_ins[] = {EACH(NAME)};
+_Static_assert(sizeof stand_ins == sizeof notified, "one for each");
 
 static notify stand_in_for(notify function) {
     for (size_t i = 0; i < sizeof stand_ins / sizeof *stand_ins; i++) {

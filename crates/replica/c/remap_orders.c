@@ -1,8 +1,8 @@
 /* remap_orders.c: copies that another process requests while the program runs (`numapilot balance --replicate`).
  *
  * Two files in the run's folder. `orders` says what is to be, whole each time, replaced in one step: a line per mapping, "pid node inode path". `bell` is
- * one counter, raised after each change; a thread of this library sleeps on it (a futex: no processor time until it is rung) and then makes the process's
- * mappings what the orders say, also back to what they were. The thread blocks every signal, so that the program's handlers never run on it. */
+ * one counter, raised after each change; a thread of this library sleeps on it (a futex: next to no processor time until it is rung) and then makes the
+ * process's mappings what the orders say, also back to what they were. It blocks every signal of the program's, whose handlers so never run on it. */
 #define _GNU_SOURCE
 #include "nodes.h"
 #include "remap.h"
@@ -19,9 +19,12 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { ORDERS_MAX = 64, STACK_BYTES = 256 << 10 };
+enum { ORDERS_MAX = 64, STACK_BYTES = 256 << 10, PAUSE_S = 1 };
+/* Two signals of the C library's, for cancelling and for a change of user or group (setuid): whoever changes that waits until every thread has done so. */
+#define LIBRARYS_OWN (1ull << (32 - 1) | 1ull << (33 - 1))
 
 static struct order {
     int node;
@@ -62,30 +65,71 @@ static void go_to_main_thread(void) {
     if (bytes > 0) syscall(SYS_sched_setaffinity, 0, bytes, allowed);
 }
 
+/* The process's first thread, and the clock of its processor time, which has its number. */
+static pthread_t first_thread;
+static clockid_t first_clock;
+static bool has_watched, is_first_known;
+
+static void know_first_thread(void) {
+    if (!has_watched) first_thread = pthread_self();
+    has_watched = true;
+    /* In the child of another thread's fork it is that one, whose description is gone when it ends. */
+    is_first_known = pthread_equal(first_thread, pthread_self()) && pthread_getcpuclockid(first_thread, &first_clock) == 0;
+}
+
+/* By no system call, which a sandbox might not know. */
+static bool has_first_ended(void) {
+    clockid_t now;
+    return is_first_known && (pthread_getcpuclockid(first_thread, &now) != 0 || now != first_clock);
+}
+
+/* A program whose first thread has ended (pthread_exit) ends with the last of the others, with status 0; this one is none of its. */
+static void end_with_program(void) {
+    char text[512], state;
+    long threads;
+    int file = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
+    ssize_t got = file >= 0 ? read(file, text, sizeof text - 1) : 0;
+    if (file >= 0) close(file);
+    text[got > 0 ? got : 0] = 0;
+    const char *name_end = strrchr(text, ')');
+    /* The third and the twentieth of its fields (proc(5)): the first thread is there, ended, as long as another one is. */
+    const char *fields = " %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %ld";
+    if (name_end && sscanf(name_end + 1, fields, &state, &threads) == 2 && state == 'Z' && threads == 2) exit(0);
+}
+
+/* Until the bell is rung; meanwhile it is seen, now and then, whether the program has ended. Not private: another process rings it. False: nobody can wait. */
+static bool sleep_until_rung(const uint32_t *bell, uint32_t heard) {
+    for (;;) {
+        struct timespec pause = {.tv_sec = PAUSE_S};
+        if (syscall(SYS_futex, bell, FUTEX_WAIT, heard, &pause, NULL, 0) == 0 || errno == EAGAIN || errno == EINTR) return true;
+        if (errno != ETIMEDOUT) return false;
+        if (has_first_ended()) end_with_program();
+    }
+}
+
 static void *watch(void *context) {
-    uint32_t *bell = context;
+    const uint32_t *bell = context;
     prctl(PR_SET_NAME, "numapilot-copy");
     for (;;) {
         /* Read before obeying: what is rung meanwhile ends the next sleep at once. */
         uint32_t heard = __atomic_load_n(bell, __ATOMIC_ACQUIRE);
         go_to_main_thread();
         np_remap_obey();
-        /* Not private: the bell is rung by another process. */
-        long slept = syscall(SYS_futex, bell, FUTEX_WAIT, heard, NULL, NULL, 0);
-        if (slept != 0 && errno != EAGAIN && errno != EINTR) return NULL;
+        if (!sleep_until_rung(bell, heard)) return NULL;
     }
 }
 
 void np_orders_watch(void) {
-    int saved = errno, file = np_remap_open("bell", O_RDONLY, 0);
+    int saved = errno, cancelling = np_remap_keep_thread(), file = np_remap_open("bell", O_RDONLY, 0);
     struct stat status;
     bool is_whole = file >= 0 && fstat(file, &status) == 0 && status.st_size >= (off_t)sizeof(uint32_t);
+    know_first_thread();
     void *bell = is_whole ? np_remap_mmap(NULL, npr_whole_pages(1), PROT_READ, MAP_SHARED, file, 0) : MAP_FAILED;
     if (file >= 0) close(file);
     pthread_attr_t attributes;
     if (bell != MAP_FAILED && pthread_attr_init(&attributes) == 0) {
         pthread_t thread;
-        uint64_t all = ~0ull, before = 0;
+        uint64_t all = ~LIBRARYS_OWN, before = 0;
         pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
         pthread_attr_setstacksize(&attributes, STACK_BYTES);
         syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, sizeof all);
@@ -94,5 +138,6 @@ void np_orders_watch(void) {
         syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof before);
         pthread_attr_destroy(&attributes);
     }
+    np_remap_let_thread_end(cancelling);
     errno = saved;
 }

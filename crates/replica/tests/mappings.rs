@@ -63,17 +63,19 @@ fn a_programs_mappings_are_replaced_and_its_results_are_the_same() {
 /// Status of a program whose other thread or signal came only after the copy was made.
 const LATE: Option<i32> = Some(8);
 
-/// Runs a program that interferes with the copy of a file, until it does so in time: what it says, and how often the file was replaced.
-fn interfering(name: &str) -> (String, usize) {
+/// Runs a program that interferes with the copy of a file, until it does so in time: what it says, and how often the file was replaced. `how`: its last
+/// argument, or nothing.
+fn interfering(name: &str, how: &str) -> (String, usize) {
     let source = format!("tests/c/{name}.c");
-    let program = compile(name, &[source.as_str()], &["-O2", "-pthread"]);
+    let name = format!("{name}{how}");
+    let program = compile(&name, &[source.as_str()], &["-O2", "-pthread"]);
     let data = scratch().join(format!("{name}-data"));
     fs::write(&data, vec![7; 128 << 20]).expect("data");
     // The other thread has to be done before the copy is, which takes about as long: on a busy machine it loses that race again and again.
     for _ in 0..40 {
         let mappings = on_node_0(Rules { pattern: Some(format!("*{name}-data")), ..Rules::default() });
         let mut command = Command::new(&program);
-        mappings.apply(command.arg(&data).arg(mappings.folder()));
+        mappings.apply(command.arg(&data).arg(mappings.folder()).args((!how.is_empty()).then_some(how)));
         let output = run(&mut command);
         if output.status.code() == LATE {
             continue;
@@ -91,13 +93,68 @@ fn interfering(name: &str) -> (String, usize) {
 /// A copy takes a while to make: what the program has put in the file's place meanwhile is not overwritten with it.
 #[test]
 fn what_another_thread_maps_there_during_the_copy_stays() {
-    assert_eq!(interfering("taken"), ("kept".to_owned(), 0));
+    assert_eq!(interfering("taken", ""), ("kept".to_owned(), 0));
+}
+
+/// The C library unmaps by itself what `dlclose` takes away, and maps by itself what `malloc` needs: no hook sees it.
+#[test]
+fn what_the_c_library_maps_there_during_the_copy_stays() {
+    assert_eq!(interfering("taken", "unseen"), ("kept".to_owned(), 0));
 }
 
 /// The copy is made in the program's own call of mmap: a handler that comes meanwhile may fork.
 #[test]
 fn a_handler_may_fork_during_the_copy() {
-    assert_eq!(interfering("forked"), ("forked".to_owned(), 2));
+    assert_eq!(interfering("forked", ""), ("forked".to_owned(), 2));
+}
+
+/// An allocator's lock is held across forks, and who has it waits for none of ours that a fork holds. Nor does a handler of a signal that comes then.
+#[test]
+fn an_allocator_that_unmaps_under_its_lock_may_fork() {
+    let library = compile("libforklocks.so", &["tests/c/forklocks.c"], &["-O2", "-DLIBRARY", "-shared", "-fPIC"]);
+    let program = compile("forklocks", &["tests/c/forklocks.c", library.to_str().expect("UTF-8")], &["-O2"]);
+    let shared = scratch().join("shared-forklocks");
+    fs::write(&shared, vec![0; 1 << 20]).expect("shared");
+    // With a guarded mapping, and with none.
+    for (rule, replaced) in [(shared.as_path(), 2), (Path::new("/no-such-file"), 0)] {
+        let pattern = Some("*no-such-file".into());
+        let shared_rule = rule.to_str().map(str::to_owned);
+        let mappings = on_node_0(Rules { pattern, shared: shared_rule, ..Rules::default() });
+        let mut command = Command::new(&program);
+        mappings.apply(command.arg(&shared));
+        assert_eq!(must(&mut command), "forked\n");
+        assert_eq!(count(&mappings.summary().expect("summary"), Action::Replaced, &shared), replaced);
+    }
+}
+
+/// What a program does with all of its threads, it does with the one that waits for orders, too: it changes their user, and ends when the last of its own has.
+#[test]
+fn the_thread_that_waits_for_orders_holds_nothing_up() {
+    for (name, expected) in [("setxid", "changed\n"), ("lastthread", "done\n")] {
+        let source = format!("tests/c/{name}.c");
+        let program = compile(name, &[source.as_str()], &["-O2"]);
+        let mappings = Mappings::prepare(Rules { by_order: true, ..Rules::default() }).expect("a folder for copies");
+        let mut command = Command::new(&program);
+        mappings.apply(&mut command);
+        assert_eq!(must(&mut command), expected, "{name}");
+    }
+}
+
+/// A limit on file sizes, beyond which a signal ends the program; a cancelled thread, for which opening a file is the end; a closed standard output, whose
+/// number the copy's file must not have.
+#[test]
+fn programs_in_an_uneasy_state_go_on() {
+    let program = compile("uneasy", &["tests/c/uneasy.c"], &["-O2"]);
+    let data = scratch().join("uneasy-data");
+    fs::write(&data, vec![7; 16 << 20]).expect("data");
+    let alone = must(Command::new(&program).arg(&data).arg("closed"));
+    assert!(alone.ends_with("copy 0\n"), "{alone}");
+    for (kind, expected) in [("limited", "copy 0"), ("cancelled", "copy 1"), ("closed", "copy 1")] {
+        let mappings = on_node_0(Rules { pattern: Some("*uneasy-data".into()), ..Rules::default() });
+        let mut command = Command::new(&program);
+        mappings.apply(command.arg(&data).arg(kind));
+        assert_eq!(must(&mut command), alone.replace("copy 0", expected), "{kind}");
+    }
 }
 
 /// A library's constructor runs with the loader's lock held: a thread that it waits for must not need that lock for a hook's sake.
@@ -173,8 +230,8 @@ fn handlers_of_the_program_are_kept() {
         let output = run(&mut command);
         (String::from_utf8_lossy(&output.stdout).into_owned(), output.status)
     };
-    // The rows between the first and the last write while the signals of faults would be blocked, and were ended by the first write. The last
-    // but one has faults of the program's own in its handler. In the last one that handler took the place of ours.
+    // The three rows after the first write while the signals of faults would be blocked, and were ended by the first write. In the next one the kernel writes.
+    // The last but one has faults of the program's own in its handler. In the last one that handler took the place of ours.
     let kinds = [
         ["own", "default", "ignored", "sent", "bus", "threads"].as_slice(),
         &["blocked", "inherited", "masked"],
@@ -189,8 +246,10 @@ fn handlers_of_the_program_are_kept() {
             "attribute",
             "early",
             "timer",
+            "timers",
             "spawned",
         ],
+        &["read", "pread", "readv", "preadv", "recv", "recvfrom", "recvmsg", "fread"],
         &["again", "unblocked", "released", "left", "others"],
         &["__sysv_signal", "sigset", "bsd_signal", "ssignal"],
     ];
@@ -205,6 +264,26 @@ fn handlers_of_the_program_are_kept() {
     assert_eq!(outcome("again", Some(&mappings)).0, "written 7\nagain\n");
     assert_eq!(outcome("left", Some(&mappings)).0, "written 7\nleft\nleft\nleft\n");
     assert_eq!(outcome("__sysv_signal", Some(&mappings)).0, "written 7\nown handler\n");
+}
+
+/// A copy that is left as it is would show other processes what was there before the write.
+#[test]
+fn a_program_that_can_open_no_file_collapses_its_copies() {
+    let library = compile("libnofiles.so", &["tests/c/handlers.c"], &["-O2", "-DLIBRARY", "-shared", "-fPIC"]);
+    let program = compile("nofiles", &["tests/c/handlers.c", library.to_str().expect("UTF-8")], &["-O2"]);
+    let shared = scratch().join("shared-nofiles");
+    fs::write(&shared, vec![0; 1 << 20]).expect("shared");
+    let mappings = on_node_0(Rules { shared: shared.to_str().map(str::to_owned), ..Rules::default() });
+    let mut command = Command::new(&program);
+    mappings.apply(command.arg(&shared).arg("descriptors"));
+    assert_eq!(must(&mut command), "limit 64\nwritten 7\n");
+    let copies: Vec<u64> = fs::read_dir(mappings.folder())
+        .expect("the folder")
+        .map(|entry| entry.expect("an entry"))
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with("shared-"))
+        .map(|entry| entry.metadata().expect("its size").len())
+        .collect();
+    assert_eq!(copies, [0]);
 }
 
 #[test]

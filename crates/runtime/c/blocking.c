@@ -15,6 +15,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/file.h>
@@ -183,7 +184,7 @@ static uint64_t cycles_of_ms(int milliseconds) {
  * kept back there, and let in by the part itself. */
 struct kept_back {
     sigset_t own; /* the program's mask; the kernel reads and writes its first 64 signals, which are all */
-    bool is_on;
+    bool is_on, is_for_handled;
 };
 
 #define SIGNAL_BIT(number) (1ull << ((number) - 1))
@@ -192,23 +193,33 @@ struct kept_back {
     (SIGNAL_BIT(SIGSEGV) | SIGNAL_BIT(SIGBUS) | SIGNAL_BIT(SIGFPE) | SIGNAL_BIT(SIGILL) | SIGNAL_BIT(SIGTRAP) | SIGNAL_BIT(SIGSYS) | \
      SIGNAL_BIT(32) | SIGNAL_BIT(33))
 
-/* First all, at once; then only those with a handler: one that the program ignores would be pending, and could end calls that it does not end. */
+/* All of them, at once. */
 static NP_COLD struct kept_back keep_back(struct np_slot *slot) {
     struct kept_back kept = {.is_on = false};
-    uint64_t mask = ~NEVER_KEPT_BACK, own = 0, handled = 0;
+    uint64_t mask = ~NEVER_KEPT_BACK, own = 0;
     if (np_is_confined || NP_SYS4(SYS_rt_sigprocmask, SIG_BLOCK, &mask, &own, sizeof mask) != 0) return kept;
-    for (int number = 1; number <= 64; number++) {
-        uint64_t action[8] = {0}; /* the kernel's struct, which begins with the handler */
-        if (NP_SYS4(SYS_rt_sigaction, number, 0, action, sizeof mask) == 0 && action[0] > (uintptr_t)SIG_IGN) handled |= SIGNAL_BIT(number);
-    }
-    handled &= ~(own | NEVER_KEPT_BACK);
-    np_vt(slot)->kept_back = handled; /* before the first can come in again */
+    np_vt(slot)->kept_back = mask & ~own;
     kept.is_on = true;
     memset(&kept.own, 0, sizeof kept.own);
     memcpy(&kept.own, &own, sizeof own);
-    mask = own | handled;
-    NP_SYS4(SYS_rt_sigprocmask, SIG_SETMASK, &mask, 0, sizeof mask);
     return kept;
+}
+
+/* Once there is another part, only those with a handler: one that the program ignores would be pending, and could end calls that it does not end. Most waits
+ * are over when they time out, and need not ask for 64 handlers. */
+static NP_COLD void keep_handled_back(struct np_slot *slot, struct kept_back *kept) {
+    uint64_t own = 0, handled = 0;
+    if (!kept->is_on || kept->is_for_handled) return;
+    kept->is_for_handled = true;
+    memcpy(&own, &kept->own, sizeof own);
+    for (int number = 1; number <= 64; number++) {
+        uint64_t action[8] = {0}; /* the kernel's struct, which begins with the handler */
+        if (NP_SYS4(SYS_rt_sigaction, number, 0, action, sizeof own) == 0 && action[0] > (uintptr_t)SIG_IGN) handled |= SIGNAL_BIT(number);
+    }
+    handled &= ~(own | NEVER_KEPT_BACK);
+    np_vt(slot)->kept_back = handled; /* before the first can come in again */
+    uint64_t mask = own | handled;
+    NP_SYS4(SYS_rt_sigprocmask, SIG_SETMASK, &mask, 0, sizeof mask);
 }
 
 static NP_COLD void let_in(struct np_slot *slot, const struct kept_back *kept) {
@@ -235,7 +246,10 @@ static const sigset_t *mask_of(const struct kept_back *kept) { return kept->is_o
             struct kept_back kept = {.is_on = false};                                                            \
             if (repeats) kept = keep_back(wait_.slot);                                                           \
             timed = np_timed_since(wait_.slot, wait_.began_ns, cycles_);                                         \
-            while (result_ == 0 && np_timed_goes_on(&timed, CLOCK_MONOTONIC)) result_ = again;                   \
+            while (result_ == 0 && np_timed_goes_on(&timed, CLOCK_MONOTONIC)) {                                  \
+                keep_handled_back(wait_.slot, &kept);                                                            \
+                result_ = again;                                                                                 \
+            }                                                                                                    \
             let_in(wait_.slot, &kept);                                                                           \
         }                                                                                                        \
         bool timed_out_ = result_ == 0;                                                                          \
@@ -714,6 +728,21 @@ NP_EXPORT int lockf(int fd, int operation, off_t bytes) {
 NP_EXPORT int lockf64(int fd, int operation, off64_t bytes) {
     return OUTSIDE(int, NP_REAL(lockf64)(fd, operation, bytes), 0);
 }
+
+/* The commands that wait. Of all others only the argument goes on, whichever it is. */
+NP_EXPORT int fcntl(int fd, int command, ...) {
+    va_list rest;
+    va_start(rest, command);
+    void *argument = va_arg(rest, void *);
+    va_end(rest);
+    __typeof__(&fcntl) real = NP_REAL(fcntl);
+    if (np_likely(command != F_SETLKW && command != F_OFD_SETLKW)) return real(fd, command, argument);
+    return OUTSIDE(int, real(fd, command, argument), 0);
+}
+
+/* Newer than some C libraries; where it is, it is the same function. */
+extern int fcntl64(int fd, int command, ...);
+NP_EXPORT int fcntl64(int fd, int command, ...) __attribute__((alias("fcntl")));
 
 /* ---- queues and semaphores of the system, transfers under way: whose clocks meet there is not followed ---- */
 

@@ -14,6 +14,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 /* ---- text ---- */
 
@@ -42,12 +43,16 @@ char *np_decimal(char *to, uint64_t value) { return number(to, value, 10, 1); }
 struct out {
     long fd;
     long error;
+    uint64_t room; /* how much larger the file may become */
     size_t used;
     char text[4096];
     char status[STATUS_BYTES]; /* the kernel's file */
 };
 
 static void flush(struct out *out) {
+    /* Past the limit it would be no error, but a signal that ends the program (SIGXFSZ). */
+    if (out->used > out->room) out->error = -EFBIG;
+    else out->room -= out->used;
     for (size_t done = 0; done < out->used && out->error == 0;) {
         long wrote = NP_SYS3(SYS_write, out->fd, out->text + done, out->used - done);
         if (wrote > 0) done += (size_t)wrote;
@@ -259,6 +264,8 @@ long np_proc_open(enum np_proc_file file, int real, int flags) {
     struct out *out = np_pages_new(sizeof *out);
     long error = -ENOMEM;
     if (out != NULL) {
+        struct rlimit limit;
+        out->room = NP_SYS2(SYS_getrlimit, RLIMIT_FSIZE, &limit) == 0 ? limit.rlim_cur : RLIM_INFINITY;
         out->fd = fd;
         write_file(out, file, real);
         error = out->error;

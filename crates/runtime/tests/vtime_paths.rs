@@ -121,6 +121,22 @@ fn sleeping_threads_leave_their_cpus() {
     }
 }
 
+/// Make sure that a thread which waits for a file's lock counts as waiting at once, and need not be found asleep by those that wait for its clock.
+#[test]
+fn waits_for_file_locks_are_known() {
+    let bench = Bench::new();
+    let program = bench.compile("gcc", ESCAPES, "escapes.c", "escapes");
+    assert_eq!(bench.course(&program, "file-lock").values["known"], 1);
+}
+
+/// Make sure that a time-out of `poll` that passes while nobody is behind costs no look at the handlers of all signals.
+#[test]
+fn idle_waits_ask_for_no_handlers() {
+    let bench = Bench::new();
+    let program = bench.compile("gcc", ESCAPES, "escapes.c", "escapes");
+    assert_eq!(bench.course(&program, "idle-poll").values["over"], 1);
+}
+
 /// Make sure that nobody waits for the clock of a thread that got no slot, and so has none. Each such wait took up to 100 ms.
 #[test]
 fn threads_without_a_slot_hold_nobody_up() {

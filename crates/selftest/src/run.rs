@@ -22,6 +22,9 @@ const ROUNDS_QUICK: usize = 5;
 /// No further programs are tried after this time.
 const CONTENTION: Duration = Duration::from_secs(60);
 const CONTENTION_QUICK: Duration = Duration::from_secs(20);
+/// So many times the machine is measured again at most, where it has changed when the first programs run; in the first half of the time for programs alone,
+/// which goes on meanwhile.
+const MEASURED_AGAIN_MAX: usize = 2;
 /// What the measurement stays within; without `quick`, what `numapilot measure` does.
 const BUDGET_QUICK: Duration = Duration::from_secs(5);
 
@@ -127,20 +130,34 @@ impl Runner<'_> {
             Ok(scenes) => scenes,
             Err(reason) => return not_judged(&reason),
         };
-        self.measure(Part::Contention);
-        let (plan, results) = match self.measured.as_ref() {
-            Some(Ok(measured)) => (&measured.0, &measured.1),
-            Some(Err(reason)) => return not_judged(reason),
-            None => return not_judged("nothing was measured"),
-        };
         let (rounds, budget) =
             if self.options.is_quick { (ROUNDS_QUICK, CONTENTION_QUICK) } else { (ROUNDS, CONTENTION) };
-        let stage = Stage { machine: self.machine, permit: &self.permit, plan, results, rounds, budget };
-        let progress = &mut self.progress;
-        let mut told = |now: String| progress(Progress { part: Part::Contention, now });
-        match stage.run(&scenes, &mut told) {
-            Ok((contention, check)) => (vec![check], Some(contention)),
-            Err(error) => not_judged(&error.to_string()),
+        self.measure(Part::Contention);
+        let begun = Instant::now();
+        let mut again = 0;
+        loop {
+            let (plan, results) = match self.measured.as_ref() {
+                Some(Ok(measured)) => (&measured.0, &measured.1),
+                Some(Err(reason)) => return not_judged(reason),
+                None => return not_judged("nothing was measured"),
+            };
+            let (elapsed, permit) = (begun.elapsed(), &self.permit);
+            let left = budget.saturating_sub(elapsed);
+            let stage = Stage { machine: self.machine, permit, plan, results, rounds, budget: left };
+            let may_measure_again = again < MEASURED_AGAIN_MAX && elapsed < budget / 2;
+            let progress = &mut self.progress;
+            let mut told = |now: String| progress(Progress { part: Part::Contention, now });
+            match stage.run(&scenes, may_measure_again, &mut told) {
+                Ok(Some((mut contention, check))) => {
+                    contention.tell_measured_again(again);
+                    return (vec![check], Some(contention));
+                }
+                Ok(None) => told("the machine has changed since it was measured: measuring it again".to_owned()),
+                Err(error) => return not_judged(&error.to_string()),
+            }
+            again += 1;
+            self.measured = None;
+            self.measure(Part::Contention);
         }
     }
 

@@ -93,6 +93,9 @@ fn rows(out: &mut String, contention: &Contention, look: Look) {
             let _ = writeln!(out, "  {}", look.faint(&line));
         }
     }
+    for line in left_out(contention).iter().flat_map(|words| wrap(words, look.width.saturating_sub(2))) {
+        let _ = writeln!(out, "  {line}");
+    }
     if let Some(medians) = &contention.medians {
         let words = format!(
             "Median error: {} predicted, {} by \"no slow-down\"; median effect {}, median spread {} over {} rounds.",
@@ -108,6 +111,19 @@ fn rows(out: &mut String, contention: &Contention, look: Look) {
     }
 }
 
+/// How many rounds and rows do not count because the machine was another one; `None` where all do.
+fn left_out(contention: &Contention) -> Option<String> {
+    let rounds = units::counted(contention.rounds_left_out as u64, "round", "rounds");
+    let changed = contention.rows.iter().filter(|row| !row.is_judged).count();
+    (contention.rounds_left_out > 0).then(|| {
+        format!(
+            "Left out: {rounds}, before or after which the CPUs read clearly more or less together than when the model was measured; rows that are \
+             not judged for that reason: {changed} of {}.",
+            contention.rows.len()
+        )
+    })
+}
+
 fn table(rows: &[&Row]) -> Table {
     let mut table = Table::new()
         .flexible("PROGRAMS", 12)
@@ -116,12 +132,14 @@ fn table(rows: &[&Row]) -> Table {
         .column("PREDICTED", Align::Left)
         .column("ERROR %", Align::Left)
         .column("BASELINE %", Align::Left)
+        .column("ROUNDS", Align::Right)
         .column("BUSY", Align::Right);
     for row in rows {
         let each = |value: &dyn Fn(&Member) -> String| row.members.iter().map(value).collect::<Vec<_>>().join(" ");
         // Columns under a `%`.
         let percent = |share: f64| format!("{:.0}", share * 100.0);
         let names: Vec<&str> = row.members.iter().map(|member| member.program.as_str()).collect();
+        let ran = row.rounds + row.rounds_left_out;
         table.row([
             names.join(" + "),
             each(&|member| format!("{:.2}", member.measured)),
@@ -129,8 +147,62 @@ fn table(rows: &[&Row]) -> Table {
             each(&|member| format!("{:.2}", member.predicted)),
             each(&|member| percent(member.error())),
             each(&|member| percent(member.baseline_error())),
+            if row.rounds_left_out == 0 { ran.to_string() } else { format!("{} of {ran}", row.rounds) },
             units::whole_percent(row.disturbed_share),
         ]);
+        if !row.is_judged {
+            table.remark("", "not judged: the machine changed");
+        }
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    //! Rows with rounds that do not count.
+
+    use numapilot_machine::NodeId;
+
+    use super::*;
+
+    fn row(rounds: usize, rounds_left_out: usize, is_judged: bool) -> Row {
+        let member = Member {
+            program: "read".to_owned(),
+            threads: 1,
+            cpu_node: NodeId(0),
+            memory_node: NodeId(0),
+            alone_per_s: 2e8,
+            together_per_s: 1e8,
+            measured: 2.0,
+            spread: 0.01,
+            predicted: 1.9,
+        };
+        let members = vec![member.clone(), member];
+        Row { scene: "all on node 0".to_owned(), members, disturbed_share: 0.0, rounds, rounds_left_out, is_judged }
+    }
+
+    /// The text of these rows, with one blank between words.
+    fn shown(of: Vec<Row>, width: usize) -> String {
+        let rounds_left_out = of.iter().map(|row| row.rounds_left_out).sum();
+        let contention = Contention { rounds: 9, rounds_left_out, rows: of, ..Contention::default() };
+        let mut out = String::new();
+        rows(&mut out, &contention, Look { width, colour: false });
+        out.split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn rounds_and_rows_that_do_not_count_are_told() {
+        let steady = shown(vec![row(9, 0, true)], 100);
+        assert!(!steady.contains("Left out") && !steady.contains("not judged"), "{steady}");
+        for width in [80, 140] {
+            let changed = shown(vec![row(9, 2, true), row(2, 25, false)], width);
+            assert!(changed.contains(" 9 of 11 ") && changed.contains(" 2 of 27 "), "{changed}");
+            assert_eq!(changed.matches("read + read").count(), 2, "{changed}");
+            assert_eq!(changed.matches("not judged: the machine changed").count(), 1, "{changed}");
+            assert!(
+                changed.contains("Left out: 27 rounds") && changed.contains("for that reason: 1 of 2."),
+                "{changed}"
+            );
+        }
+    }
 }

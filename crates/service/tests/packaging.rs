@@ -194,7 +194,13 @@ fn served() -> BTreeSet<String> {
         ..DaemonSettings::default()
     };
     let mut daemon = Daemon::start(&settings, || ()).unwrap();
-    let node = NodeStatus { probe_ns: vec![Some(90.0)], local_share: Some(0.5), ..NodeStatus::default() };
+    let node = NodeStatus {
+        probe_ns: vec![Some(90.0)],
+        local_share: Some(0.5),
+        free_bytes: Some(0),
+        available_bytes: Some(0),
+        ..NodeStatus::default()
+    };
     daemon.status(Status {
         state: State::Running,
         nodes: vec![node],

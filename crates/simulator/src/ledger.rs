@@ -23,8 +23,9 @@ pub(crate) struct Entry {
 pub(crate) struct Scale {
     /// Per node: the position of its controller among the stations.
     pub(crate) controllers: Vec<Option<usize>>,
-    /// First link among the stations.
+    /// First link among the stations, and how many links there are: ports come after them.
     pub(crate) first_link: usize,
+    pub(crate) links: usize,
     /// `None` where the program does not count instructions.
     pub(crate) clock_mhz: Option<f64>,
     pub(crate) counts_instructions: bool,
@@ -113,7 +114,8 @@ impl Ledger {
 
     /// Mean utilisation of links.
     pub(crate) fn links(&self, scale: &Scale) -> Vec<f64> {
-        (scale.first_link..self.station_ns.len()).map(|station| self.utilisation(station)).collect()
+        let end = self.station_ns.len().min(scale.first_link + scale.links);
+        (scale.first_link..end).map(|station| self.utilisation(station)).collect()
     }
 
     /// The seven metrics, as [`numapilot_traffic::metrics`] defines them, over the whole stretch.
@@ -152,5 +154,21 @@ impl Ledger {
             accesses_per_us: self.served().iter().sum::<f64>() / self.elapsed_ns().max(1.0) * 1000.0,
             metrics: self.metrics(scale),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_are_no_links() {
+        let controllers = vec![Some(0)];
+        let scale = Scale { controllers, first_link: 1, links: 2, clock_mhz: None, counts_instructions: false };
+        let mut ledger = Ledger::at(0.0);
+        assert!(ledger.links(&scale).is_empty(), "nothing ran yet");
+        ledger.record(&Entry { utilisation: vec![0.5, 0.25, 0.75, 1.0], ..Entry::default() }, 8.0);
+        assert_eq!(ledger.links(&scale), [0.25, 0.75]);
+        assert_eq!(ledger.metrics(&scale).interconnect_usage, Some(0.5));
     }
 }

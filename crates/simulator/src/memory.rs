@@ -77,7 +77,7 @@ fn station(
     peak_bytes_per_s: f64,
 ) -> StationLoad {
     let utilisation = (bytes_per_s / peak_bytes_per_s).min(1.0);
-    StationLoad { controller, link, bytes_per_s, utilisation, queue: utilisation }
+    StationLoad { controller, link, bytes_per_s, utilisation, queue: utilisation, ..StationLoad::default() }
 }
 
 impl Memory for IdleMemory {

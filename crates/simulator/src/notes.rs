@@ -1,5 +1,8 @@
 //! What the reader of a report must know, in whole sentences.
 
+use std::collections::BTreeSet;
+
+use numapilot_machine::{Cpu, CpuId, Machine};
 use numapilot_text::units::{part_percent, part_percent_to};
 
 use crate::engine::run_stats::RunStats;
@@ -10,13 +13,27 @@ const UNSETTLED_SHARE: f64 = 0.01;
 /// Relative change in the last iteration of a load above which its answer is worth a word.
 pub(crate) const UNSOLVED: f64 = 1e-6;
 
-/// Notes on a run.
-pub(crate) fn notes(run_stats: &RunStats) -> Vec<String> {
+/// That threads share cores.
+const SHARED_CORES: &str = "Threads share cores (hardware threads), and each hardware thread is simulated as a whole CPU: own work takes longer than simulated \
+                            while another thread works on the same core.";
+
+/// Notes on a run at whose end threads are on these `cpus`, by their positions in the machine's list.
+pub(crate) fn notes(run_stats: &RunStats, machine: &Machine, cpus: impl Iterator<Item = usize>) -> Vec<String> {
     let mut notes = of_convergence(&run_stats.convergence, run_stats.total.to_ns);
     if run_stats.moves.samples_lost > 0 {
         notes.push(format!("The sampler lost {} of its samples.", run_stats.moves.samples_lost));
     }
+    if share_cores(machine, cpus) {
+        notes.push(SHARED_CORES.to_owned());
+    }
     notes
+}
+
+/// Whether two of these CPUs are hardware threads of one core.
+fn share_cores(machine: &Machine, cpus: impl Iterator<Item = usize>) -> bool {
+    let used: BTreeSet<CpuId> = cpus.filter_map(|cpu| machine.cpus().get(cpu)).map(|cpu| cpu.id).collect();
+    let of_one_core = |cpu: &Cpu| cpu.siblings.iter().filter(|id| used.contains(*id)).count();
+    machine.cpus().iter().any(|cpu| of_one_core(cpu) > 1)
 }
 
 /// Notes on what was solved how well in a run of `run_ns`.
@@ -49,6 +66,18 @@ fn of_convergence(convergence: &Convergence, run_ns: f64) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn threads_share_a_core_on_two_of_its_cpus() {
+        let machine = Machine::load("xeon-2s-cxl").expect("a built-in model");
+        let of = |id: CpuId| machine.cpus().iter().position(|cpu| cpu.id == id).expect("listed");
+        let cpu = machine.cpus().iter().find(|cpu| cpu.siblings.len() == 2).expect("two hardware threads a core");
+        let both = [of(cpu.siblings[0]), of(cpu.siblings[1])];
+        assert!(share_cores(&machine, both.into_iter()));
+        assert!(!share_cores(&machine, [both[0], both[0]].into_iter()), "one CPU, which they share in turn");
+        let other = machine.cpus().iter().find(|other| !cpu.siblings.contains(&other.id)).expect("more cores");
+        assert!(!share_cores(&machine, [both[0], of(other.id)].into_iter()));
+    }
 
     /// Only epochs that did not settle were told: one that settles on an answer of a model that did not converge looks as good as any.
     #[test]

@@ -150,7 +150,7 @@ impl Arena {
         let fail = |what| SourceError::System {
             what,
             source: io::Error::last_os_error(),
-            remedy: "check `ulimit -v` and free memory, or use fewer `--max-threads` and a smaller `--ring-size`",
+            remedy: "check `ulimit -v`, `ulimit -f` and free memory, or use fewer `--max-threads` and a smaller `--ring-size`",
         };
         // SAFETY: a NUL-terminated name; returns a new descriptor or -1.
         let fd = unsafe { libc::memfd_create(NAME.as_ptr(), libc::MFD_CLOEXEC) };

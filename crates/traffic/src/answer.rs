@@ -112,9 +112,25 @@ fn stations(solution: &mut Solution, system: &MemorySystem, load: &Load, network
         }
     }
     for (station, out) in solution.stations.iter_mut().enumerate() {
-        (out.controller, out.link, out.bytes_per_s) = match system.kinds()[station] {
-            Station::Controller { node, id } => (Some(id), None, controller_bytes(load, network, state, node)),
-            Station::Link { id, bandwidth_bytes_per_s } => (None, Some(id), out.utilisation * bandwidth_bytes_per_s),
+        let (utilisation, queue) = (out.utilisation, out.queue);
+        *out = StationLoad { utilisation, queue, ..StationLoad::default() };
+        out.bytes_per_s = match system.kinds()[station] {
+            Station::Controller { node, id } => {
+                out.controller = Some(id);
+                controller_bytes(load, network, state, node)
+            }
+            Station::Link { id, bandwidth_bytes_per_s } => {
+                out.link = Some(id);
+                utilisation * bandwidth_bytes_per_s
+            }
+            Station::ReadPort { id, bandwidth_bytes_per_s } => {
+                out.read_port = Some(id);
+                utilisation * bandwidth_bytes_per_s
+            }
+            Station::WritePort { id, bandwidth_bytes_per_s } => {
+                out.write_port = Some(id);
+                utilisation * bandwidth_bytes_per_s
+            }
         };
     }
 }

@@ -39,10 +39,10 @@ pub enum TrafficError {
         /// Node of the memory.
         to: NodeId,
     },
-    /// The service times of a line at the memory controller and the links exceed the access's idle latency.
+    /// The service times of a line at the memory controller, the links and the node's ports exceed the access's idle latency.
     #[error(
-        "machine {machine}: the idle latency from node {from} to node {to} is given as {idle_ns:.1} ns, but the memory controller and the links \
-         alone need {service_ns:.1} ns for the access at their bandwidths; \
+        "machine {machine}: the idle latency from node {from} to node {to} is given as {idle_ns:.1} ns, but the memory controller, the links and the \
+         ports of its CPUs alone need {service_ns:.1} ns for the access at their bandwidths; \
          correct the [[idle_latency]], the bandwidths, or [traffic] in the model file (docs/traffic-model.md)"
     )]
     ServiceExceedsLatency {

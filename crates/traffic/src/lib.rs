@@ -2,8 +2,8 @@
 //! the utilisation of each controller and each directed link, and the speed of each class of threads.
 //!
 //! A closed queueing network, solved by approximate mean value analysis. Customers are threads' outstanding misses; stations
-//! are memory controllers and directed links; the rest of an access's path is a fixed latency. `docs/traffic-model.md` has the
-//! equations and how they were checked.
+//! are memory controllers, directed links and, where they are known, the limits of a node's own CPUs on what they read and write together; the rest of an
+//! access's path is a fixed latency. `docs/traffic-model.md` has the equations and how they were checked.
 //!
 //! Everything here is a pure function. Nodes are *dense indexes* into [`numapilot_machine::Machine::nodes`], not the kernel's
 //! numbers: the model lives in arrays.

@@ -15,7 +15,8 @@ pub const DEFAULT_WRITE_TURNAROUND: f64 = 0.2;
 pub const DEFAULT_MESSAGE_BYTES: f64 = 8.0;
 const NS: f64 = 1e9;
 
-/// Service times in nanoseconds, and the numbering of stations: controllers in node order, then links.
+/// Service times in nanoseconds, and the numbering of stations: controllers in node order, then links, then ports: of each node that has any, the read port,
+/// then the write port.
 #[derive(Clone, Debug)]
 pub struct Service {
     /// By node: its controller's station, if it has memory.
@@ -34,6 +35,18 @@ pub struct Service {
     pub release: Vec<Option<Release>>,
     /// By link: bytes per second that it reaches.
     pub link_bytes_per_s: Vec<f64>,
+    /// By node: where its CPUs have a limit of their own on what they read and write together, the stations that stand for it.
+    pub read_port: Vec<Option<Port>>,
+    pub write_port: Vec<Option<Port>>,
+}
+
+/// A node's port in one direction.
+#[derive(Clone, Copy, Debug)]
+pub struct Port {
+    pub station: usize,
+    /// Service times of a line and of a request, in nanoseconds.
+    pub line_ns: f64,
+    pub request_ns: f64,
 }
 
 /// A link's flow control.
@@ -83,6 +96,7 @@ impl Service {
         }
         let reached = figures.link_efficiency.unwrap_or(1.0);
         let link_bytes_per_s: Vec<f64> = machine.links().iter().map(|l| l.bandwidth_bytes_per_s * reached).collect();
+        let (read_port, write_port) = ports(machine, first_link + link_bytes_per_s.len(), message_bytes);
         let times = |bytes: f64| link_bytes_per_s.iter().map(|per_s| bytes * NS / per_s).collect::<Vec<f64>>();
         Ok(Self {
             controller_of,
@@ -95,6 +109,8 @@ impl Service {
             completion_ns: times(figures.completion_bytes.unwrap_or(0.0)),
             release: releases(machine, &times(figures.release_bytes.unwrap_or(0.0))),
             link_bytes_per_s,
+            read_port,
+            write_port,
         })
     }
 
@@ -110,8 +126,22 @@ impl Service {
 
     /// Number of stations.
     pub fn stations(&self) -> usize {
-        self.first_link + self.link_bytes_per_s.len()
+        let ports = self.read_port.iter().chain(&self.write_port).flatten();
+        self.first_link + self.link_bytes_per_s.len() + ports.count()
     }
+}
+
+/// Read and write ports by node, numbered from `first` on.
+fn ports(machine: &Machine, first: usize, message_bytes: f64) -> (Vec<Option<Port>>, Vec<Option<Port>>) {
+    let mut next = first;
+    let mut port = |limit: Option<f64>| {
+        let per_s = limit?;
+        let station = next;
+        next += 1;
+        Some(Port { station, line_ns: LINE_BYTES * NS / per_s, request_ns: message_bytes * NS / per_s })
+    };
+    let nodes = machine.nodes().iter();
+    nodes.map(|node| (port(node.cpus_read_bytes_per_s), port(node.cpus_write_bytes_per_s))).unzip()
 }
 
 /// By link: the link back and what one message costs it, of `release_ns` by link. Links of one direction alone have none.

@@ -6,13 +6,19 @@ use serde::Serialize;
 /// Relative change at which the fixed point is reached.
 pub const TOLERANCE: f64 = 1e-10;
 
-/// One station: a memory controller or a directed link.
+/// One station: a memory controller, a directed link, or a node's port.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct StationLoad {
     /// The controller's node, if it is one.
     pub controller: Option<NodeId>,
     /// The link, if it is one.
     pub link: Option<LinkId>,
+    /// The node whose CPUs read through it, if it is a node's read port.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub read_port: Option<NodeId>,
+    /// The node whose CPUs write through it, if it is a node's write port.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub write_port: Option<NodeId>,
     /// Bytes per second that pass, of any kind.
     pub bytes_per_s: f64,
     /// Share of the time in which it is busy, 0 to 1.
@@ -35,7 +41,8 @@ pub struct Solution {
     /// causes to all others. A placement should equalise it. Rarely the delay is negative: a class that a saturated station slows may relieve other stations.
     /// Empty where nobody asked for it ([`crate::Solver::without_marginal`]).
     pub marginal_ns: Vec<Vec<f64>>,
-    /// Every controller (in node order, nodes with memory only), then every link in the machine's order.
+    /// Every controller (in node order, nodes with memory only), then every link in the machine's order, then the ports of nodes that have any: of each the
+    /// read port, then the write port.
     pub stations: Vec<StationLoad>,
     /// Share of the background traffic that the stations have room for: 1 unless it alone would fill one.
     pub background_carried: f64,

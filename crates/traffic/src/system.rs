@@ -16,6 +16,10 @@ pub enum Station {
     Controller { node: usize, id: NodeId },
     /// A directed link of the interconnect.
     Link { id: LinkId, bandwidth_bytes_per_s: f64 },
+    /// What all CPUs of a node together read from memory at most.
+    ReadPort { id: NodeId, bandwidth_bytes_per_s: f64 },
+    /// What they write to it at most.
+    WritePort { id: NodeId, bandwidth_bytes_per_s: f64 },
 }
 
 /// The memory system of a machine: what a [`crate::Solver`] needs to answer any [`crate::Load`]. Immutable; make it once per machine.
@@ -54,10 +58,18 @@ impl MemorySystem {
         let links = machine.links().iter();
         let links = links.zip(&service.link_bytes_per_s);
         let links = links.map(|(l, &bandwidth_bytes_per_s)| Station::Link { id: l.id, bandwidth_bytes_per_s });
+        let ports = nodes.iter().flat_map(|node| {
+            let id = node.id;
+            let read = node.cpus_read_bytes_per_s;
+            let read = read.map(|bandwidth_bytes_per_s| Station::ReadPort { id, bandwidth_bytes_per_s });
+            let write = node.cpus_write_bytes_per_s;
+            let write = write.map(|bandwidth_bytes_per_s| Station::WritePort { id, bandwidth_bytes_per_s });
+            [read, write].into_iter().flatten()
+        });
         Ok(Self {
             nodes: nodes.len(),
             clock_mhz: machine.clock_mhz(),
-            stations: controllers.chain(links).collect(),
+            stations: controllers.chain(links).chain(ports).collect(),
             ways,
             broadcasts: machine.broadcasts_probes() == Some(true),
             queues: 1.0,
@@ -77,7 +89,7 @@ impl MemorySystem {
         self.nodes
     }
 
-    /// How many stations there are: controllers, then directed links.
+    /// How many stations there are: controllers, then directed links, then the ports of nodes whose CPUs have a limit of their own.
     pub fn stations(&self) -> usize {
         self.stations.len()
     }
@@ -91,7 +103,7 @@ impl MemorySystem {
     pub(crate) fn controllers(&self) -> impl Iterator<Item = usize> {
         self.stations.iter().filter_map(|station| match station {
             Station::Controller { node, .. } => Some(*node),
-            Station::Link { .. } => None,
+            Station::Link { .. } | Station::ReadPort { .. } | Station::WritePort { .. } => None,
         })
     }
 

@@ -72,9 +72,9 @@ impl Tree {
 /// Everything that an access from one node to another's memory does.
 #[derive(Clone, Debug, Default)]
 pub struct Way {
-    /// Messages on which the access waits in any case: the request.
+    /// Messages on which the access waits in any case: the request, which leaves by the asking node's write port.
     pub request: Vec<Visit>,
-    /// The controller, and then the line's path back.
+    /// The controller, and then the line's path back, by the asking node's read port.
     pub answer: Vec<Visit>,
     /// On machines that broadcast: the answer of each other node with CPUs to its probe. They race the line.
     pub answers: Vec<Vec<Visit>>,
@@ -86,7 +86,7 @@ pub struct Way {
     pub probe_load: Vec<Visit>,
     /// What a read sends that nobody waits for: its end, told to the home node, and buffers given back for all of the read's messages but probes.
     pub control: Vec<Visit>,
-    /// A line written back later: its way, the controller, the acknowledgement, their buffers.
+    /// A line written back later: the asking node's write port, its way, the controller, the acknowledgement, their buffers.
     pub write_back: Vec<Visit>,
     /// The part of the idle latency that is not service time: caches, crossbars, wires, the DRAM's own latency. `None` where no access is possible (no
     /// CPUs, or no memory).
@@ -104,16 +104,27 @@ impl Way {
         let mut sums = ServiceSums::new(machine, service);
         let there = (ids[from], ids[to]);
         let back = (ids[to], ids[from]);
+        let (read_port, write_port) = (service.read_port[from], service.write_port[from]);
+        // Written lines alone would fill a port that no thread waits for: the requests that leave by it hold threads back then, as they do at a link.
+        if let Some(port) = write_port {
+            sums.add(port.station, port.request_ns);
+        }
         sums.message(there, Message::Request);
         let request = sums.take();
         sums.add(controller, service.read_ns[to]);
         sums.message(back, Message::Line);
+        if let Some(port) = read_port {
+            sums.add(port.station, port.line_ns);
+        }
         let answer = sums.take();
         if service.completion_ns.iter().any(|&ns| ns > 0.0) {
             sums.message(there, Message::Completion);
         }
         sums.give_back();
         let control = sums.take();
+        if let Some(port) = write_port {
+            sums.add(port.station, port.line_ns);
+        }
         sums.message(there, Message::Line);
         sums.add(controller, service.write_ns[to]);
         sums.message(back, Message::Answer);

@@ -1,8 +1,8 @@
 //! What holds of every queueing network, whatever its figures: Little's law, the utilisation law, bounds, monotonicity. On random machines and
 //! loads; a failing case is shrunk and printed with its seed.
 
-use crate::common::{demands, random_class, random_machine, scenario, scenario_of, with_flow_control};
-use numapilot_machine::Machine;
+use crate::common::{demands, random_class, random_machine, scenario, scenario_of, with_flow_control, with_ports};
+use numapilot_machine::{Machine, NodeId};
 use numapilot_random::Random;
 use numapilot_traffic::{Background, Class, Load, MemorySystem, Solution, Solver, TrafficError};
 use proptest::prelude::*;
@@ -132,6 +132,68 @@ fn the_laws_hold(machine: &Machine, load: &Load) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+/// One node whose memory serves 100 GB/s, and whose CPUs read 34 GB/s at most.
+const NARROW: &str = r#"
+format = 1
+name = "narrow"
+cpu = "c"
+clock_mhz = { value = 2000, source = "made up" }
+[sources]
+[traffic]
+controller_efficiency = { value = 1, source = "made up" }
+write_turnaround = { value = 0, source = "made up" }
+[[nodes]]
+ids = [0]
+cpus = ["0-1"]
+source = "made up"
+memory_gib = { value = 1, source = "made up" }
+memory_bandwidth_gb_per_s = { value = 100, source = "made up" }
+cpus_read_gb_per_s = { value = 34, source = "made up" }
+[[idle_latency]]
+hops = 0
+ns = { value = 90, source = "made up" }
+"#;
+
+/// Two programs that read 26 GB/s each from a memory that serves twice as much slowed one another down by 1.5; the model said 1.01.
+#[test]
+fn cpus_read_together_what_their_port_lets_through_and_write_as_much_beside() {
+    let machine = Machine::from_model_text(NARROW, "narrow").unwrap();
+    let class = |write_share: f64| {
+        let (reads, writes) = (vec![1.0 - write_share], vec![write_share]);
+        Class { from: 0, threads: 1.0, outstanding: 40.0, think_ns: 0.0, reads, writes }
+    };
+    let of = |classes: Vec<Class>| solve(&machine, &Load { classes, background: Vec::new() });
+    let lines = |solution: &Solution| 64.0 * solution.throughput_per_s.iter().sum::<f64>();
+    let (alone, both) = (lines(&of(vec![class(0.0)])), of(vec![class(0.0); 2]));
+    assert!((24e9..29e9).contains(&alone), "{alone}");
+    assert!((0.95 * 34e9..34.001e9).contains(&lines(&both)), "{}", lines(&both));
+    let port = both.stations.last().unwrap();
+    assert_eq!((port.read_port, port.write_port, port.link, both.stations.len()), (Some(NodeId(0)), None, None, 2));
+    assert!(near(port.bytes_per_s, lines(&both), 1e-9) && both.stations[0].utilisation < 0.4, "{port:?}");
+    // As many lines are written back as are read: the memory has room for both.
+    let in_place = of(vec![class(1.0); 2]);
+    assert!((0.95 * 34e9..34.001e9).contains(&lines(&in_place)) && in_place.stations[0].utilisation > 0.6);
+    // A width that nobody reaches holds nobody up.
+    let wide = Machine::from_model_text(&NARROW.replace("value = 34", "value = 90000"), "wide").unwrap();
+    let none = Machine::from_model_text(&NARROW.replace("cpus_read_gb_per_s", "# cpus_read"), "none").unwrap();
+    let load = Load { classes: vec![class(0.0); 2], background: Vec::new() };
+    assert!(near(lines(&solve(&wide, &load)), lines(&solve(&none, &load)), 1e-3));
+}
+
+/// Written lines are waited for by nobody; the requests that leave by the same port keep them from filling it beyond what it carries.
+#[test]
+fn cpus_write_no_more_than_their_port_lets_through() {
+    let text = NARROW.replace("cpus_read_gb_per_s = { value = 34", "cpus_write_gb_per_s = { value = 10");
+    let machine = Machine::from_model_text(&text, "narrow").unwrap();
+    let class = Class { from: 0, threads: 2.0, outstanding: 40.0, think_ns: 0.0, reads: vec![0.0], writes: vec![1.0] };
+    let solution = solve(&machine, &Load { classes: vec![class], background: Vec::new() });
+    let port = solution.stations.last().unwrap();
+    assert_eq!((port.read_port, port.write_port), (None, Some(NodeId(0))));
+    assert!((0.95..=1.0 + 1e-9).contains(&port.utilisation), "{port:?}");
+    // Of 72 bytes that leave for each access, 64 are written.
+    assert!(near(solution.throughput_per_s[0] * 72.0, port.bytes_per_s, 1e-9), "{port:?}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
@@ -145,6 +207,12 @@ proptest! {
     #[test]
     fn the_laws_hold_with_flow_control((machine, load) in scenario_of("directory", with_flow_control)) {
         prop_assume!(MemorySystem::new(&machine).is_ok());
+        the_laws_hold(&machine, &load)?;
+    }
+
+    /// Lines come in by the asking node's read port and written ones leave by its write port, where it has them.
+    #[test]
+    fn the_laws_hold_with_ports((machine, load) in scenario_of("directory", with_ports)) {
         the_laws_hold(&machine, &load)?;
     }
 

@@ -100,7 +100,7 @@ fn nodes(interval: &Interval, missing: &mut MetricFamily) -> Vec<MetricFamily> {
     for node in &interval.nodes {
         let label: &[(&'static str, &dyn ToString)] = &[("node", &node.node)];
         memory.push(label, node.memory_bytes as f64);
-        free.push(label, node.free_bytes as f64);
+        node.free_bytes.into_iter().for_each(|bytes| free.push(label, bytes as f64));
         node.tier.into_iter().for_each(|number| tier.push(label, f64::from(number)));
         if interval.no_cpus.is_none() {
             cpus.push(label, node.cpus as f64);

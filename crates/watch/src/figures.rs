@@ -208,8 +208,8 @@ pub struct NodeFigures {
     pub busy_cpus: Option<f64>,
     /// Memory in bytes.
     pub memory_bytes: u64,
-    /// Free memory at the end of the interval, in bytes.
-    pub free_bytes: u64,
+    /// Free memory at the end of the interval, in bytes; `None`: not known.
+    pub free_bytes: Option<u64>,
     /// The kernel's tier of its memory (`memory_tierN`): the lower, the faster; `None`: not known.
     pub tier: Option<u32>,
     /// Allocation counters since boot.

@@ -245,7 +245,7 @@ impl Scene<'_> {
                 node: node.id,
                 cpus: node.cpus.len(),
                 memory_bytes: node.memory_bytes,
-                free_bytes: node.memory_bytes,
+                free_bytes: Some(node.memory_bytes),
                 controller_bytes_per_s: MetricValue::of(
                     point.served.get(index).filter(|_| node.has_memory()).map(|lines| lines * LINE_BYTES / seconds),
                     SOURCE,
@@ -293,7 +293,7 @@ impl Scene<'_> {
             };
             let all: f64 = (0..seen.nodes.len()).map(to).sum();
             node.local_share = MetricValue::of((all > 0.0).then(|| to(index) / all), SOURCE, "no accesses by its CPUs");
-            node.free_bytes = counters.free_bytes;
+            node.free_bytes = Some(counters.free_bytes);
             let work = Work::of(seen.threads.iter().filter(|thread| thread.node.0 == index));
             node.busy_cpus = Some(work.busy_ns / elapsed);
             (node.ipc, node.l3_mpki) = (work.ipc(self), work.mpki(self));

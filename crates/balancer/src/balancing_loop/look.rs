@@ -231,6 +231,7 @@ impl Balancer {
         if let Some(samples) = &mut self.samples {
             samples.look(&self.machine, &mut seen);
         }
+        self.online_cpus.returned(&seen.returned);
         let takes_children = !matches!(self.options.who, Who::Group(Group::Processes(_)));
         let births = births::take_in(&mut self.targets, &seen.news, takes_children);
         births.heirs.into_iter().for_each(|heir| self.inherits(heir));

@@ -31,6 +31,7 @@ use numapilot_kernel::actuator::page_bytes;
 use numapilot_kernel::memory::PageQuery;
 use numapilot_kernel::task;
 use numapilot_machine::Machine;
+use numapilot_machine::NodeId;
 use numapilot_machine::NodeIndex;
 use numapilot_perf_events::EventsError;
 use numapilot_perf_events::open::Scope;
@@ -151,6 +152,8 @@ pub struct Balancer {
     free_memory: NodeFreeMemory,
     /// Free memory of each node at the last reading.
     memory: Vec<NodeMemory>,
+    /// Nodes whose memory could be read then.
+    known_memory: BTreeSet<NodeId>,
     /// Share of the running time by node, as a running mean.
     runs_on: Vec<f64>,
     /// That share at the last large change.
@@ -229,6 +232,7 @@ impl Balancer {
             evidence: Vec::new(),
             free_memory: NodeFreeMemory::default(),
             memory: vec![NodeMemory::default(); nodes],
+            known_memory: BTreeSet::new(),
             runs_on: Vec::new(),
             ran_on: Vec::new(),
             outcomes: Vec::new(),
@@ -268,8 +272,7 @@ impl Balancer {
             options,
         };
         balancer.evidence = balancer.sources(sample_note, &probe_note, notes);
-        balancer.find_group()?;
-        Ok(balancer)
+        balancer.find_group().map(|()| balancer)
     }
 
     /// Enables copies of read-only files for the program that is started with the preload library of `mappings`.

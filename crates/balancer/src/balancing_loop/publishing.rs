@@ -54,11 +54,12 @@ impl Balancer {
             let memory = self.memory[at];
             let row = &flow[at * count..(at + 1) * count];
             let sum: f64 = row.iter().sum();
+            let is_known = self.known_memory.contains(&node.id);
             NodeStatus {
                 node: node.id,
                 memory_bytes: memory_bytes(node, memory, run_stats.looks() > 0),
-                free_bytes: memory.free_bytes,
-                available_bytes: memory.available_bytes(),
+                free_bytes: is_known.then_some(memory.free_bytes),
+                available_bytes: is_known.then(|| memory.available_bytes()),
                 local_share: (sum > 0.0).then(|| row[at] / sum),
                 probe_ns: self.probes.as_ref().map(|probes| probes.latency_ns[at].clone()).unwrap_or_default(),
             }

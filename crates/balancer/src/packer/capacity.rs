@@ -15,6 +15,7 @@ use numapilot_machine::NodeId;
 use crate::decision::packing::Demand;
 use crate::decision::packing::MachineCapacity;
 use crate::decision::packing::NodeCapacity;
+use crate::system::node_memory::after;
 
 /// Distance that is assumed where the firmware gives none.
 const FAR: u32 = 20;
@@ -24,6 +25,9 @@ const FAR: u32 = 20;
 pub struct Looker {
     root: PathBuf,
     memory: free_memory::NodeFreeMemory,
+    /// Each node's memory at the last call.
+    memory_before: BTreeMap<NodeId, free_memory::NodeMemory>,
+    unread: BTreeMap<NodeId, String>,
     before: BTreeMap<CpuId, u64>,
     at: Instant,
 }
@@ -42,6 +46,8 @@ impl Looker {
         Ok(Looker {
             root: root.to_owned(),
             memory: free_memory::NodeFreeMemory::under(root),
+            memory_before: BTreeMap::new(),
+            unread: BTreeMap::new(),
             before,
             at: Instant::now(),
         })
@@ -60,8 +66,9 @@ impl Looker {
         let all: f64 = busy.iter().sum();
         let theirs: f64 = demands.iter().map(|demand| demand.cpus).sum();
         let left = if all > 0.0 { ((all - theirs) / all).max(0.0) } else { 0.0 };
+        self.read_memory(machine);
         let nodes = machine.nodes().iter().zip(&busy).enumerate().map(|(at, (node, busy))| {
-            let memory = self.memory.of_node(node.id).unwrap_or_default();
+            let memory = self.memory_before.get(&node.id).copied().unwrap_or_default();
             let used = memory.total_bytes.saturating_sub(memory.available_bytes());
             let packed: u64 = demands.iter().filter_map(|demand| demand.memory_bytes.get(at)).sum();
             // The kernel lists those that are online now; the description is of the start.
@@ -76,6 +83,22 @@ impl Looker {
         });
         let nodes = nodes.collect();
         Ok(MachineCapacity { nodes, distance: distances(machine) })
+    }
+
+    /// Nodes whose memory could not be read at the last call of [`Looker::capacity`], each with what was taken for it, as a clause.
+    #[must_use]
+    pub fn unread(&self) -> &BTreeMap<NodeId, String> {
+        &self.unread
+    }
+
+    fn read_memory(&mut self, machine: &Machine) {
+        self.unread.clear();
+        for node in machine.nodes() {
+            let before = self.memory_before.get(&node.id).copied().unwrap_or_default();
+            let (now, trouble) = after(self.memory.of_node(node.id), node, before);
+            self.memory_before.insert(node.id, now);
+            self.unread.extend(trouble.map(|what| (node.id, what)));
+        }
     }
 
     /// Busy time of these CPUs in seconds.
@@ -121,6 +144,36 @@ mod tests {
         lists(&[0, 1, 2, 3, 4, 8, 9]);
         let cpus: Vec<f64> = looker.capacity(&machine, &[]).unwrap().nodes.iter().map(|node| node.cpus).collect();
         assert_eq!(cpus, [4.0, 1.0, 2.0, 0.0]);
+    }
+
+    /// A node whose file could not be read had no memory: processes on it were packed onto others.
+    #[test]
+    fn memory_that_cannot_be_read_is_not_gone() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(root.path().join("proc")).unwrap();
+        std::fs::write(root.path().join("proc/stat"), "cpu 1 0 1 9 0 0 0 0 0 0\ncpu0 1 0 1 9 0 0 0 0 0 0\n").unwrap();
+        let machine = Machine::load("opteron-8385").unwrap();
+        let folder = |node: u32| root.path().join(format!("sys/devices/system/node/node{node}"));
+        for node in 0..2 {
+            std::fs::create_dir_all(folder(node)).unwrap();
+            let text = format!("Node {node} MemTotal: 1000 kB\nNode {node} MemFree: 400 kB\n");
+            std::fs::write(folder(node).join("meminfo"), text).unwrap();
+        }
+        // A folder in the place of a file: reading it fails, also for root.
+        std::fs::create_dir_all(folder(2).join("meminfo")).unwrap();
+        let mut looker = Looker::under(root.path()).unwrap();
+        let mut memory = || {
+            let nodes = looker.capacity(&machine, &[]).unwrap().nodes;
+            let of: Vec<(u64, u64)> = nodes.iter().map(|node| (node.memory_bytes, node.memory_taken)).collect();
+            (of, looker.unread().keys().copied().collect::<Vec<_>>())
+        };
+        let (known, full) = ((1000 << 10, 600 << 10), machine.nodes()[2].memory_bytes);
+        assert!(full > 0);
+        // The last node is offline.
+        assert_eq!(memory(), (vec![known, known, (full, full), (0, 0)], vec![NodeId(2)]));
+        std::fs::remove_file(folder(1).join("meminfo")).unwrap();
+        std::fs::create_dir_all(folder(1).join("meminfo")).unwrap();
+        assert_eq!(memory(), (vec![known, known, (full, full), (0, 0)], vec![NodeId(1), NodeId(2)]), "as before");
     }
 
     #[test]

@@ -463,6 +463,8 @@ impl Packer {
             Ok(capacity) => capacity,
             Err(error) => return self.trouble(error.to_string(), control_port),
         };
+        let unread: Vec<String> = self.looker.unread().values().cloned().collect();
+        unread.into_iter().for_each(|what| self.trouble(what, control_port));
         let packing = pack(&capacity, &demands, &self.settings);
         self.says = words(&packing, demands.len(), left_out);
         let why = self.put_off(&found, &packing);

@@ -78,6 +78,8 @@ pub struct Seen {
     pub bad: u64,
     /// Records lost because a ring was full, since the previous observation.
     pub lost: u64,
+    /// CPUs that were offline and are online again, and whether their events could be opened anew.
+    pub returned: Vec<(CpuId, bool)>,
 }
 
 /// Samples page faults by events of the kernel.
@@ -107,7 +109,8 @@ impl FaultSampler {
         let mut request = EventRequest::page_faults(true, 1);
         request.attr.sample_type &= !sample::CALLCHAIN;
         let so_far = self.sets.events().map(EventSet::count).sum();
-        let set = EventSet::open_beside(so_far, &[request], scope, RingSize { bytes: RING_BYTES })?;
+        let mut set = EventSet::open_beside(so_far, &[request], scope, RingSize { bytes: RING_BYTES })?;
+        set.watch_cpus();
         if *scope != Scope::Children {
             set.enable();
         }
@@ -138,6 +141,7 @@ impl FaultSampler {
                 }
                 seen.bad += records.rest() as u64;
             }
+            seen.returned.extend(set.follow_cpus());
         }
         // Kernels before 6.0 do not keep this count, but write records of losses.
         seen.lost = seen.lost.max(self.sets.take_lost());

@@ -1,6 +1,6 @@
 //! What the running system shows: the managed processes ([`targets`]), evidence from the kernel ([`fault_sampler`]) and the processor ([`samples`]), loaded
-//! latencies ([`probes`]), memory pressure ([`pressure`]), how fast processes are ([`speed_meter`]), nodes and CPUs that came after the start ([`new_nodes`],
-//! [`online_cpus`]), the CPUs that threads are bound to ([`bound`]); and the record for undoing changes ([`undo_log`]).
+//! latencies ([`probes`]), the nodes' memory ([`node_memory`]), memory pressure ([`pressure`]), how fast processes are ([`speed_meter`]), nodes and CPUs that
+//! came after the start ([`new_nodes`], [`online_cpus`]), the CPUs that threads are bound to ([`bound`]); and the record for undoing changes ([`undo_log`]).
 
 pub mod bound;
 pub mod clock;
@@ -8,6 +8,7 @@ mod family;
 pub mod fault_sampler;
 mod heritage;
 pub mod new_nodes;
+pub mod node_memory;
 pub mod numa_look;
 pub mod online_cpus;
 pub mod pressure;

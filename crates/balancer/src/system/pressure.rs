@@ -57,9 +57,12 @@ struct OfCgroup {
 }
 
 impl OfCgroup {
-    /// Reads it from the cgroup's folder. Returns whether high pressure has begun or ended with it, as an event. A cgroup that is gone waits for nothing.
+    /// Reads it from the cgroup's folder. Returns whether high pressure has begun or ended with it, as an event. A cgroup that is gone waits for nothing. Where
+    /// it is there and cannot be read, it is what it was.
     fn read(&mut self, folder: &Path, most: f64) -> Option<event::Pressure> {
-        let share = Pressure::of_cgroup(folder, Resource::Memory).map_or(0.0, |pressure| pressure.some.of_10s);
+        let read = Pressure::of_cgroup(folder, Resource::Memory).map(|pressure| pressure.some.of_10s);
+        let before = || if folder.join("memory.pressure").exists() { self.level.share } else { 0.0 };
+        let share = read.unwrap_or_else(before);
         self.level.read(share, most).then(|| told(self.level, folder.display().to_string()))
     }
 }
@@ -124,6 +127,7 @@ impl MemoryPressure {
         let (used, detail) = match &self.missing {
             None if self.most >= 1.0 => (false, "memory pressure puts no moves off (max-pressure 100%)".to_owned()),
             None => (true, "how long tasks wait for memory: while that is high, no pages are moved".to_owned()),
+            Some(why) if self.system.is_high => (true, format!("{why}: moves stay put off, as when it was last read")),
             Some(why) => (false, format!("{why}, so moves are not put off while memory is short")),
         };
         EvidenceSource { name: "pressure".to_owned(), used, detail }
@@ -149,10 +153,12 @@ impl MemoryPressure {
     /// Whether the pressure of a process's cgroup is high, which is read anew if the last reading is too old. Where high pressure begins, that is added to
     /// `changes`.
     pub fn is_high_for(&mut self, pid: Pid, changes: &mut Vec<event::Pressure>) -> bool {
-        if self.most >= 1.0 || self.missing.is_some() {
+        if self.most >= 1.0 {
             return false;
         }
-        let Some(folder) = cgroups::of_process(&self.root, pid) else { return false };
+        // Where nothing can be read, it is what it was.
+        let folder = if self.missing.is_some() { None } else { cgroups::of_process(&self.root, pid) };
+        let Some(folder) = folder else { return self.is_known_high_for(pid) };
         let cgroup = self.cgroups.entry(folder.clone()).or_default();
         // Where it is high, `look` reads it.
         if !cgroup.level.is_high && cgroup.read_at.is_none_or(|at| at.elapsed() >= CGROUPS_EVERY) {
@@ -165,11 +171,11 @@ impl MemoryPressure {
         cgroup.level.is_high
     }
 
-    /// Returns whether high pressure has begun or ended.
+    /// Returns whether high pressure has begun or ended. Where it cannot be read, it is what it was: not known is not none.
     fn read_system(&mut self) -> bool {
         self.resources.clear();
         self.missing = None;
-        let mut share = 0.0;
+        let mut share = Some(0.0);
         for resource in Resource::ALL {
             let pressure = match Pressure::of_system(&self.root, resource) {
                 Ok(Some(pressure)) => pressure,
@@ -180,12 +186,13 @@ impl MemoryPressure {
                 }
                 Err(error) if resource == Resource::Memory => {
                     self.missing = Some(format!("pressure cannot be read: {error}"));
+                    share = None;
                     continue;
                 }
                 _ => continue,
             };
             if resource == Resource::Memory {
-                share = pressure.some.of_10s;
+                share = Some(pressure.some.of_10s);
             }
             // Of the CPUs of the whole system this means nothing.
             let full = pressure.full.filter(|_| resource != Resource::Cpu);
@@ -195,7 +202,7 @@ impl MemoryPressure {
                 full: full.map(|waiting| waiting.of_10s),
             });
         }
-        self.system.read(share, self.most)
+        self.system.read(share.unwrap_or(self.system.share), self.most)
     }
 }
 
@@ -253,10 +260,15 @@ pub(crate) mod tests {
             changes.extend(told);
         }
         assert_eq!(changes, [("10.50", true, String::new()), ("4.90", false, String::new())]);
-        // What can be read no longer is over.
+        // What cannot be read is as it was: out of descriptors, the balancer took it for over. What is counted no longer is over.
         tree.waits("proc/pressure/memory", "50.00");
         assert!(pressure.look()[0].is_high);
-        fs::remove_file(tree.0.path().join("proc/pressure/memory")).unwrap();
+        let file = tree.0.path().join("proc/pressure/memory");
+        fs::remove_file(&file).unwrap();
+        fs::create_dir(&file).unwrap();
+        assert!(pressure.look().is_empty() && pressure.is_high());
+        assert!(pressure.source().used && pressure.source().detail.ends_with("as when it was last read"));
+        fs::remove_dir(&file).unwrap();
         assert!(!pressure.look()[0].is_high && !pressure.is_high());
     }
 
@@ -331,6 +343,12 @@ pub(crate) mod tests {
         assert!(changes.len() == 1 && changes[0].is_high && changes[0].cgroup.ends_with("/tight"), "{changes:?}");
         assert!(!pressure.is_high() && pressure.is_known_high_for(Pid(7)) && !pressure.is_known_high_for(Pid(8)));
         assert!(pressure.look().is_empty());
+        // What is there and cannot be read is as it was.
+        let file = tree.0.path().join("sys/fs/cgroup/tight/memory.pressure");
+        fs::remove_file(&file).unwrap();
+        fs::create_dir(&file).unwrap();
+        assert!(pressure.look().is_empty() && pressure.is_high_for(Pid(7), &mut changes));
+        fs::remove_dir(&file).unwrap();
         tree.waits("sys/fs/cgroup/tight/memory.pressure", "4.00");
         let over = pressure.look();
         assert!(over.len() == 1 && !over[0].is_high && over[0].cgroup.ends_with("/tight"), "{over:?}");

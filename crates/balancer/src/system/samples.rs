@@ -48,7 +48,7 @@ impl Samples {
             // Some PMUs, such as AMD's before Linux 6.2, sample CPUs but not processes.
             None | Some(Err(_)) => (of_all()?, true),
         };
-        let Some(live_sampler) = live_sampler else {
+        let Some(mut live_sampler) = live_sampler else {
             return Err("this processor (or virtual machine) cannot sample memory accesses".to_owned());
         };
         if !live_sampler.names_processes() {
@@ -58,6 +58,7 @@ impl Samples {
         let source = if live_sampler.kind == Kind::Emulated { "an EMULATED PMU" } else { "the processor" };
         let mut sets = WatchedSets::new(|live_sampler: &LiveSampler| live_sampler.lost);
         if is_shared {
+            live_sampler.watch_cpus();
             sets.add(live_sampler, Family::everybody());
         }
         Ok(Samples { sets, is_shared, of_cpus, source })
@@ -80,7 +81,10 @@ impl Samples {
     /// Adds the samples since the previous observation. Accesses that a cache answered are ignored, because they do not show the page's node.
     pub fn look(&mut self, machine: &Machine, seen: &mut Seen) {
         let mut found = Vec::new();
-        self.sets.events_mut().for_each(|live_sampler| live_sampler.look(&mut found));
+        for live_sampler in self.sets.events_mut() {
+            live_sampler.look(&mut found);
+            seen.returned.extend(live_sampler.follow_cpus());
+        }
         let time_ns = clock::raw_ns();
         let index = |node: Option<NodeId>| node.and_then(|node| machine.node_index(node));
         let accesses = found.iter().filter(|one| one.is_memory != Some(false)).filter_map(|one| {

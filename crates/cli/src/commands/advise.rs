@@ -45,6 +45,7 @@ pub fn run(arguments: &AdviseArgs) -> Result<()> {
     if Mounts::read(&Root::default()).has_made_up_cpu_times() {
         crate::output::tell!("numapilot: {MADE_UP}");
     }
+    looker.unread().values().for_each(|what| crate::output::tell!("numapilot: {what}"));
     if !arguments.json {
         if !fits {
             crate::output::tell!("numapilot: {reason}");
@@ -58,9 +59,11 @@ pub fn run(arguments: &AdviseArgs) -> Result<()> {
         return output::print(&if arguments.slurm { options() } else { format!("{list}\n") });
     }
     let as_json = |(at, node): (usize, &numapilot_balancer::decision::packing::NodeCapacity)| {
+        let id = machine.nodes()[at].id;
+        let available = node.memory_bytes.saturating_sub(node.memory_taken);
         json!({
-            "node": machine.nodes()[at].id.0, "cpus": node.cpus, "cpus_busy": node.cpus_taken, "memory_bytes": node.memory_bytes,
-            "available_bytes": node.memory_bytes.saturating_sub(node.memory_taken), "allowed": allowed.contains(NodeIndex(at)),
+            "node": id.0, "cpus": node.cpus, "cpus_busy": node.cpus_taken, "memory_bytes": node.memory_bytes,
+            "available_bytes": (!looker.unread().contains_key(&id)).then_some(available), "allowed": allowed.contains(NodeIndex(at)),
         })
     };
     output::print_json(&json!({

@@ -190,7 +190,7 @@ fn nodes(report: &Report, look: Look) -> String {
         table.row([
             node.node.to_string(),
             units::bytes(node.memory_bytes),
-            units::bytes(node.available_bytes),
+            node.available_bytes.map_or("-".to_owned(), units::bytes),
             share(node.local_share),
         ]);
     }

@@ -81,6 +81,7 @@ fn show(arguments: &MeasureArgs, results: &Results, calibration: Option<&Calibra
 fn fitted(calibration: &Calibration) -> serde_json::Value {
     let controllers =
         calibration.controllers.iter().map(|(node, limit)| serde_json::json!({ "node": node, "limit": limit }));
+    let ports = calibration.read_ports.iter().map(|(node, limit)| serde_json::json!({ "node": node, "limit": limit }));
     let links = calibration
         .links
         .iter()
@@ -88,6 +89,7 @@ fn fitted(calibration: &Calibration) -> serde_json::Value {
     serde_json::json!({
         "controllers": controllers.collect::<Vec<_>>(),
         "links": links.collect::<Vec<_>>(),
+        "read_ports": ports.collect::<Vec<_>>(),
         "stream_outstanding": calibration.stream_outstanding,
         "write_turnaround": calibration.write_turnaround,
         "fits": calibration.fits,

@@ -9,7 +9,7 @@ use numapilot_flows::Instrumentation;
 use numapilot_insight::blindness_of;
 use numapilot_machine::{Bind, Machine};
 use numapilot_placement::{policies, policy_by_name};
-use numapilot_report::simulation::{Comparison, bars_svg, html, render, series_svg, traffic_svg};
+use numapilot_report::simulation::{Comparison, OF_ONE_RUN, bars_svg, html, render, series_svg, traffic_svg};
 use numapilot_simulator::arrange::{OptimalPlacement, optimal};
 use numapilot_simulator::program::Program;
 use numapilot_simulator::recorded::{self, RecordedOptions, Repeat};
@@ -172,7 +172,10 @@ fn show(
     }
     if arguments.json {
         let gains: Vec<Option<f64>> = (0..comparison.runs.len()).map(|run| comparison.gain(run)).collect();
-        let mut found = json!({ "simulated": true, "base": comparison.runs[comparison.base].policy, "gains": gains, "runs": comparison.runs });
+        let base = &comparison.runs[comparison.base].policy;
+        let mut found = json!({
+            "simulated": true, "base": base, "gains": gains, "gains_are": OF_ONE_RUN, "runs": comparison.runs,
+        });
         if arguments.dynamic_work {
             found["dynamic_run_times_ns"] = json!(taken_ns);
         }

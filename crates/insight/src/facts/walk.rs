@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use foldhash::{HashMap, HashMapExt, HashSet};
+use foldhash::{HashMap, HashMapExt};
 use numapilot_flows::{AccessRef, Object, SiteId};
 use numapilot_host::PageNumber;
 use numapilot_machine::NodeIndex;
@@ -10,7 +10,7 @@ use numapilot_trace::ids::ObjectId;
 
 use super::common::process_of;
 use super::dominance::ByNode;
-use super::lines::{Lines, key};
+use super::lines::{CoherenceMisses, Lines, key};
 use super::pages::{HotPage, ProcessPage};
 use super::{SiteFacts, Survey};
 use crate::estimate::{Estimate, Tally, Weight};
@@ -130,11 +130,17 @@ pub(super) fn walk(survey: &Survey<'_>, site: SiteId, usage: &mut Usage) -> Site
     facts.live_bytes = facts.bytes.min(peak_bytes);
     let (false_lines, share) = lines.judge(&facts.all);
     facts.on_false_shared = share;
-    let false_lines: HashSet<(u32, u64)> = false_lines.into_iter().collect();
+    let mut misses = CoherenceMisses::new(false_lines, trace.line_sampling());
     let mut refined: HashMap<Cell, f64> = HashMap::new();
-    for (mut cell, count, line) in cells {
-        cell.flags |= if false_lines.contains(&line) { FALSE_SHARED } else { 0 };
-        *refined.entry(cell).or_default() += count;
+    for (cell, count, line) in cells {
+        let node = usage.rows[cell.row as usize].from;
+        let coherence = misses.among(line, node, cell.flags & SHARED != 0, count);
+        if coherence > 0.0 {
+            *refined.entry(Cell { flags: cell.flags | FALSE_SHARED, ..cell }).or_default() += coherence;
+        }
+        if coherence < count {
+            *refined.entry(cell).or_default() += count - coherence;
+        }
     }
     usage.refine(&refined);
     finish(survey, sums, &mut facts);

@@ -6,6 +6,7 @@
 mod bandwidth;
 mod candidate;
 pub(crate) mod costs;
+mod drawn;
 mod kind;
 
 pub(crate) use candidate::{FixCandidate, copies, too_large_together};
@@ -17,10 +18,12 @@ use std::cell::RefCell;
 use numapilot_machine::NodeIndex;
 use numapilot_traffic::TrafficError;
 
+use self::drawn::Drawn;
 use crate::calibration;
 use crate::estimate::Estimate;
 use crate::price::{Change, Priced, Pricer, To};
 use crate::scene::Scene;
+use crate::shared_cores;
 use crate::uncertainty::{Calibration, Uncertainty, interval};
 use crate::usage::{Cell, FALSE_SHARED, HOT, OWN_PROCESS, PARTS, Row, SHARED, WRITE};
 
@@ -61,7 +64,7 @@ impl<'a> FixPricer<'a> {
             return Ok(fix.clone());
         }
         let then = self.then(&[candidate], true)?;
-        let fix = candidate.fix(self.scene, self.effect(&then));
+        let fix = candidate.fix(self.scene, self.effect(&then, &[candidate]));
         self.priced.borrow_mut().push((candidate.clone(), fix.clone()));
         Ok(fix)
     }
@@ -149,22 +152,35 @@ impl<'a> FixPricer<'a> {
         (of_thread, of_process)
     }
 
-    /// How much faster, as a share of the new time, and where its interval comes from.
-    pub fn effect(&self, then: &Priced) -> Effect {
-        let (gain, uncertainty) = self.gain(then, run_of);
+    /// That threads share cores in the recording, or where these fixes move them, in whole sentences.
+    pub fn shared_cores(&self, candidates: &[&FixCandidate]) -> Option<&'static str> {
+        let (trace, machine, usage) = (self.scene.analysis.trace(), self.scene.machine, &self.scene.usage);
+        if shared_cores::are_shared(trace, machine, usage) {
+            return Some(shared_cores::RECORDED);
+        }
+        let (of_thread, of_process) = self.seats(candidates);
+        let seat = |row: &Row| of_thread[row.thread as usize].or(of_process[row.thread as usize]).unwrap_or(row.from);
+        shared_cores::are_crowded(trace, machine, usage, &seat).then_some(shared_cores::MOVED)
+    }
+
+    /// How much faster these fixes make it (`then`: what they lead to), as a share of the new time, and where its interval comes from.
+    pub fn effect(&self, then: &Priced, candidates: &[&FixCandidate]) -> Effect {
+        let is_about = |group: u32| candidates.iter().any(|fix| !fix.is_of_memory() || fix.is_about(group));
+        let drawn = Drawn::of(&self.scene.usage.drawn, is_about);
+        let (gain, uncertainty) = self.gain(then, drawn, run_of);
         if self.scene.usage.paced().is_none() {
             return Effect { gain, work_gain: None, uncertainty };
         }
-        let (work_gain, uncertainty) = self.gain(then, work_of);
+        let (work_gain, uncertainty) = self.gain(then, drawn, work_of);
         Effect { gain, work_gain: Some(work_gain), uncertainty }
     }
 
-    fn gain(&self, then: &Priced, times: fn(&Priced) -> Times<'_>) -> (Estimate, Uncertainty) {
+    fn gain(&self, then: &Priced, drawn: Drawn, times: fn(&Priced) -> Times<'_>) -> (Estimate, Uncertainty) {
         let ((now_ns, now_parts, now_members), (then_ns, then_parts, then_members)) = (times(&self.now), times(then));
         let gain = gain_of(now_ns, then_ns);
         let mut parts = *then_parts;
         parts.iter_mut().zip(now_parts).for_each(|(then, now)| *then = gain_of(*now, *then));
-        let sampled = Estimate::jackknife(gain, &parts).margin();
+        let sampled = drawn.margin(gain, &parts);
         let gains: Vec<f64> = now_members.iter().zip(then_members).map(|(now, then)| gain_of(*now, *then)).collect();
         // Times that are off by some share put their ratio off by the sum of the shares.
         let unsettled = (1.0 + gain) * (self.now.unsettled + then.unsettled);

@@ -160,6 +160,7 @@ fn judged(
         _ => Some(Nothing::NoFixGains),
     };
     let idle = idle.filter(|_| findings.is_empty() && nothing.is_none());
+    let shared_cores = shared_cores(&pricer_of_fixes, &findings);
     let found = Findings {
         findings,
         nothing,
@@ -171,6 +172,7 @@ fn judged(
             .into_iter()
             .chain(scene.usage.paced().map(paced))
             .chain(unconverged(scene.now.unsettled))
+            .chain(shared_cores)
             .chain(idle.map(|ran_ns| waits_unseen(ran_ns, busy_ns)))
             .chain(caches_apart(analysis.trace()))
             .collect(),
@@ -178,6 +180,15 @@ fn judged(
     drop(pricer_of_fixes);
     surveyed.keep(scene);
     Ok(found)
+}
+
+/// That threads share cores in the recording, or where fixes of the findings move them, in whole sentences.
+fn shared_cores(pricer_of_fixes: &FixPricer<'_>, findings: &[Finding]) -> Option<String> {
+    let pins = [FixCandidate::of_threads(), FixCandidate::of_processes()];
+    let is_proposed =
+        |pin: &&FixCandidate| findings.iter().flat_map(|finding| &finding.fixes).any(|fix| fix.kind == pin.kind);
+    let proposed: Vec<&FixCandidate> = pins.iter().filter(is_proposed).collect();
+    pricer_of_fixes.shared_cores(&proposed).map(str::to_owned)
 }
 
 /// Whether it is about a file whose pages' homes were simulated, as if the program had read it in itself.
@@ -218,7 +229,7 @@ fn found(
         let finding = finding(pricer_of_fixes, draft)?;
         match finding.fixes.first() {
             // The gain must exceed the sampling error, and what a model that did not converge left open. What is not known of the machine and the program
-            // widens its interval and lowers the confidence.
+            // widens its interval and lowers the confidence. Of a few cache lines the sampling error is the gain itself: that is not sure, and says so.
             Some(fix)
                 if fix.decisive().value >= MATERIAL.max(fix.uncertainty.of_samples + fix.uncertainty.unsettled)
                     && fix.uncertainty.median > 0.0 =>

@@ -4,9 +4,11 @@
 //! wait for them, these leave their CPUs free: with the recorded factor the slow ones would share a CPU with threads that are not there, and a run in which
 //! CPUs are mostly idle would last several times too long.
 
+use numapilot_machine::NodeIndex;
+
 use super::sums::Line;
-use crate::usage::Usage;
 use crate::usage::pace::Pace;
+use crate::usage::{Row, Usage};
 
 /// Which threads share CPUs.
 pub(super) struct Crowding {
@@ -14,6 +16,32 @@ pub(super) struct Crowding {
     cpu_of: Vec<Option<usize>>,
     /// By shared CPU: threads at work on it in the recording, on average over the run.
     recorded: Vec<f64>,
+}
+
+/// What a thread holds of the CPUs of a node while it works in a window of time.
+pub(super) struct Held {
+    pub thread: usize,
+    pub from: NodeIndex,
+    /// The part of the thread's work there, 0 to 1.
+    pub part: f64,
+}
+
+/// By window: who holds CPUs of which node where threads run on their `seat`: as their lines say, and where no access of a thread was sampled in a window, but
+/// the time that it works was counted, on the node of its other accesses or of its start. Nobody holds a CPU for longer than it works.
+pub(super) fn holders(usage: &Usage, lines: &[Vec<Line>], seat: &dyn Fn(&Row) -> NodeIndex) -> Vec<Vec<Held>> {
+    let of_window = |(window, lines): (usize, &Vec<Line>)| -> Vec<Held> {
+        let mut has_line = vec![false; usage.threads];
+        lines.iter().for_each(|line| has_line[line.thread] = true);
+        let of_line = |line: &Line| Held { thread: line.thread, from: line.from, part: line.part };
+        let unsampled = |(thread, node): (usize, &Option<NodeIndex>)| {
+            let works = usage.paces[window * usage.threads + thread].busy_ns > 0.0;
+            let from = node.filter(|_| works && !has_line[thread])?;
+            let from = seat(&Row { window: window as u16, thread: thread as u32, from });
+            Some(Held { thread, from, part: 1.0 })
+        };
+        lines.iter().map(of_line).chain(usage.counted_on.iter().enumerate().filter_map(unsampled)).collect()
+    };
+    lines.iter().enumerate().map(of_window).collect()
 }
 
 /// Times of one walk of the course.
@@ -67,25 +95,25 @@ impl Crowding {
     pub fn of_nodes(
         &self,
         usage: &Usage,
-        lines: &[Vec<Line>],
+        held: &[Vec<Held>],
         cpus: &[f64],
         stretches: &[f64],
         times: &Times<'_>,
     ) -> Vec<f64> {
         let mut now = vec![0.0; cpus.len()];
-        let each = || lines.iter().enumerate().flat_map(|(window, lines)| lines.iter().map(move |line| (window, line)));
-        for (window, line) in each() {
-            let at = window * usage.threads + line.thread;
-            now[line.from.0] += line.part * stretches[at] * times.busy[at] / times.end_ns.max(1.0);
+        let each = || held.iter().enumerate().flat_map(|(window, held)| held.iter().map(move |held| (window, held)));
+        for (window, held) in each() {
+            let at = window * usage.threads + held.thread;
+            now[held.from.0] += held.part * stretches[at] * times.busy[at] / times.end_ns.max(1.0);
         }
         // Relative to what the recording had, in which not all of a run's windows were as crowded.
-        let mut of_line = vec![0.0; stretches.len()];
-        for (window, line) in each() {
-            let at = window * usage.threads + line.thread;
-            let was = self.cpu_of[line.thread].map_or(1.0, |cpu| self.recorded[cpu]).max(1.0);
-            of_line[at] += line.part * usage.paces[at].stretch * now[line.from.0] / cpus[line.from.0] / was;
+        let mut of_part = vec![0.0; stretches.len()];
+        for (window, held) in each() {
+            let at = window * usage.threads + held.thread;
+            let was = self.cpu_of[held.thread].map_or(1.0, |cpu| self.recorded[cpu]).max(1.0);
+            of_part[at] += held.part * usage.paces[at].stretch * now[held.from.0] / cpus[held.from.0] / was;
         }
-        of_line.into_iter().map(|stretch| stretch.max(1.0)).collect()
+        of_part.into_iter().map(|stretch| stretch.max(1.0)).collect()
     }
 }
 

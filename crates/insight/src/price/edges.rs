@@ -300,3 +300,48 @@ fn threads_that_share_cpus_wait_less_on_a_node_with_more_of_them() {
     let (few_ns, many_ns) = (run_ns(2.0), run_ns(16.0));
     assert!(few_ns > 1.5 * many_ns, "{few_ns} ns on two CPUs, {many_ns} ns on sixteen");
 }
+
+/// Run times with all threads moved to one node of two CPUs, where no access of every other thread was sampled: if the time that these work was counted, and if
+/// it was not. They work for this share of the time that they worked in the recording. `shares_cpus`: as if the threads of each node had shared one CPU there.
+fn on_two_cpus_ns(works: f64, shares_cpus: bool) -> (f64, f64) {
+    let (mut usage, machine) = multigrid();
+    if shares_cpus {
+        on_one_cpu_of_each_node(&mut usage);
+    }
+    let (rows, threads) = (usage.rows.clone(), usage.threads);
+    usage.cells.retain(|(cell, _)| rows[cell.row as usize].thread.is_multiple_of(2));
+    for (at, pace) in usage.paces.iter_mut().enumerate().filter(|(at, _)| !(at % threads).is_multiple_of(2)) {
+        pace.busy_ns *= works;
+        pace.own_ns *= works;
+        pace.accesses *= works;
+        usage.course.worked_ns[at] *= works;
+    }
+    let run_ns = |node: Option<NodeIndex>| {
+        let mut usage = usage.clone();
+        usage.counted_on = (0..threads).map(|thread| node.filter(|_| !thread.is_multiple_of(2))).collect();
+        let mut pricer = Pricer::new(&machine, &usage).expect("a pricer");
+        pricer.cpus.fill(2.0);
+        price(&pricer, &|_| To::Node(Some(NodeIndex(0))), &|_| NodeIndex(0)).run_ns
+    };
+    (run_ns(Some(NodeIndex(1))), run_ns(None))
+}
+
+/// They were left out.
+#[test]
+fn threads_without_samples_hold_cpus_too() {
+    for shares_cpus in [false, true] {
+        let (counted_ns, unknown_ns) = on_two_cpus_ns(1.0, shares_cpus);
+        assert!(counted_ns > 1.3 * unknown_ns, "{counted_ns} ns, {unknown_ns} ns where they hold none");
+    }
+}
+
+/// Such as one that writes statistics now and then: of the CPUs it takes what it works, and where it only sleeps, nothing.
+#[test]
+fn threads_that_sleep_hold_no_cpus() {
+    for shares_cpus in [false, true] {
+        for (works, off) in [(0.0, 0.0), (1e-3, 0.02)] {
+            let (counted_ns, unknown_ns) = on_two_cpus_ns(works, shares_cpus);
+            assert!((counted_ns / unknown_ns - 1.0).abs() <= off, "{works}: {counted_ns} ns, {unknown_ns} ns");
+        }
+    }
+}

@@ -25,7 +25,7 @@ use std::borrow::Cow;
 use numapilot_machine::{CpuId, Machine, Node, NodeIndex};
 use numapilot_traffic::{Class, Load, MemorySystem, Solver, TrafficError, worse_residual};
 
-use self::crowding::{Crowding, Times};
+use self::crowding::{Crowding, Held, Times};
 use self::members::{Members, nominal, paces_on};
 use self::shrink::Threads;
 use self::sums::{Line, Rest, Sums};
@@ -142,6 +142,8 @@ struct Gathered {
     /// Rows with their shares, by window.
     lines: Vec<Vec<Line>>,
     moves_threads: bool,
+    /// By window: who holds CPUs of which node; empty where no thread moves.
+    held: Vec<Vec<Held>>,
     extra_ns: f64,
     extra_work_ns: f64,
 }
@@ -290,8 +292,9 @@ impl<'a> Pricer<'a> {
             }
         }
         let moves_threads = lines.iter().flatten().any(|line| line.from != usage.rows[line.row as usize].from);
+        let held = if moves_threads { crowding::holders(usage, &lines, change.seat) } else { Vec::new() };
         let (extra_ns, extra_work_ns) = (change.extra_ns, change.extra_work_ns);
-        Gathered { sums, rows, lines, moves_threads, extra_ns, extra_work_ns }
+        Gathered { sums, rows, lines, moves_threads, held, extra_ns, extra_work_ns }
     }
 
     /// Computes latencies and times in turn, from `settled` on, until they agree. `solve` fills the latencies of a window, given with its number.
@@ -344,7 +347,7 @@ impl<'a> Pricer<'a> {
         if let Some(crowding) = &self.crowding {
             let times = Times { busy: &settled.busy, end_ns: settled.walked.end_ns };
             let next = if gathered.moves_threads {
-                crowding.of_nodes(self.usage, &gathered.lines, &self.cpus, &settled.stretches, &times)
+                crowding.of_nodes(self.usage, &gathered.held, &self.cpus, &settled.stretches, &times)
             } else {
                 crowding.of_cpus(self.usage, &settled.stretches, &times)
             };
@@ -379,24 +382,23 @@ impl<'a> Pricer<'a> {
         if !gathered.moves_threads || self.crowding.is_some() {
             return walked;
         }
-        let lines = &gathered.lines;
         let mut before_ns = 0.0;
-        for (window, lines) in lines.iter().enumerate() {
+        for (window, held) in gathered.held.iter().enumerate() {
             let lasted_ns = walked.done_ns[window] - before_ns;
             before_ns = walked.done_ns[window];
             // A window lasts at least as long as its longest thread, even if other threads are ahead.
             let mut of_node = vec![(0.0, lasted_ns); usage.nodes];
-            for line in lines {
-                let busy_ns = busy[window * usage.threads + line.thread];
-                let (sum, lasted) = of_node[line.from];
-                of_node[line.from] = (sum + busy_ns * line.part, busy_ns.max(lasted));
+            for held in held {
+                let busy_ns = busy[window * usage.threads + held.thread];
+                let (sum, lasted) = of_node[held.from];
+                of_node[held.from] = (sum + busy_ns * held.part, busy_ns.max(lasted));
             }
-            // A thread that the recording shows on several nodes has a line for each: its longer times add up.
+            // A thread that the recording shows on several nodes holds a part on each: its longer times add up.
             let mut longer = vec![1.0; usage.threads];
-            for line in lines {
-                let (sum, lasted) = of_node[line.from];
-                let crowded = if lasted > 0.0 { sum / (lasted * self.cpus[line.from]) } else { 1.0 };
-                longer[line.thread] += line.part * (crowded - 1.0).max(0.0);
+            for held in held {
+                let (sum, lasted) = of_node[held.from];
+                let crowded = if lasted > 0.0 { sum / (lasted * self.cpus[held.from]) } else { 1.0 };
+                longer[held.thread] += held.part * (crowded - 1.0).max(0.0);
             }
             let of_window = &mut work_ns[window * usage.threads..(window + 1) * usage.threads];
             of_window.iter_mut().zip(longer).for_each(|(ns, longer)| *ns *= longer);

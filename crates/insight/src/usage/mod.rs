@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use foldhash::{HashMap, HashMapExt, HashSet};
 use numapilot_flows::cores::{Core, OwnWork, own_work};
-use numapilot_flows::{AccessRef, Object, ObjectKind};
+use numapilot_flows::{AccessRef, Object, ObjectKind, Thread, Trace};
 use numapilot_machine::{Machine, NodeId, NodeIndex, Packed};
 use numapilot_trace::ids::ObjectId;
 
@@ -37,7 +37,7 @@ pub(crate) const WRITE: u8 = 1;
 pub(crate) const SHARED: u8 = 2;
 /// [`Cell::flags`]: a thread of the object's own process makes the accesses, to memory that no other process sees.
 pub(crate) const OWN_PROCESS: u8 = 4;
-/// [`Cell::flags`]: the accesses are to a falsely shared cache line.
+/// [`Cell::flags`]: the accesses are coherence misses on a falsely shared cache line.
 pub(crate) const FALSE_SHARED: u8 = 8;
 /// [`Cell::flags`]: the accesses are to a hot page.
 pub(crate) const HOT: u8 = 16;
@@ -89,6 +89,8 @@ pub(crate) struct Usage {
     pub own_work: Option<OwnWork>,
     /// Threads that ran on one CPU all the time, by CPU, where it had several.
     pub on_one_cpu: Vec<Vec<usize>>,
+    /// By thread, where the time that it works was counted: the node on which it was seen most, or on which it started where no access of it was sampled.
+    pub counted_on: Vec<Option<NodeIndex>>,
     /// Whether threads take the next piece of work when they are free.
     pub takes_work: bool,
     /// Share of the run, 0 to 1, in sleeps and time-outs of the threads that decide its end.
@@ -99,6 +101,8 @@ pub(crate) struct Usage {
     /// sure a share of them is.
     pub remote: Tally,
     pub own_remote: Tally,
+    /// By group: its accesses, for the number of independent draws that they are from.
+    pub drawn: BTreeMap<u32, Tally>,
     /// Instances that belong to another group than their site's.
     own_group: BTreeMap<ObjectId, u32>,
     row_of: HashMap<Row, u32>,
@@ -122,15 +126,18 @@ impl Usage {
             charged_core: Core::charged(trace.meta()),
             own_work: None,
             on_one_cpu: pace::on_one_cpu(trace),
+            counted_on: Vec::new(),
             takes_work: analysis.takes_work,
             asleep: 0.0,
             sample_weight: 1.0,
             remote: Tally::default(),
             own_remote: Tally::default(),
+            drawn: BTreeMap::new(),
             own_group: apart.clone(),
             row_of: HashMap::new(),
         };
         let mut cells: HashMap<Cell, f64> = HashMap::new();
+        let mut drawn: HashMap<u32, Tally> = HashMap::new();
         let mut sampled = vec![0.0; windows.count * usage.threads];
         let mut samples = 0_u64;
         for access in analysis.accesses() {
@@ -139,6 +146,7 @@ impl Usage {
             let row = usage.row(&access, from);
             let cell = usage.cell(analysis, machine, &access, row);
             *cells.entry(cell).or_default() += f64::from(access.weight);
+            drawn.entry(cell.group).or_default().add(access);
             if cell.home.index().is_some_and(|home| home != from) {
                 usage.remote.add(access);
                 if cell.flags & OWN_PROCESS != 0 {
@@ -149,8 +157,11 @@ impl Usage {
             sampled[window * usage.threads + access.thread.0 as usize] += f64::from(access.weight);
         }
         usage.sample_weight = sampled.iter().sum::<f64>() / samples.max(1) as f64;
+        // In order, so that sums over groups are the same each time.
+        usage.drawn = drawn.into_iter().collect();
         usage.cells = cells.into_iter().collect();
         usage.cells.sort_unstable_by_key(|cell| cell.0);
+        usage.counted_on = usage.nodes_of_counted(trace, machine);
         let idle = pace::idle(trace, windows);
         usage.course.rest(&idle);
         let asleep = asleep::of(trace, pace::clock_khz(trace, machine));
@@ -164,6 +175,21 @@ impl Usage {
             usage.own_work = own_work(trace.meta(), machine, own_ns, waiting_ns, mhz);
         }
         usage
+    }
+
+    /// By thread, where the time that it works was counted: the node on which it was seen most, else that on which it started.
+    fn nodes_of_counted(&self, trace: &Trace, machine: &Machine) -> Vec<Option<NodeIndex>> {
+        let mut from = vec![vec![0.0; self.nodes]; self.threads];
+        for (cell, count) in &self.cells {
+            let row = &self.rows[cell.row as usize];
+            from[row.thread as usize][row.from] += *count;
+        }
+        let of_thread = |(thread, from): (&Thread, &Vec<f64>)| {
+            let most = NodeIndex::all(self.nodes).max_by(|&a, &b| from[a].total_cmp(&from[b]).then(b.cmp(&a)));
+            let seen = most.filter(|node| from[*node] > 0.0);
+            seen.or_else(|| index_of(machine, thread.node)).filter(|_| thread.counters.is_some())
+        };
+        trace.threads().iter().zip(&from).map(of_thread).collect()
     }
 
     /// The share of the run that the threads which decide its end spend in sleeps and time-outs, where these decide how long the run is; else `None`.
@@ -244,4 +270,35 @@ pub(crate) fn index_of(machine: &Machine, node: Option<NodeId>) -> Option<NodeIn
 pub(crate) fn part_of(access: &AccessRef) -> u8 {
     // Mixed, so that neighbouring lines fall into unrelated parts.
     (numapilot_random::mixed(access.address.0 / 64) % PARTS as u64) as u8
+}
+
+#[cfg(test)]
+mod tests {
+    use numapilot_flows::{Filter, Tables};
+    use numapilot_trace::ids::{ThreadIndex, TimeNs};
+    use numapilot_trace::record::Counters;
+
+    use super::*;
+
+    /// One that its program moved would hold a CPU of the node on which it started wherever nothing of it was sampled.
+    #[test]
+    fn a_thread_is_on_the_node_on_which_it_was_seen_most() {
+        let machine = Machine::load("opteron-8385").expect("a built-in model");
+        let thread = |index: u32, counts: bool| Thread {
+            index: ThreadIndex(index),
+            node: Some(NodeId(0)),
+            counters: counts.then(Counters::default),
+            ..Thread::default()
+        };
+        let threads = vec![thread(0, true), thread(1, true), thread(2, false)];
+        let mut tables = Tables { threads, end: TimeNs(48_000), ..Tables::default() };
+        for (thread, node) in [(0, 0), (0, 2), (0, 2), (2, 2)] {
+            let (thread, node) = (ThreadIndex(thread), Some(NodeId(node)));
+            tables.accesses.push(&AccessRef { thread, node, ..AccessRef::at(0x1000) });
+        }
+        let trace = Trace::from_tables(tables);
+        let analysis = Analysis::on(&trace, Some(&machine), Filter::default());
+        let usage = Usage::of(&analysis, &machine, &BTreeMap::new());
+        assert_eq!(usage.counted_on, [Some(NodeIndex(2)), Some(NodeIndex(0)), None], "the third was not counted");
+    }
 }

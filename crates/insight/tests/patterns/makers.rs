@@ -5,7 +5,7 @@ use numapilot_machine::Machine;
 use numapilot_random::Random;
 use numapilot_trace::ids::ObjectId;
 
-use super::program::{Made, PAGE, Program, Size, Touch};
+use super::program::{Made, PAGE, Program, RUN_NS, Size, Touch};
 
 /// A maker of programs.
 pub type Maker = fn(Size) -> Program;
@@ -431,6 +431,24 @@ pub fn slots_of_threads(size: Size, written: bool) -> Program {
     });
     let truth: &[PatternKind] = if written { &[FalseSharing] } else { &[] };
     made.finish(truth)
+}
+
+/// An array of which each node has a word in every line. Each node comes to every line twice, and every access is recorded.
+pub fn each_line_twice() -> Program {
+    const LINES: u64 = 512;
+    let mut made = Made::new(opteron(), 1, Size { samples: 8 * LINES, noise: 0.0, rate: 1e-6, seed: 1 });
+    let site = made.site("counters");
+    let counters = made.object(site, 64 * LINES, 64, 0);
+    let mut time = 0;
+    for line in (0..LINES).chain(0..LINES) {
+        for thread in 0..4 {
+            let offset = 64 * line + 8 * u64::from(thread);
+            let from = made.node(thread);
+            made.push(time, thread, from, &Touch { object: counters, offset, is_write: true, home: 0, from: None });
+            time += RUN_NS / (8 * LINES);
+        }
+    }
+    made.finish(&[FalseSharing])
 }
 
 /// A table that all use lies on the node without CPUs.

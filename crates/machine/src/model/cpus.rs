@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::file::{RawNodes, SharedBy};
+use toml::Spanned;
+
+use super::file::{RawFigure, RawNodes, SharedBy};
 use super::{GB, GIB, Reader};
 use crate::check;
 use crate::cpulist::parse_cpu_list;
@@ -10,6 +12,14 @@ use crate::error::{MachineError, Problem};
 use crate::hardware::{Cache, Cpu, Node};
 use crate::ids::{CoreId, CpuId, NodeId, SocketId};
 use crate::{MAX_MODEL_CPUS, MAX_NODES};
+
+/// What one `[[nodes]]` table says of each of its nodes, in the machine's units.
+struct NodeFigures {
+    memory_bytes: u64,
+    memory_bandwidth_bytes_per_s: Option<f64>,
+    cpus_read_bytes_per_s: Option<f64>,
+    cpus_write_bytes_per_s: Option<f64>,
+}
 
 impl Reader<'_> {
     /// All nodes and CPUs, ascending.
@@ -23,14 +33,7 @@ impl Reader<'_> {
             self.lengths(given, &place).map_err(|p| self.error(p, Some(spanned.span())))?;
             let described = given.cpus.as_ref().map_or_else(|| "no CPUs".to_owned(), |lists| lists.join("; "));
             self.fact(&format!("{place}.cpus"), described, &given.source, given.estimate, spanned.span())?;
-            let memory_max = check::MEMORY_BYTES_MAX as f64 / GIB;
-            let memory = given.memory_gib.as_ref();
-            let memory =
-                memory.map(|m| self.figure(&format!("{place}.memory_gib"), "GiB", m, 0.001, memory_max)).transpose()?;
-            let (min, max) = (check::BANDWIDTH_MIN / GB, check::BANDWIDTH_MAX / GB);
-            let bandwidth = given.memory_bandwidth_gb_per_s.as_ref();
-            let bandwidth_place = format!("{place}.memory_bandwidth_gb_per_s");
-            let bandwidth = bandwidth.map(|b| self.figure(&bandwidth_place, "GB/s", b, min, max)).transpose()?;
+            let figures = self.node_figures(given, &place)?;
             for (position, &id) in given.ids.iter().enumerate() {
                 let socket = given.sockets.as_ref().and_then(|s| s.get(position)).copied().map(SocketId);
                 let list = given.cpus.as_ref().and_then(|lists| lists.get(position));
@@ -67,9 +70,11 @@ impl Reader<'_> {
                     id: NodeId(id),
                     socket,
                     cpus: ids.into_iter().map(CpuId).collect(),
-                    memory_bytes: memory.map_or(0, |gib| (gib * GIB) as u64),
+                    memory_bytes: figures.memory_bytes,
                     free_bytes: None,
-                    memory_bandwidth_bytes_per_s: bandwidth.map(|gb| gb * GB),
+                    memory_bandwidth_bytes_per_s: figures.memory_bandwidth_bytes_per_s,
+                    cpus_read_bytes_per_s: figures.cpus_read_bytes_per_s,
+                    cpus_write_bytes_per_s: figures.cpus_write_bytes_per_s,
                     memory_kind: given.memory_kind.clone(),
                 });
             }
@@ -77,6 +82,25 @@ impl Reader<'_> {
         nodes.sort_by_key(|n| n.id);
         cpus.sort_by_key(|c| c.id);
         Ok((nodes, cpus))
+    }
+
+    /// The figures of one table, which all of its nodes share.
+    fn node_figures(&mut self, given: &RawNodes, place: &str) -> Result<NodeFigures, MachineError> {
+        let gib = (0.001, check::MEMORY_BYTES_MAX as f64 / GIB);
+        let gb_per_s = (check::BANDWIDTH_MIN / GB, check::BANDWIDTH_MAX / GB);
+        let mut optional = |name: &str, unit: &str, figure: &Option<Spanned<RawFigure>>, (min, max): (f64, f64)| {
+            figure.as_ref().map(|f| self.figure(&format!("{place}.{name}"), unit, f, min, max)).transpose()
+        };
+        let memory = optional("memory_gib", "GiB", &given.memory_gib, gib)?;
+        let mut bandwidth = |name: &str, figure: &Option<Spanned<RawFigure>>| {
+            optional(name, "GB/s", figure, gb_per_s).map(|gb| gb.map(|gb| gb * GB))
+        };
+        Ok(NodeFigures {
+            memory_bytes: memory.map_or(0, |gib| (gib * GIB) as u64),
+            memory_bandwidth_bytes_per_s: bandwidth("memory_bandwidth_gb_per_s", &given.memory_bandwidth_gb_per_s)?,
+            cpus_read_bytes_per_s: bandwidth("cpus_read_gb_per_s", &given.cpus_read_gb_per_s)?,
+            cpus_write_bytes_per_s: bandwidth("cpus_write_gb_per_s", &given.cpus_write_gb_per_s)?,
+        })
     }
 
     /// Lists that run beside `ids` must be as long as it.

@@ -99,6 +99,8 @@ pub struct RawNodes {
     pub estimate: bool,
     pub memory_gib: Option<Spanned<RawFigure>>,
     pub memory_bandwidth_gb_per_s: Option<Spanned<RawFigure>>,
+    pub cpus_read_gb_per_s: Option<Spanned<RawFigure>>,
+    pub cpus_write_gb_per_s: Option<Spanned<RawFigure>>,
     pub memory_kind: Option<String>,
 }
 

@@ -21,9 +21,15 @@ impl Reader<'_> {
         let raw = self.raw;
         let at = |id: u16| parts.nodes.iter().position(|node| node.id == NodeId(id));
         for (index, nodes) in raw.nodes.iter().enumerate() {
-            let nodes = nodes.get_ref().ids.iter().filter_map(|&id| at(id)).collect();
-            let place = format!("nodes[{index}].memory_bandwidth_gb_per_s");
-            found.extend(self.ranged(&place, GB, Subject::MemoryBandwidth(nodes)));
+            let nodes: Vec<usize> = nodes.get_ref().ids.iter().filter_map(|&id| at(id)).collect();
+            let figures = [
+                ("memory_bandwidth_gb_per_s", Subject::MemoryBandwidth(nodes.clone())),
+                ("cpus_read_gb_per_s", Subject::CpusRead(nodes.clone())),
+                ("cpus_write_gb_per_s", Subject::CpusWrite(nodes)),
+            ];
+            for (name, subject) in figures {
+                found.extend(self.ranged(&format!("nodes[{index}].{name}"), GB, subject));
+            }
         }
         let mut first = 0;
         for (index, links) in raw.links.iter().enumerate() {

@@ -46,6 +46,8 @@ pub fn read(tree: &mut Tree, cpus: &mut [Cpu]) -> Result<Vec<Node>, MachineError
             memory_bytes,
             free_bytes: (memory_bytes > 0).then_some(free_bytes).flatten(),
             memory_bandwidth_bytes_per_s: None,
+            cpus_read_bytes_per_s: None,
+            cpus_write_bytes_per_s: None,
             memory_kind: None,
         });
     }
@@ -65,6 +67,8 @@ fn without_nodes(tree: &mut Tree, cpus: &mut [Cpu]) -> Result<Vec<Node>, Machine
         memory_bytes,
         free_bytes,
         memory_bandwidth_bytes_per_s: None,
+        cpus_read_bytes_per_s: None,
+        cpus_write_bytes_per_s: None,
         memory_kind: None,
     }])
 }

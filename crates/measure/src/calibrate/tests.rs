@@ -4,7 +4,7 @@ use super::*;
 use crate::calibration::QueueingDelay;
 use crate::disturbance::Disturbance;
 use crate::kernels::CHAINS;
-use crate::results::{BandwidthCell, CurvePoint, Figure, Host, LatencyCell, Overlap, Target, Walk};
+use crate::results::{CurvePoint, Figure, Host, LatencyCell, Overlap, Target, Walk};
 use crate::stats::Spread;
 
 fn figure(value: f64) -> Figure {
@@ -189,6 +189,119 @@ fn what_a_memory_served_of_reads_and_writes_is_what_it_can_do_at_least() {
     assert!((found(&results) / by_reads - 1.0).abs() < 1e-9);
 }
 
+/// The same with what the CPUs of each node do at home: one of them reads; `cpus` of them read, and read and write in place. Each has `outstanding` accesses.
+fn with_mixes(truth: &Machine, mut results: Results, cpus: usize, outstanding: f64) -> Results {
+    let system = MemorySystem::new(truth).expect("a whole model");
+    let count = truth.nodes().len();
+    results.bandwidth.retain(|cell| cell.target.node() != Some(cell.from));
+    for (at, node) in truth.nodes().iter().enumerate().filter(|(_, node)| node.has_cpus() && node.has_memory()) {
+        let ran = [(1, Kernel::Read), (cpus, Kernel::Read), (cpus, Kernel::Mix1To1), (cpus, Kernel::Mix2To1)];
+        for (cpus, kernel) in ran {
+            let (accesses, write_share) = kernel.model_accesses();
+            let (mut reads, mut writes) = (vec![0.0; count], vec![0.0; count]);
+            (reads[at], writes[at]) = (1.0 - write_share, write_share);
+            let class = Class { from: at, threads: cpus as f64, outstanding, think_ns: 0.0, reads, writes };
+            let load = Load { classes: vec![class], background: Vec::new() };
+            let per_s = system.solve(&load).expect("possible").throughput_per_s[0];
+            let bytes_per_s = per_s / accesses * LINE_BYTES / 8.0 * kernel.bytes_per_element() as f64;
+            results.bandwidth.push(BandwidthCell {
+                from: node.id,
+                cpus,
+                target: Target::Node(node.id),
+                kernel,
+                bytes: 1 << 30,
+                traffic_bytes_per_s: bytes_per_s,
+                bytes_per_s: figure(bytes_per_s),
+            });
+        }
+    }
+    results
+}
+
+/// `TWO` with CPUs that read 20 GB/s together, of the 40 that their memory serves.
+fn narrow() -> Machine {
+    let port = "cpus_read_gb_per_s = { value = 20, source = \"made up\" }\n[traffic]";
+    Machine::from_model_text(&TWO.replacen("[traffic]", port, 1), "narrow").expect("a model")
+}
+
+/// Their limit was taken for that of the memory, which was then half of what reads and writes had shown together; or, where it was not lower than these, for no
+/// limit at all, and readers were predicted not to slow one another down.
+#[test]
+fn what_cpus_read_at_most_is_told_from_what_memory_serves() {
+    let truth = narrow();
+    let results = with_mixes(&truth, measured(&truth, 7, 12.0), 8, 12.0);
+    let found = calibrate(&truth, &results).expect("a fit");
+    for node in [NodeId(0), NodeId(1)] {
+        let port = &found.read_ports[&node];
+        assert!((port.bytes_per_s / 20e9 - 1.0).abs() < 0.04 && !port.estimate, "{port:?}");
+        assert!(port.source.contains("reads of all CPUs of the node reach"), "{port:?}");
+        let controller = &found.controllers[&node];
+        assert!(controller.estimate && controller.bytes_per_s > 34e9, "as much as was seen: {controller:?}");
+    }
+    let link = &found.links[&(NodeId(1), NodeId(0))];
+    assert!((link.bytes_per_s / 15e9 - 1.0).abs() < 0.03, "narrower than the port: {link:?}");
+    let text = model_text(&truth, &results, &found, "narrow");
+    let model = Machine::from_model_text(&text, "narrow.toml").unwrap_or_else(|error| panic!("{error}\n{text}"));
+    let width = model.nodes()[1].cpus_read_bytes_per_s.expect("it was written");
+    assert!((width / found.read_ports[&NodeId(1)].bytes_per_s - 1.0).abs() < 1e-3, "{text}");
+    // The model moves in place what was measured, though the memory's limit is not known.
+    let class = |write_share: f64| Class {
+        from: 0,
+        threads: 8.0,
+        outstanding: 12.0,
+        think_ns: 0.0,
+        reads: vec![1.0 - write_share, 0.0],
+        writes: vec![write_share, 0.0],
+    };
+    let system = MemorySystem::new(&model).expect("a whole model");
+    let lines = |share: f64| {
+        let load = Load { classes: vec![class(share)], background: Vec::new() };
+        system.solve(&load).expect("possible").throughput_per_s[0] * LINE_BYTES
+    };
+    assert!((lines(0.0) / 20e9 - 1.0).abs() < 0.05, "{} read", lines(0.0));
+    let in_place = results.bandwidth_of(NodeId(0), NodeId(0), Kernel::Mix1To1).expect("measured").bytes_per_s.best();
+    assert!((2.0 * lines(1.0) / in_place - 1.0).abs() < 0.06, "{} for {in_place}", 2.0 * lines(1.0));
+}
+
+/// What the CPUs write meanwhile comes by no read port.
+#[test]
+fn a_curve_is_at_the_port_by_what_is_read() {
+    let mut curve = measured(&narrow(), 7, 12.0).loaded.remove(0);
+    let port = Limit { bytes_per_s: 20e9, estimate: false, range: None, source: "made up".to_owned() };
+    let calibration = Calibration { read_ports: BTreeMap::from([(NodeId(0), port)]), ..Calibration::default() };
+    assert!(is_at_port(&curve, &calibration));
+    curve.kernel = Kernel::Mix1To1;
+    assert!(!is_at_port(&curve, &calibration), "half of it is read");
+}
+
+/// Two CPUs of which one alone is far from filling anything, and whose neighbour does not make latency rise.
+#[test]
+fn a_limit_shows_where_cpus_together_read_less_than_each_alone() {
+    let text = TWO.replacen("[traffic]", "cpus_read_gb_per_s = { value = 20, source = \"made up\" }\n[traffic]", 1);
+    let text = text.replace("[\"0-7\", \"8-15\"]", "[\"0-1\", \"2-3\"]");
+    let truth = Machine::from_model_text(&text, "narrow").expect("a model");
+    let results = with_mixes(&truth, measured(&truth, 1, 8.0), 2, 25.0);
+    let found = calibrate(&truth, &results).expect("a fit");
+    let port = found.read_ports.get(&NodeId(0)).expect("a limit");
+    assert!((port.bytes_per_s / 20e9 - 1.0).abs() < 0.08, "{port:?}");
+    let controller = &found.controllers[&NodeId(0)];
+    assert!(controller.bytes_per_s > 30e9 && controller.estimate, "{controller:?}");
+    assert!(controller.source.contains("the highest rate"), "no delay here tells of it: {controller:?}");
+    assert!(found.write_turnaround.is_none_or(|turnaround| turnaround < 0.2), "{found:?}");
+}
+
+#[test]
+fn memory_or_cores_that_hold_reads_up_are_no_limit_between_them() {
+    let truth = Machine::from_model_text(TWO, "two").expect("a model");
+    let full = with_mixes(&truth, measured(&truth, 7, 12.0), 8, 12.0);
+    assert!(calibrate(&truth, &full).expect("a fit").read_ports.is_empty(), "the memory is full");
+    // Two CPUs that keep four lines outstanding each: in place they move twice as much, and two read twice as much as one.
+    let few = with_mixes(&truth, measured(&truth, 1, 4.0), 2, 4.0);
+    assert!(calibrate(&truth, &few).expect("a fit").read_ports.is_empty(), "the cores are the limit");
+    let text = model_text(&truth, &few, &calibrate(&truth, &few).expect("a fit"), "two");
+    assert!(!text.contains("cpus_read"), "{text}");
+}
+
 /// Outstanding accesses were fitted to the Triad before it was known what writes cost: on the model that the file describes, they gave another rate.
 #[test]
 fn a_stream_is_as_fast_on_the_model_as_it_was_measured() {
@@ -226,8 +339,9 @@ fn whatever_was_measured_makes_a_model() {
     let second = "[[nodes]]\nids = [1]\nsource = \"made up\"\nmemory_gib = { value = 64, source = \"made up\" }\n\
         memory_bandwidth_gb_per_s = { value = 40, source = \"made up\" }\n[traffic]";
     let far = Machine::from_model_text(&without_cpus.replacen("[traffic]", second, 1), "far").expect("a model");
-    for machine in [truth, far] {
-        let results = measured(&machine, 3, 4.0);
+    let ported = with_mixes(&narrow(), measured(&narrow(), 7, 12.0), 8, 12.0);
+    let plain = [truth, far].map(|machine| (measured(&machine, 3, 4.0), machine));
+    for (results, machine) in plain.into_iter().chain([(ported, narrow())]) {
         for round in 0..24_u32 {
             let mut odd = results.clone();
             for (index, cell) in odd.latency.iter_mut().enumerate() {

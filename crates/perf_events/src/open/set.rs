@@ -154,6 +154,27 @@ impl EventSet {
     /// Closes the events of processes that were [added](EventSet::add) and have ended, with all that inherited their events. What their rings hold stays.
     pub fn leave(&mut self, pids: &[Pid]) {
         let closed = self.joined.take(pids);
+        self.forget(closed);
+    }
+
+    /// Closes the events of a CPU, and keeps what they lost.
+    pub(super) fn close_cpu(&mut self, cpu: CpuId) {
+        let origins = &self.origins;
+        let is_of_it = |fd: &OwnedFd| {
+            let origin = event_id(fd).ok().and_then(|id| origins.get(&id));
+            origin.is_some_and(|origin| origin.cpu == cpu)
+        };
+        let (mut closed, others): (Vec<_>, Vec<_>) = std::mem::take(&mut self.others).into_iter().partition(is_of_it);
+        let rings = std::mem::take(&mut self.rings).into_iter();
+        let (gone, rings): (Vec<_>, Vec<_>) = rings.partition(|ring| ring.cpu == cpu && is_of_it(&ring.fd));
+        closed.extend(gone.into_iter().map(|ring| ring.fd));
+        (self.others, self.rings) = (others, rings);
+        self.joined.lost = closed.iter().filter_map(lost_by).fold(self.joined.lost, u64::saturating_add);
+        self.forget(closed);
+    }
+
+    /// Closes these events, whose last records may wait.
+    fn forget(&mut self, closed: Vec<OwnedFd>) {
         let is_open = |fd: RawFd| closed.iter().all(|closed| closed.as_raw_fd() != fd);
         self.side_band.retain(|fd| is_open(*fd));
         self.with_aux.retain(|(_, fd)| is_open(*fd));
@@ -191,7 +212,8 @@ impl EventSet {
         known.zip(online_cpus().ok()).map_or_else(Vec::new, |(known, online)| came_online(known, &online))
     }
 
-    /// Opens what [`EventSet::returned_cpus`] needs, where the events are those of whole CPUs: one more for each CPU, which counts nothing.
+    /// Opens what [`EventSet::returned_cpus`] and [`EventSet::follow_cpus`] need, where the events are those of whole CPUs: one more for each CPU, which
+    /// counts nothing.
     pub fn watch_cpus(&mut self) {
         if let Some(recipe) = self.recipe.as_ref().filter(|_| self.of_cpus) {
             self.pulses = Pulses::open(&recipe.cpus);
@@ -203,6 +225,18 @@ impl EventSet {
     #[must_use]
     pub fn returned_cpus(&self) -> Vec<CpuId> {
         online_cpus().map_or_else(|_| Vec::new(), |online| self.pulses.ended(&online))
+    }
+
+    /// Opens the events of CPUs anew that were offline and are online again, about once a second; to be called right after the rings were read, because what
+    /// they hold is lost. Returns these CPUs, and whether that was possible; where it was not, it is tried again. None without [`EventSet::watch_cpus`].
+    pub fn follow_cpus(&mut self) -> Vec<(CpuId, bool)> {
+        let stopped = self.pulses.stopped(Instant::now());
+        if stopped.is_empty() {
+            return Vec::new();
+        }
+        let online = online_cpus().unwrap_or_default();
+        let back = stopped.into_iter().filter(|cpu| online.contains(cpu));
+        back.map(|cpu| (cpu, self.reopen(cpu).is_ok())).collect()
     }
 
     /// Number of events, each of which is asked by [`EventSet::lost`].

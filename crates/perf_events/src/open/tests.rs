@@ -176,3 +176,27 @@ fn a_process_that_is_gone_is_an_error_with_its_number() {
     let error = EventSet::open(&[], &Scope::Processes(vec![Pid::of_child(&child)]), SIZE).unwrap_err();
     assert!(error.to_string().contains(&format!("no process {}", child.id())), "{error}");
 }
+
+/// Nothing was recorded on a CPU any more that had been offline for a while.
+#[test]
+fn events_of_a_cpu_that_were_opened_anew_record_on() {
+    let request = EventRequest::page_faults(true, 16);
+    let mut set = match EventSet::open(&[request], &Scope::System, SIZE) {
+        Ok(set) => set,
+        Err(error) => return numapilot_not_run::not_run!(PageFaultEvents, "{error}"),
+    };
+    set.enable();
+    set.watch_cpus();
+    let sizes = |set: &EventSet| (set.count(), set.side_band.len(), set.rings.len());
+    let before = sizes(&set);
+    assert!(set.follow_cpus().is_empty(), "there is nothing to compare with");
+    let cpus: Vec<CpuId> = set.rings.iter().map(|ring| ring.cpu).collect();
+    for cpu in cpus {
+        set.reopen(cpu).unwrap();
+        assert_eq!(sizes(&set), before, "the old ones are closed");
+    }
+    assert!(set.returned_cpus().is_empty(), "they run");
+    assert!(Command::new("true").status().unwrap().success());
+    let (samples, execs, bad) = read(&mut set);
+    assert!(samples > 20 && execs > 0 && bad == 0, "{samples} faults, {execs} programs, {bad} bad bytes");
+}

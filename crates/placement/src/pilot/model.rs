@@ -45,6 +45,11 @@ impl Model {
         self.has_memory[node]
     }
 
+    /// The node whose memory serves the accesses of a node to pages with copies: itself, or, where it has no memory, the pages' home, which keeps one.
+    pub fn copy_for(&self, from: usize, home: NodeIndex) -> usize {
+        if self.has_memory[from] { from } else { home.0 }
+    }
+
     /// Takes this load as the work to be done. `busy` is, for each node, the share of the interval in which its busiest thread ran: one that
     /// waits for others may become slower without harm. `None` if the model has no answer.
     pub fn observe(&mut self, load: &Load, busy: &[f64]) -> Option<()> {

@@ -121,8 +121,9 @@ impl Pilot {
         let mut members = group.members.clone();
         members.sort_by(|a, b| b.1.total_cmp(&a.1));
         let mut room: Vec<f64> = plan.at.iter().chain([&plan.replicated]).map(|share| share * group.rate()).collect();
-        let readers: Vec<NodeIndex> =
-            NodeIndex::all(nodes).filter(|node| *node == group.home || group.reads[*node] > 0.0).collect();
+        // Those on a node without memory go on reading at the home.
+        let reads = |node: &NodeIndex| group.reads[*node] > 0.0 && self.model.has_memory(*node);
+        let readers: Vec<NodeIndex> = NodeIndex::all(nodes).filter(|node| *node == group.home || reads(node)).collect();
         for (member, rate) in members {
             if let Member::Unseen(block) = member {
                 self.deal(seen, block, group, plan, rate * saved_ns * seconds, candidates);

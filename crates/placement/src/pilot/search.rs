@@ -70,8 +70,9 @@ pub(super) fn search(
             step /= 2.0;
         }
     }
+    let model = &*model;
     let plans =
-        groups.iter().zip(&now.at).map(|(group, at)| plan(group, at, &before.cost_ns, &best.cost_ns, nodes)).collect();
+        groups.iter().zip(&now.at).map(|(group, at)| plan(group, at, &before.cost_ns, &best.cost_ns, model)).collect();
     Some(Search { time: best.time / before.time, end_time: best.time, plans, cost_ns: best.cost_ns })
 }
 
@@ -93,8 +94,9 @@ impl State {
         let (mut reads, mut writes) = (vec![vec![0.0; nodes]; nodes], vec![vec![0.0; nodes]; nodes]);
         for (group, at) in groups.iter().zip(&self.at) {
             for from in 0..nodes {
+                let copy = model.copy_for(from, group.home);
                 for home in 0..nodes {
-                    let share = at[home] + if home == from { at[nodes] } else { 0.0 };
+                    let share = at[home] + if home == copy { at[nodes] } else { 0.0 };
                     reads[from][home] += group.reads[from] * share;
                     writes[from][home] += group.writes[from] * share;
                 }
@@ -117,7 +119,11 @@ impl State {
         let mut moves = Vec::new();
         for (index, group) in groups.iter().enumerate().filter(|(_, group)| group.rate() > 0.0) {
             let mut costs: Vec<f64> = NodeIndex::all(nodes).map(|home| cost_at(group, home, cost_ns)).collect();
-            costs.push(if replicate && group.read_only { cost_of_copies(group, cost_ns) } else { f64::INFINITY });
+            costs.push(if replicate && group.read_only {
+                cost_of_copies(group, cost_ns, model)
+            } else {
+                f64::INFINITY
+            });
             let usable = |place: usize| place == nodes || model.has_memory(NodeIndex(place));
             let Some(to) = (0..=nodes).filter(|place| usable(*place)).min_by(|a, b| costs[*a].total_cmp(&costs[*b]))
             else {
@@ -154,12 +160,13 @@ fn cost_at(group: &Group, home: NodeIndex, cost_ns: &[Vec<f64>]) -> f64 {
     cost(group, |from| cost_ns[from][home])
 }
 
-/// The same if every node that uses them had a copy.
-fn cost_of_copies(group: &Group, cost_ns: &[Vec<f64>]) -> f64 {
-    cost(group, |from| cost_ns[from][from])
+/// The same if every node that uses them had a copy, as far as it has memory.
+fn cost_of_copies(group: &Group, cost_ns: &[Vec<f64>], model: &Model) -> f64 {
+    cost(group, |from| cost_ns[from][model.copy_for(from, group.home)])
 }
 
-/// The same by what each node's access costs. Of nodes that do not use the pages that may be no number: from those without CPUs there is no path.
+/// The same by what each node's access costs. Of nodes that do not use the pages that may be no number: from those without CPUs, and to those without memory,
+/// there is no path.
 fn cost(group: &Group, access_ns: impl Fn(usize) -> f64) -> f64 {
     let of_node = |from: usize| {
         let rate = group.reads[from] + group.writes[from];
@@ -169,11 +176,12 @@ fn cost(group: &Group, access_ns: impl Fn(usize) -> f64) -> f64 {
     if cost.is_nan() { f64::INFINITY } else { cost }
 }
 
-fn plan(group: &Group, at: &[f64], before: &[Vec<f64>], after: &[Vec<f64>], nodes: usize) -> Plan {
+fn plan(group: &Group, at: &[f64], before: &[Vec<f64>], after: &[Vec<f64>], model: &Model) -> Plan {
+    let nodes = model.nodes();
     let saved = |cost_ns: &[Vec<f64>]| -> f64 {
         let here = cost_at(group, group.home, cost_ns);
         let there = |place: usize| match place {
-            copied if copied == nodes => cost_of_copies(group, cost_ns),
+            copied if copied == nodes => cost_of_copies(group, cost_ns, model),
             home => cost_at(group, NodeIndex(home), cost_ns),
         };
         (0..=nodes).filter(|place| at[*place] > 0.0).map(|place| at[place] * (here - there(place))).sum()
@@ -192,6 +200,27 @@ mod tests {
     use numapilot_traffic::{Class, MemorySystem};
 
     use super::*;
+
+    /// One reader on a node without memory, to which there is no path, kept all others from copies.
+    #[test]
+    fn a_reader_on_a_node_without_memory_reads_the_copy_at_home() {
+        let system = MemorySystem::new(&Machine::load("opteron-8385").expect("built-in")).expect("complete");
+        let model = Model::new(system, vec![true, true, true, false]);
+        let group = Group {
+            home: NodeIndex(1),
+            reads: vec![2.0, 0.0, 3.0, 5.0],
+            writes: vec![0.0; 4],
+            read_only: true,
+            ..Group::default()
+        };
+        let cost = |from: usize, to: usize| match to {
+            3 => f64::NAN,
+            to if to == from => 100.0,
+            _ => 150.0,
+        };
+        let cost_ns: Vec<Vec<f64>> = (0..4).map(|from| (0..4).map(|to| cost(from, to)).collect()).collect();
+        assert_eq!(cost_of_copies(&group, &cost_ns, &model), (2.0 + 3.0) * 100.0 + 5.0 * 150.0);
+    }
 
     /// What the copies would cost was no number on a machine with a node without CPUs, from which there is no path: nothing was ever copied there.
     #[test]

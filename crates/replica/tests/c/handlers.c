@@ -6,7 +6,9 @@
  * signals blocked, by itself or by who started it; `masked`: in a handler that blocks all; `sigsuspend`, `ppoll`, `pselect`, `epoll_pwait`, `sigpause`,
  * `__ppoll_chk`, `epoll_pwait2`: in a handler that ends such a wait, which blocks all others; `nested`: in its handler of a bad pointer; `sigsetmask`,
  * `sigblock`, `sighold`, `setcontext`, `swapcontext`: after it blocked all by these; `attribute`: in a thread that begins with all blocked; `early`: in one
- * that a library's constructor made so (-DLIBRARY); `timer`: in a timer's; `spawned`: the C library itself writes a child's number;
+ * that a library's constructor made so (-DLIBRARY); `timer`: in a timer's; `timers`: in that of the 21st function for timers; `spawned`: the C library itself
+ * writes a child's number; `read`, `pread`, `readv`, `preadv`, `recv`, `recvfrom`, `recvmsg`, `fread`: the kernel writes, by this call; `descriptors`: it has
+ * opened as many files as it may;
  * `again`: its handler of a bad pointer has one itself, and is not called again; `unblocked`: unless it unblocked the signal, by `released` with sigrelse();
  * `left`: it leaves the handler by siglongjmp(), three times; `others`: a bad pointer with all signals blocked but those of faults;
  * `__sysv_signal`, `sigset`, `bsd_signal`, `ssignal`: as `own`, with a handler that came by this name. */
@@ -23,8 +25,11 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/select.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <ucontext.h>
@@ -208,6 +213,60 @@ static void write_by_timer(void) {
     sem_wait(&timed);
 }
 
+/* These are never called: their timers are not set. */
+#define NEVER(at) static void never_##at(union sigval value) { shared[at] = (char)value.sival_int; }
+#define FOUR(DO, row) DO(row##1) DO(row##2) DO(row##3) DO(row##4)
+#define TWENTY(DO) FOUR(DO, 1) FOUR(DO, 2) FOUR(DO, 3) FOUR(DO, 4) FOUR(DO, 5)
+#define NAME(at) never_##at,
+TWENTY(NEVER)
+
+static void write_by_last_timer(void) {
+    void (*const never[])(union sigval) = {TWENTY(NAME)};
+    for (size_t i = 0; i < sizeof never / sizeof *never; i++) {
+        struct sigevent event = {.sigev_notify = SIGEV_THREAD, .sigev_notify_function = never[i]};
+        timer_t timer;
+        if (timer_create(CLOCK_MONOTONIC, &event, &timer) != 0) exit(3);
+    }
+    write_by_timer();
+}
+
+/* From a file and a socket that hold sevens. 0: it is no such kind. */
+static int have_it_written(void) {
+    enum { MANY = 65536 };
+    static char sevens[MANY];
+    struct iovec parts[2] = {{shared + 4, 1}, {shared + 5, 1}};
+    struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
+    if (!strstr("read pread readv preadv recv recvfrom recvmsg fread", kind)) return 0;
+    int file = memfd_create("sevens", 0), sockets[2];
+    memset(sevens, 7, MANY);
+    if (write(file, sevens, MANY) != MANY || lseek(file, 0, SEEK_SET) != 0) exit(3);
+    if (socketpair(AF_UNIX, SOCK_DGRAM, 0, sockets) != 0 || send(sockets[1], sevens, 2, 0) != 2) exit(3);
+    ssize_t got = 0;
+    if (!strcmp(kind, "read")) got = read(file, shared + 5, 1);
+    if (!strcmp(kind, "pread")) got = pread(file, shared + 5, 1, 1);
+    if (!strcmp(kind, "readv")) got = readv(file, parts, 2);
+    if (!strcmp(kind, "preadv")) got = preadv(file, parts, 2, 1);
+    if (!strcmp(kind, "recv")) got = recv(sockets[0], shared + 5, 1, 0);
+    if (!strcmp(kind, "recvfrom")) got = recvfrom(sockets[0], shared + 5, 1, 0, NULL, NULL);
+    if (!strcmp(kind, "recvmsg")) got = recvmsg(sockets[0], &message, 0);
+    if (!strcmp(kind, "fread")) got = (ssize_t)fread(shared, 1, MANY, fdopen(file, "r"));
+    printf("got %zd\n", got);
+    return 1;
+}
+
+/* 0: it is no such kind. */
+static int write_without_descriptors(void) {
+    struct rlimit limit;
+    if (strcmp(kind, "descriptors") || getrlimit(RLIMIT_NOFILE, &limit) != 0) return 0;
+    limit.rlim_cur = 64;
+    if (setrlimit(RLIMIT_NOFILE, &limit) != 0) exit(3);
+    while (dup(1) >= 0) {}
+    shared[5] = 7;
+    getrlimit(RLIMIT_NOFILE, &limit);
+    printf("limit %lu\n", (unsigned long)limit.rlim_cur);
+    return 1;
+}
+
 static void spawn_into_memory(void) {
     pid_t *number = (pid_t *)(shared + PAGE);
     char *const arguments[] = {"true", NULL}, *const environment[] = {NULL};
@@ -219,6 +278,7 @@ static void spawn_into_memory(void) {
 static int write_blocked(void) {
     if (!strcmp(kind, "attribute")) return write_in_thread(), 1;
     if (!strcmp(kind, "timer")) return write_by_timer(), 1;
+    if (!strcmp(kind, "timers")) return write_by_last_timer(), 1;
     if (!strcmp(kind, "early")) return early_write(shared), 1;
     if (!strcmp(kind, "spawned")) return spawn_into_memory(), 1;
     if (!strcmp(kind, "setcontext") || !strcmp(kind, "swapcontext")) return write_in_context(!strcmp(kind, "swapcontext")), 1;
@@ -260,7 +320,7 @@ int main(int argc, char **argv) {
     struct sigaction masked = {.sa_handler = write_in_handler};
     sigfillset(&masked.sa_mask);
     if (sigaction(SIGUSR1, &masked, NULL) != 0) return 2;
-    int has_written = write_while_waiting() || write_blocked();
+    int has_written = write_while_waiting() || write_blocked() || have_it_written() || write_without_descriptors();
     if (!strcmp(kind, "nested")) *bad_pointer = 1;
     if (!strcmp(kind, "masked")) raise(SIGUSR1);
     else if (!has_written) shared[5] = 7;

@@ -1,5 +1,6 @@
 /* taken.c: while the preload library copies a file that this program maps, another of its threads puts something else in the file's place. What it put
- * there must stay. Arguments: the file, the folder of copies. Ends with status 8 where the other thread came too late, because the machine is busy. */
+ * there must stay. Arguments: the file, the folder of copies, and `unseen` where no hook sees it, as what dlclose() and malloc() do by themselves. Ends
+ * with status 8 where the other thread came too late, because the machine is busy. */
 #define _GNU_SOURCE
 #include "copying.h"
 
@@ -10,12 +11,22 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 static const char *file_path, *folder_path;
+static int is_unseen;
 static size_t bytes;
 static unsigned char *_Atomic taken;
 static _Atomic int is_mapped, is_late;
+
+/* Something else in the file's place. */
+static void *replace(void *start) {
+    int protection = PROT_READ | PROT_WRITE, flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
+    if (is_unseen) return (void *)syscall(SYS_mmap, start, bytes, protection, flags, -1, 0);
+    munmap(start, bytes);
+    return mmap(start, bytes, protection, flags, -1, 0);
+}
 
 static void *take(void *nothing) {
     while (!is_copying(folder_path) && !is_mapped) usleep(100);
@@ -25,8 +36,7 @@ static void *take(void *nothing) {
     while (maps && fgets(line, sizeof line, maps)) {
         unsigned long start;
         if (!strstr(line, file_path) || sscanf(line, "%lx-", &start) != 1) continue;
-        munmap((void *)start, bytes);
-        void *own = mmap((void *)start, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+        void *own = replace((void *)start);
         if (own == MAP_FAILED) exit(2);
         memset(own, 0x5a, bytes);
         taken = own;
@@ -41,6 +51,7 @@ int main(int count, char **arguments) {
     struct stat status;
     file_path = arguments[1];
     folder_path = arguments[2];
+    is_unseen = count > 3;
     int file = open(file_path, O_RDONLY);
     if (count < 3 || file < 0 || fstat(file, &status) != 0) return 3;
     bytes = (size_t)status.st_size;

@@ -96,9 +96,14 @@ pub fn verdict(verdict: ChangeVerdict) -> &'static str {
 pub fn headline(comparison: &Comparison) -> String {
     let shown = |metric: Metric| comparison.metrics.iter().find(|change| change.metric == metric);
     let predicted = if comparison.time_source == Some(TimeSource::Modelled) { ", predicted" } else { "" };
+    let is_alone = comparison.before.len() <= 1 && comparison.after.len() <= 1;
+    let sure = |gain: Estimate| {
+        let open = if is_alone && gain.is_exact() { " (no interval: one run each)" } else { "" };
+        format!("{}{open}{predicted}", signed(gain))
+    };
     let time = match (comparison.gain, shown(Metric::RunTime).map(|time| time.change.verdict)) {
-        (Some(gain), Some(ChangeVerdict::Better)) => format!("faster by {}{predicted}", signed(gain)),
-        (Some(gain), Some(ChangeVerdict::Worse)) => format!("slower: {}{predicted}", signed(gain)),
+        (Some(gain), Some(ChangeVerdict::Better)) => format!("faster by {}", sure(gain)),
+        (Some(gain), Some(ChangeVerdict::Worse)) => format!("slower: {}", sure(gain)),
         (Some(gain), Some(ChangeVerdict::InDoubt)) => {
             format!("in doubt, because each side has one recording: {}{predicted}", signed(gain))
         }
@@ -245,6 +250,30 @@ mod tests {
             notes: Vec::new(),
         };
         prediction(&comparison).expect("a prediction")
+    }
+
+    /// A gain of one recording each stood there as if it were known to the last digit.
+    #[test]
+    fn a_gain_of_one_run_each_has_no_interval_and_says_so() {
+        let of = |before: &[f64], after: &[f64]| {
+            let change = |from: &[f64], to: &[f64]| Change::of(times(from), times(to), Repeatability::OF_RUN_TIMES);
+            headline(&Comparison {
+                before: Vec::new(),
+                after: Vec::new(),
+                time_source: Some(TimeSource::Modelled),
+                metrics: vec![MetricChange { metric: Metric::RunTime, change: change(before, after) }],
+                gain: change(after, before).relative,
+                prediction: None,
+                moved_work: None,
+                remedy: None,
+                objects: Vec::new(),
+                notes: Vec::new(),
+            })
+        };
+        assert_eq!(of(&[1.5e9], &[1e9]), "faster by +50 % (no interval: one run each), predicted");
+        assert_eq!(of(&[1e9], &[2e9]), "slower: -50 % (no interval: one run each), predicted");
+        let several = of(&[1.5e9, 1.51e9, 1.49e9], &[1e9, 1.01e9, 0.99e9]);
+        assert!(several.starts_with("faster by +50 ± ") && !several.contains("no interval"), "{several}");
     }
 
     #[test]

@@ -7,6 +7,7 @@ use numapilot_flows::Trace;
 use numapilot_insight::DecisionRow;
 use numapilot_insight::Findings;
 use numapilot_insight::Headline;
+use numapilot_insight::Nothing;
 use numapilot_insight::Pattern;
 use numapilot_insight::RowKey;
 use numapilot_insight::Subject;
@@ -66,8 +67,11 @@ pub fn verdict(headline: &Headline, found: &Findings, nodes: &[NodeId]) -> Vec<W
         return vec![strong(&blindness.says())];
     }
     let is_empty = matches!(headline.verdict, Verdict::NothingSeen | Verdict::NothingPasses | Verdict::NotSampled);
+    // What limits findings and gains is said whether there are any or not.
+    let open = if found.cannot_say.is_empty() { String::new() } else { format!(" {}", found.cannot_say.join(" ")) };
     if let Some(words) = nothing_words(found).filter(|_| !is_empty) {
-        return vec![strong(&words)];
+        let limits = Some(open).filter(|open| !open.is_empty() && found.nothing != Some(Nothing::Blind));
+        return std::iter::once(strong(&words)).chain(limits.map(|open| plain(&open))).collect();
     }
     let totals = &headline.totals;
     let all: f64 = totals.served.iter().map(|served| served.value).sum();
@@ -78,9 +82,6 @@ pub fn verdict(headline: &Headline, found: &Findings, nodes: &[NodeId]) -> Vec<W
         .filter(|_| all > 0.0)
         .map(|(served, node)| format!("node {node} alone serves {} of {of}", units::part_percent(served.value / all)));
     let busiest = busiest.unwrap_or_default();
-    // Without a finding, why there is none: that nothing is to be fixed was not found.
-    let open = if found.findings.is_empty() { found.cannot_say.join(" ") } else { String::new() };
-    let open = if open.is_empty() { open } else { format!(" {open}") };
     match headline.verdict {
         Verdict::NothingPasses => {
             vec![strong("No memory access passes the filters."), plain(" Objects and threads are still listed.")]
@@ -405,6 +406,8 @@ mod tests {
             assert!(say(&unpriced).ends_with(" evenly loaded. No gain can be predicted."), "{}", say(&unpriced));
             let sound = Findings { nothing: Some(numapilot_insight::Nothing::HardlyWaits), ..Findings::default() };
             assert!(say(&sound).starts_with("Nothing to fix: the threads spend"), "{}", say(&sound));
+            let limited = Findings { cannot_say: vec!["Records were lost.".to_owned()], ..sound };
+            assert!(say(&limited).ends_with(" Records were lost."), "{}", say(&limited));
         });
     }
 

@@ -264,6 +264,8 @@ fn handoff(out: &mut String, results: &Results, look: Look) {
 /// Every bandwidth of the fit, with what it is of.
 pub(super) fn limits(calibration: &Calibration) -> impl Iterator<Item = (String, &Limit)> {
     let controllers = calibration.controllers.iter().map(|(node, limit)| (format!("memory of node {node}"), limit));
+    let ports = calibration.read_ports.iter().map(|(node, limit)| (format!("reads of node {node}'s CPUs"), limit));
+    let controllers = controllers.chain(ports);
     controllers.chain(calibration.links.iter().map(|((from, to), limit)| (format!("link {from} to {to}"), limit)))
 }
 

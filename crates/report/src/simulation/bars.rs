@@ -3,7 +3,7 @@
 use numapilot_text::style::{clean, shorten};
 use numapilot_text::units::signed_percent;
 
-use super::{Comparison, colour};
+use super::{Comparison, OF_ONE_RUN, colour};
 use crate::svg_writer::{FAINT, INK, SvgWriter, Type};
 
 const LEFT: f64 = 190.0;
@@ -19,7 +19,7 @@ pub fn svg(comparison: &Comparison<'_>) -> String {
     let known = || gains.iter().flatten().copied();
     let (low, high) = (known().fold(0.0, f64::min), known().fold(0.05, f64::max));
     let x = |gain: f64| LEFT + (gain - low) / (high - low) * BAR;
-    let (width, height) = (LEFT + BAR + 110.0, TOP + ROW * gains.len() as f64 + 44.0);
+    let (width, height) = (LEFT + BAR + 110.0, TOP + ROW * gains.len() as f64 + 60.0);
     let mut writer = SvgWriter::new(width, height, &format!("Gain of each policy over {}", clean(&base.policy)));
     let title = format!("{} on {}", clean(&base.program), clean(&base.machine));
     writer.text((24.0, 36.0), Type::new(20.0, INK).bold(), &shorten(&title, 60));
@@ -28,7 +28,7 @@ pub fn svg(comparison: &Comparison<'_>) -> String {
         Type::new(13.0, FAINT),
         &format!("run time gained over {}, simulated", clean(&base.policy)),
     );
-    writer.line((x(0.0), TOP - 6.0), (x(0.0), height - 38.0), r##"stroke="#8d97a2" stroke-width="1.2""##);
+    writer.line((x(0.0), TOP - 6.0), (x(0.0), height - 54.0), r##"stroke="#8d97a2" stroke-width="1.2""##);
     for (index, gain) in gains.iter().enumerate() {
         let y = TOP + ROW * index as f64;
         let name = shorten(&clean(&comparison.runs[index].policy), 26);
@@ -42,10 +42,7 @@ pub fn svg(comparison: &Comparison<'_>) -> String {
         let words = if index == comparison.base { "baseline".to_owned() } else { signed_percent(*gain) };
         writer.text((to + 6.0, y + 15.0), Type::new(12.5, INK), &words);
     }
-    writer.text(
-        (24.0, height - 16.0),
-        Type::new(11.5, FAINT),
-        "Gain: the baseline's run time over the policy's, less one.",
-    );
+    let legend = ["Gain: the baseline's run time over the policy's, less one;".to_owned(), format!("{OF_ONE_RUN}.")];
+    writer.lines((24.0, height - 32.0), 16.0, Type::new(11.5, FAINT), &legend);
     writer.finish()
 }

@@ -17,6 +17,9 @@ pub use text::render;
 pub use traffic::svg as traffic_svg;
 pub use whatif::{Prediction, prediction};
 
+/// What gains of simulated runs are of, behind the baseline over which they are.
+pub const OF_ONE_RUN: &str = "each of one simulated run, so that it has no interval";
+
 /// Runs of one program on one machine under several policies, with one of them as the baseline.
 #[derive(Clone, Copy)]
 pub struct Comparison<'a> {

@@ -7,7 +7,7 @@ use numapilot_simulator::Report;
 use numapilot_text::markup::escaped_line;
 use numapilot_text::units;
 
-use super::{Comparison, bars_svg, population, series_svg, text, traffic_svg};
+use super::{Comparison, OF_ONE_RUN, bars_svg, population, series_svg, text, traffic_svg};
 use crate::plain_page;
 
 /// Writes the page. `machine` is the one that was simulated.
@@ -76,4 +76,6 @@ fn table(out: &mut String, comparison: &Comparison<'_>) {
         );
     }
     out.push_str("</tbody></table></div>\n");
+    let base = escaped_line(&comparison.runs[comparison.base].policy);
+    let _ = writeln!(out, "<p>Gain: how much faster than {base}, {OF_ONE_RUN}.</p>");
 }

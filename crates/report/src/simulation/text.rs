@@ -8,7 +8,7 @@ use numapilot_text::style::{clean, wrap};
 use numapilot_text::table::{Align, Table};
 use numapilot_text::units;
 
-use super::{Comparison, population};
+use super::{Comparison, OF_ONE_RUN, population};
 
 /// Renders the comparison for a terminal.
 #[must_use]
@@ -36,7 +36,7 @@ pub fn render(comparison: &Comparison<'_>, look: Look) -> String {
     out.push_str(&table.render(look, 0));
     let base = &first.policy;
     let legend = format!(
-        "All figures are simulated. GAIN: how much faster than {base}. LOCAL: local access ratio. LATENCY: mean of a memory access, loaded. \
+        "All figures are simulated. GAIN: how much faster than {base}, {OF_ONE_RUN}. LOCAL: local access ratio. LATENCY: mean of a memory access, loaded. \
          CTRL IMB, LINK IMB: standard deviation over mean (population) of accesses served per controller, of link utilisation. LINKS: mean \
          utilisation. MOVED: pages moved and copies made. COST: processor time that the policy took from the program, of all its threads' time."
     );

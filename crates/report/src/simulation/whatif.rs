@@ -18,8 +18,9 @@ use crate::findings::{gain_span, unsettled_words, work_span};
 const PRICED: &str = "The 95 % interval covers the sampling of accesses, what is not known of the machine and of the program's cores, and the traffic model's \
                       own error in queues. It does not cover how another run would differ (docs/patterns.md, \"Interval\").";
 /// The note on the interval of a simulation on another machine.
-const SIMULATED: &str = "Simulated on another machine than the recording's. The interval covers the sampling of accesses (jackknife over cache lines). It does \
-                         not cover the model's own error (docs/traffic-model.md), how another run would differ, or the cost of copies and moves.";
+const SIMULATED: &str = "Simulated on another machine than the recording's. The interval covers the sampling of accesses (jackknife over cache lines; too \
+                         narrow where a handful of lines has most of the accesses that change). It does not cover the model's own \
+                         error (docs/traffic-model.md), how another run would differ, or the cost of copies and moves.";
 
 /// Share of an interval's variance below which a source is left out of the text.
 const SOURCE_MIN: f64 = 0.05;

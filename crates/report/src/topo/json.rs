@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 /// Everything that is known of the machine. Its shape, with `version` 1:
 ///
 /// * `name`, `source` (`{"kind": "live" | "model" | "builtin", "path"}`), `cpu`, `description`, `clock_mhz`, `coherence` (`broadcast` | `directory`);
-/// * `nodes[]`: `id`, `kind`, `socket`, `cpus`, `memory_bytes`, `free_bytes`, `memory_bandwidth_bytes_per_s`, `memory_kind`;
+/// * `nodes[]`: `id`, `kind`, `socket`, `cpus`, `memory_bytes`, `free_bytes`, `memory_bandwidth_bytes_per_s`, `cpus_read_bytes_per_s`,
+///   `cpus_write_bytes_per_s`, `memory_kind`;
 /// * `cpus[]`: `id`, `node`, `socket`, `core`, `online`, `siblings`, `l3` (index among the L3 caches);
 /// * `caches[]`: `level`, `kind`, `size_bytes`, `line_bytes`, `ways`, `latency_cycles`, `cpus`;
 /// * `distances`, `idle_latency_ns`, `idle_latency_cycles`: matrices;
@@ -35,6 +36,8 @@ pub fn json(machine: &Machine) -> Value {
             "memory_bytes": node.memory_bytes,
             "free_bytes": node.free_bytes,
             "memory_bandwidth_bytes_per_s": node.memory_bandwidth_bytes_per_s,
+            "cpus_read_bytes_per_s": node.cpus_read_bytes_per_s,
+            "cpus_write_bytes_per_s": node.cpus_write_bytes_per_s,
             "memory_kind": node.memory_kind,
         })).collect::<Value>(),
         "cpus": machine.cpus().iter().map(|cpu| json!({

@@ -85,6 +85,18 @@ fn json_carries_every_figure_with_its_source() {
 }
 
 #[test]
+fn what_a_nodes_cpus_read_at_most_is_shown_where_it_is_known() {
+    let opteron = numapilot_machine::builtin_text("opteron-8385").unwrap();
+    let port = "cpus_read_gb_per_s = { value = 7.5, source = \"made up\" }\nmemory_kind";
+    let machine = Machine::from_model_text(&opteron.replace("memory_kind", port), "ports").unwrap();
+    assert_eq!(json(&machine)["nodes"][1]["cpus_read_bytes_per_s"], 7.5e9);
+    assert!(json(&machine)["nodes"][1]["cpus_write_bytes_per_s"].is_null());
+    let drawn = text(&machine, 74, false);
+    assert!(drawn.contains("All CPUs read at most 7.5 GB/s") && !drawn.contains("write at most"), "{drawn}");
+    assert!(!text(&Machine::load("opteron-8385").unwrap(), 100, false).contains("at most"));
+}
+
+#[test]
 fn pictures_are_well_formed_and_the_same_every_time() {
     for machine in all() {
         let picture = svg(&machine);

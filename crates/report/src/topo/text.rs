@@ -122,6 +122,7 @@ fn box_lines(machine: &Machine, node: &Node, width: usize) -> Vec<String> {
     }
     lines.push(format!("Memory {}", words::memory(node)));
     lines.extend(node.memory_kind.as_deref().map(|kind| format!("  {}", clean(kind))));
+    lines.extend(words::ports(node));
     lines
 }
 

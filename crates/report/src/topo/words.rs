@@ -118,6 +118,13 @@ pub fn memory(node: &Node) -> String {
     words
 }
 
+/// `All CPUs read at most 34 GB/s`: the limits of what a node's CPUs read and write together, a line each, where they are known. They fit the narrowest box.
+pub fn ports(node: &Node) -> Vec<String> {
+    let limits = [("read", node.cpus_read_bytes_per_s), ("write", node.cpus_write_bytes_per_s)];
+    let line = |(verb, limit): (&str, Option<f64>)| Some(format!("All CPUs {verb} at most {}", rate(limit?)));
+    limits.into_iter().filter_map(line).collect()
+}
+
 /// Idle latency of the memory that is local to a node's CPUs, in nanoseconds: its own, or that of the nearest node where it has none. `None`: it is not known;
 /// that of other memory is then no measure, although the firmware may tell it (of CXL memory alone, say).
 pub fn local_ns(machine: &Machine, from: NodeId) -> Option<f64> {

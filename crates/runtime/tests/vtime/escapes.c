@@ -1,11 +1,15 @@
 /* escapes.c: threads that leave waits by cancellation or by a jump out of a signal handler, forks while locks are held, threads
  * made by clone(), and more threads than the virtual machine has CPUs. `escapes CASE`; a case that goes wrong hangs or fails. */
 #define _GNU_SOURCE
+#include "sys.h"
 #include "wire.h"
 #include "work.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
@@ -14,8 +18,10 @@
 #include <spawn.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -335,6 +341,23 @@ static void *for_ever(void *argument) {
     return argument;
 }
 
+/* What this program is recorded to; NULL: it is not. */
+static struct np_arena *map_arena(size_t *bytes) {
+    const char *file = getenv("NUMAPILOT_ARENA");
+    int fd = file != NULL ? open(file, O_RDWR) : -1;
+    struct stat state;
+    if (fd < 0) return NULL;
+    struct np_arena *arena = fstat(fd, &state) == 0 ? mmap(NULL, (size_t)state.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
+    if (arena == MAP_FAILED) abort();
+    *bytes = (size_t)state.st_size;
+    close(fd);
+    return arena;
+}
+
+static struct np_slot *slot_at(struct np_arena *arena, uint64_t index) {
+    return (struct np_slot *)((char *)arena + arena->slots_offset + index * arena->slot_bytes);
+}
+
 /* A child whose threads run, or sleep for the window, when it ends. */
 static void ends_with_threads(bool killed) {
     pid_t child = fork();
@@ -347,19 +370,71 @@ static void ends_with_threads(bool killed) {
     }
     int status;
     if (child < 0 || waitpid(child, &status, 0) != child) abort();
-    const char *file = getenv("NUMAPILOT_ARENA");
-    int fd = killed && file != NULL ? open(file, O_RDWR) : -1;
-    if (fd < 0) return;
+    size_t bytes;
+    struct np_arena *arena = killed ? map_arena(&bytes) : NULL;
+    if (arena == NULL) return;
     /* As the recorder does when it finds the owners of slots gone. */
-    struct stat state;
-    struct np_arena *arena = fstat(fd, &state) == 0 ? mmap(NULL, (size_t)state.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
-    if (arena == MAP_FAILED) abort();
     for (uint64_t i = 0; i < arena->slots_high; i++) {
-        struct np_slot *slot = (struct np_slot *)((char *)arena + arena->slots_offset + i * arena->slot_bytes);
+        struct np_slot *slot = slot_at(arena, i);
         if (slot->pid == (uint32_t)child) __atomic_store_n(&slot->state, NP_SLOT_FREE, __ATOMIC_RELEASE);
     }
-    munmap(arena, (size_t)state.st_size);
-    close(fd);
+    munmap(arena, bytes);
+}
+
+/* ---- locks of files ---- */
+
+static int other_file;
+static _Atomic pid_t waiter;
+
+static void *wait_for_file(void *argument) {
+    struct flock lock = {.l_type = F_WRLCK};
+    waiter = (pid_t)syscall(SYS_gettid);
+    if (fcntl(other_file, F_OFD_SETLKW, &lock) != 0) abort();
+    return argument;
+}
+
+/* Whether a thread that waits for a file's lock is known to wait, for ten seconds at most. */
+static void file_lock(void) {
+    size_t bytes;
+    struct np_arena *arena = map_arena(&bytes);
+    struct flock lock = {.l_type = F_WRLCK};
+    char path[64];
+    pthread_t thread;
+    int file = memfd_create("locked", 0), is_known = 0;
+    snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+    other_file = open(path, O_RDWR); /* another description of it: these locks are theirs */
+    if (arena == NULL || other_file < 0 || fcntl(file, F_OFD_SETLKW, &lock) != 0) abort();
+    pthread_create(&thread, NULL, wait_for_file, NULL);
+    for (int tries = 0; tries < 10000 && !is_known; tries++) {
+        usleep(1000);
+        for (uint64_t i = 0; i < arena->slots_high; i++) {
+            const struct np_slot *slot = slot_at(arena, i);
+            is_known |= waiter != 0 && slot->tid == (uint32_t)waiter && __atomic_load_n(&slot->run_state, __ATOMIC_ACQUIRE) == NP_RUN_BLOCKED;
+        }
+    }
+    lock.l_type = F_UNLCK;
+    if (fcntl(file, F_OFD_SETLKW, &lock) != 0) abort();
+    pthread_join(thread, NULL);
+    munmap(arena, bytes);
+    printf("known %d\n", is_known);
+}
+
+/* ---- a wait whose time-out passes while nobody is behind ---- */
+
+/* It asks for no handlers of signals: 64 system calls would be most of what it costs. */
+static void idle_poll(void) {
+    struct sock_filter rules[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_rt_sigaction, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof rules / sizeof *rules, rules};
+    struct pollfd fd = {pipes[0], POLLIN, 0};
+    /* By no hook: the tracker keeps within a filter that it sees come. */
+    if (NP_SYS6(SYS_prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0) != 0) abort();
+    if (NP_SYS3(SYS_prctl, PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) abort();
+    printf("over %d\n", poll(&fd, 1, 20) == 0);
 }
 
 /* ---- attributes, as most programs use them: on the stack, and never destroyed ---- */
@@ -478,6 +553,8 @@ int main(int argc, char **argv) {
     else if (!strcmp(name, "attributes")) attributes();
     else if (!strcmp(name, "asleep")) asleep(true);
     else if (!strcmp(name, "sigwait")) asleep(false);
+    else if (!strcmp(name, "file-lock")) file_lock();
+    else if (!strcmp(name, "idle-poll")) idle_poll();
     else if (!strcmp(name, "without-slots")) without_slots();
     else if (!strcmp(name, "starts")) starts();
     else if (!strcmp(name, "a-million")) work(1000000);

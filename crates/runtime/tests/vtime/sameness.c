@@ -544,6 +544,14 @@ static void rarer_transfers(void) {
     SHOW(fdatasync(file));
     SHOW(lockf(file, F_LOCK, 0));
     SHOW(lockf64(-1, F_LOCK, 0));
+    struct flock lock = {.l_type = F_UNLCK};
+    SHOW(fcntl(file, F_SETLKW, &lock));
+    lock.l_type = F_WRLCK;
+    SHOW(fcntl(file, F_OFD_SETLKW, &lock));
+    SHOW(fcntl(-1, F_SETLKW, &lock));
+    SHOW(fcntl(file, F_SETLKW, (struct flock *)8));
+    SHOW(fcntl(file, F_SETFD, FD_CLOEXEC));
+    SHOW(fcntl64(file, F_GETFD));
 }
 
 static void queues(void) {

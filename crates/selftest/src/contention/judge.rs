@@ -12,10 +12,11 @@ const DISTURBED_MAX: f64 = 0.5;
 /// Name of the check.
 pub const NAME: &str = "predicted slow-down of programs that run together";
 
-/// Medians over all members; `None` where there are none.
+/// Medians over all members of rows that are judged; `None` where there are none.
 #[must_use]
 pub fn medians(rows: &[Row]) -> Option<Medians> {
-    let of = |value: fn(&super::Member) -> f64| median(rows.iter().flat_map(|row| &row.members).map(value).collect());
+    let judged = || rows.iter().filter(|row| row.is_judged);
+    let of = |value: fn(&super::Member) -> f64| median(judged().flat_map(|row| &row.members).map(value).collect());
     Some(Medians {
         error: of(super::Member::error)?,
         baseline_error: of(super::Member::baseline_error)?,
@@ -32,9 +33,20 @@ pub fn median(mut values: Vec<f64>) -> Option<f64> {
 }
 
 /// Passes where the median error is at most [`ERROR_MAX`]. Not judged where the rounds differ by more than the programs slow one another down: then
-/// neither a good prediction nor a bad one would show. Nor where `reading` says that the machine is another one than the model is of.
+/// neither a good prediction nor a bad one would show. Nor where fewer than two thirds of the rows had enough rounds on the machine that the model is of, or
+/// where `reading` says that it is another one.
 #[must_use]
 pub fn judge(rows: &[Row], reading: Option<Reading>) -> Check {
+    let judged = rows.iter().filter(|row| row.is_judged).count();
+    if 3 * judged < 2 * rows.len() {
+        let words = format!(
+            "the machine changed while the programs ran: in {} of {} rows, too few rounds found it as it was when its model was measured; another guest of the \
+             host, or the host, may do so; run it again",
+            rows.len() - judged,
+            rows.len()
+        );
+        return Check::not_judged(NAME, words);
+    }
     let Some(medians) = medians(rows) else {
         return Check::not_judged(NAME, "no programs could be run side by side here");
     };
@@ -108,7 +120,27 @@ mod tests {
             spread: *spread,
             predicted: *predicted,
         };
-        Row { scene: "node 0".to_owned(), members: members.iter().map(member).collect(), disturbed_share }
+        Row {
+            scene: "node 0".to_owned(),
+            members: members.iter().map(member).collect(),
+            disturbed_share,
+            rounds: 9,
+            rounds_left_out: 0,
+            is_judged: true,
+        }
+    }
+
+    #[test]
+    fn rows_of_another_machine_do_not_count_and_too_many_of_them_are_no_verdict() {
+        let good = row(&[(1.5, 1.45, 0.02), (1.3, 1.35, 0.02)], 0.0);
+        let changed = Row { is_judged: false, rounds: 2, rounds_left_out: 25, ..row(&[(2.5, 1.0, 0.02); 9], 0.0) };
+        let rows = [good.clone(), good.clone(), changed.clone()];
+        assert_eq!(judge(&rows, None).verdict, Verdict::Pass, "two of three rows count");
+        assert_eq!(medians(&rows), medians(&rows[..2]));
+        let check = judge(&[good, changed.clone(), changed.clone()], None);
+        assert_eq!(check.verdict, Verdict::NotJudged);
+        assert!(check.reason.contains("in 2 of 3 rows"), "{}", check.reason);
+        assert_eq!(judge(&[changed], None).verdict, Verdict::NotJudged);
     }
 
     #[test]

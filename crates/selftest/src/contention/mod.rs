@@ -2,10 +2,11 @@
 //!
 //! The model is the one that `numapilot measure` makes of this machine. Its only other input is each program's rate alone, from which it predicts the rate
 //! beside the others ([`predict`]). Programs run alone and together in turn, round after round ([`run`]), so that changes on the machine
-//! affect both.
+//! affect both. Before and after each round it is seen whether the machine is still the one that was measured ([`steady`], [`rounds`]).
 
 pub mod judge;
 pub mod predict;
+pub mod rounds;
 pub mod run;
 pub mod scenes;
 pub mod steady;
@@ -65,6 +66,12 @@ pub struct Row {
     pub members: Vec<Member>,
     /// Share of the runs in which another program took a CPU of one of them in nearly every slice.
     pub disturbed_share: f64,
+    /// Rounds that count: before and after them the machine was the one that was measured.
+    pub rounds: usize,
+    /// Rounds that were left out, because the machine was another one.
+    pub rounds_left_out: usize,
+    /// Whether at least half of the usual number of rounds count. Else the row is shown, and its prediction is not judged.
+    pub is_judged: bool,
 }
 
 /// Results of the part.
@@ -72,8 +79,12 @@ pub struct Row {
 pub struct Contention {
     /// Model file of this machine, as `numapilot measure --model` writes it: the predictions' only other source.
     pub model: String,
-    /// Rounds of each row.
+    /// Rounds of each row that have to count.
     pub rounds: usize,
+    /// Rounds of all rows that were left out, because the machine was another one than the model is of.
+    pub rounds_left_out: usize,
+    /// How many times the machine was measured again, because it had changed when the programs began.
+    pub measured_again: usize,
     /// One row per set of programs.
     pub rows: Vec<Row>,
     /// What all of a node's CPUs read, when the model was measured and while programs ran; `None` where no row tells.
@@ -82,6 +93,19 @@ pub struct Contention {
     pub medians: Option<Medians>,
     /// What was left out, and what limits the figures, in whole sentences.
     pub notes: Vec<String>,
+}
+
+impl Contention {
+    /// That the machine was measured again so many times, in a note where it was.
+    pub(crate) fn tell_measured_again(&mut self, times: usize) {
+        self.measured_again = times;
+        if times > 0 {
+            let words = if times == 1 { "once".to_owned() } else { format!("{times} times") };
+            self.notes.push(format!(
+                "The machine was measured again {words}, because the first programs found another one than had been measured."
+            ));
+        }
+    }
 }
 
 /// The same CPUs' reading of the same memory may differ by this factor, up or down: the measurement keeps the best of its repetitions, programs the middle one,

@@ -13,13 +13,16 @@ use thiserror::Error;
 
 use super::judge::{judge, median, medians};
 use super::predict::{Alone, slowdowns};
-use super::scenes::{Place, Scene};
-use super::steady::reading;
+use super::rounds::Rounds;
+use super::scenes::{Place, READ, Scene};
+use super::steady::{Probe, probes, reading};
 use super::{Contention, Member, Row};
 use crate::outcome::Check;
 
 /// A slice is shorter than a scheduler's turn, so that some are whole on a busy machine too, and far above the clock's grain. A run has as many as it needs.
 const PACE: Pace = Pace { slice: Duration::from_millis(2), quiet: 6, most: 30 };
+/// What sees whether the machine is still the same: fewer slices, as there is one before and after each round.
+const PROBE: Pace = Pace { slice: PACE.slice, quiet: 3, most: 12 };
 /// A run with fewer undisturbed slices than this is disturbed: then all of its slices count.
 const QUIET_MIN: usize = 2;
 /// No more of a node's free memory is taken than this share, all programs together.
@@ -58,20 +61,22 @@ pub struct Stage<'a> {
     pub results: &'a Results,
     /// Rounds of each row.
     pub rounds: usize,
-    /// After this time no further row begins: on a busy machine each takes longer.
+    /// After this time no further row begins but the first, and no further round makes up for one that does not count: on a busy machine each takes longer.
     pub budget: Duration,
 }
 
 impl Stage<'_> {
-    /// Runs all casts of all scenes; `progress` is called before each.
+    /// Runs all casts of all scenes; `progress` is called before each. `None` if the first of them finds another machine than was measured, and
+    /// `may_measure_again`.
     ///
     /// # Errors
     /// No model could be made of the measurement, memory could not be allocated, or a CPU went offline.
     pub fn run(
         &self,
         scenes: &[Scene],
+        may_measure_again: bool,
         progress: &mut dyn FnMut(String),
-    ) -> Result<(Contention, Check), ContentionError> {
+    ) -> Result<Option<(Contention, Check)>, ContentionError> {
         let calibration = calibrate(self.machine, self.results)?;
         let text = model_text(self.machine, self.results, &calibration, "this-machine");
         let model = Machine::from_model_text(&text, "the measured model")?;
@@ -81,7 +86,7 @@ impl Stage<'_> {
         let end = Instant::now() + self.budget;
         let mut left_out = 0;
         for scene in scenes {
-            if Instant::now() > end {
+            if Instant::now() > end && !contention.rows.is_empty() {
                 left_out += scene.casts.len();
                 continue;
             }
@@ -89,30 +94,37 @@ impl Stage<'_> {
                 contention.notes.push(why);
                 continue;
             }
+            let probes = probes(scene, self.results);
+            contention.notes.extend(probes.is_none().then(|| no_criterion(scene)));
+            let probes = probes.unwrap_or_default();
             let mut programs = Vec::new();
             for place in &scene.places {
                 programs.push(Program::new(&self.seat(place, scene.places.len()))?);
             }
             for cast in &scene.casts {
-                if Instant::now() > end {
+                if Instant::now() > end && !contention.rows.is_empty() {
                     left_out += 1;
                     continue;
                 }
                 let words: Vec<&str> = cast.iter().map(|activity| activity.word()).collect();
                 progress(format!("{}: {}", scene.name, words.join(" + ")));
-                let times = self.rounds_of(&mut programs, cast)?;
+                let times = self.rounds_of(&mut programs, cast, &probes, end)?;
+                if may_measure_again && contention.rows.is_empty() && !times.rounds.is_judged() {
+                    return Ok(None);
+                }
                 contention.rows.push(row(scene, cast, &times, (&model, &system))?);
             }
         }
         if left_out > 0 {
             contention.notes.push(format!(
-                "Rows left out, because this machine is busy and the rows before used all of the time: {left_out}."
+                "Rows left out, because this machine is busy or changes, and the rows before used all of the time: {left_out}."
             ));
         }
         contention.medians = medians(&contention.rows);
         contention.reading = reading(&contention.rows, self.results);
+        contention.rounds_left_out = contention.rows.iter().map(|row| row.rounds_left_out).sum();
         let check = judge(&contention.rows, contention.reading);
-        Ok((contention, check))
+        Ok(Some((contention, check)))
     }
 
     /// That a scene's programs may take too little memory, in a sentence.
@@ -152,11 +164,21 @@ impl Stage<'_> {
         }
     }
 
-    /// Each round: every program alone, then all together.
-    fn rounds_of(&self, programs: &mut [Program], cast: &[Activity]) -> Result<Times, MeasureError> {
-        let mut times = Times { alone: vec![Vec::new(); cast.len()], ..Times::default() };
+    /// Each round: every program alone, then all together. Before and after each, a probe sees whether the machine is still the one that was measured; the
+    /// one after a round is that before the next. Rounds that make up for others run until `end`.
+    fn rounds_of(
+        &self,
+        programs: &mut [Program],
+        cast: &[Activity],
+        probes: &[Probe],
+        end: Instant,
+    ) -> Result<Times, MeasureError> {
+        let rounds = Rounds::new(self.rounds);
+        let mut times = Times { alone: vec![Vec::new(); cast.len()], rounds, ..Times::default() };
         times.together.clone_from(&times.alone);
-        for round in 0..self.rounds {
+        let mut before = differs_by(programs, probes)?;
+        while times.rounds.goes_on(Instant::now() < end) {
+            let round = times.rounds.ran();
             for step in 0..=cast.len() {
                 // All together comes at another place of each round, so that no order favours one side.
                 let index = (step + round) % (cast.len() + 1);
@@ -171,9 +193,34 @@ impl Stage<'_> {
                     rates.push(times.stolen.rate(slices));
                 }
             }
+            let after = differs_by(programs, probes)?;
+            times.rounds.add(before, after);
+            before = after;
         }
+        times.keep();
         Ok(times)
     }
+}
+
+/// That nothing tells whether the machine changes during a scene, in a sentence.
+fn no_criterion(scene: &Scene) -> String {
+    format!(
+        "{}: all rounds count, because the measurement has no reading of as many CPUs, which would tell whether the machine changes meanwhile.",
+        scene.name
+    )
+}
+
+/// By which factor the machine now differs from the one that was measured: the greatest of all probes; `None` without any.
+fn differs_by(programs: &mut [Program], probes: &[Probe]) -> Result<Option<f64>, MeasureError> {
+    let mut worst: Option<f64> = None;
+    for probe in probes {
+        let of_probe = programs.iter_mut().enumerate().filter(|(index, _)| probe.places.contains(index));
+        let mut readers: Vec<(&mut Program, Activity)> = of_probe.map(|(_, program)| (program, READ)).collect();
+        let ran = run_together(&mut readers, PROBE)?;
+        let factor = probe.factor(ran.iter().map(|slices| rate(slices).0).sum());
+        worst = Some(worst.map_or(factor, |worst| worst.max(factor)));
+    }
+    Ok(worst)
 }
 
 /// Accesses per second by program and round, and how much was disturbed.
@@ -181,7 +228,18 @@ impl Stage<'_> {
 struct Times {
     alone: Vec<Vec<f64>>,
     together: Vec<Vec<f64>>,
+    rounds: Rounds,
     stolen: Stolen,
+}
+
+impl Times {
+    /// Keeps the rounds that figures are of.
+    fn keep(&mut self) {
+        let kept = self.rounds.kept();
+        for rates in self.alone.iter_mut().chain(&mut self.together) {
+            *rates = kept.iter().map(|&round| rates[round]).collect();
+        }
+    }
 }
 
 /// Runs in which programs lost their CPUs in nearly every slice.
@@ -192,15 +250,21 @@ struct Stolen {
 }
 
 impl Stolen {
-    /// The rate of a run: the median of the slices that nothing disturbed, where there are enough of them; else of all.
+    /// The rate of a run, which is counted.
     fn rate(&mut self, slices: &[Slice]) -> f64 {
-        let quiet: Vec<f64> = slices.iter().filter(|slice| !slice.is_disturbed).map(|slice| slice.per_s).collect();
-        let is_disturbed = quiet.len() < QUIET_MIN;
+        let (rate, is_disturbed) = rate(slices);
         self.disturbed += usize::from(is_disturbed);
         self.all += 1;
-        let counted = if is_disturbed { slices.iter().map(|slice| slice.per_s).collect() } else { quiet };
-        median(counted).unwrap_or(0.0)
+        rate
     }
+}
+
+/// The rate of a run: the median of the slices that nothing disturbed, where there are enough of them; else of all, and it is a disturbed run.
+fn rate(slices: &[Slice]) -> (f64, bool) {
+    let quiet: Vec<f64> = slices.iter().filter(|slice| !slice.is_disturbed).map(|slice| slice.per_s).collect();
+    let is_disturbed = quiet.len() < QUIET_MIN;
+    let counted = if is_disturbed { slices.iter().map(|slice| slice.per_s).collect() } else { quiet };
+    (median(counted).unwrap_or(0.0), is_disturbed)
 }
 
 /// One row: what was measured, and what the model says to what the programs did alone.
@@ -239,7 +303,14 @@ fn row(
     };
     let Stolen { disturbed, all } = times.stolen;
     let disturbed_share = disturbed as f64 / all.max(1) as f64;
-    Ok(Row { scene: scene.name.clone(), members: (0..cast.len()).map(member).collect(), disturbed_share })
+    Ok(Row {
+        scene: scene.name.clone(),
+        members: (0..cast.len()).map(member).collect(),
+        disturbed_share,
+        rounds: times.rounds.counted(),
+        rounds_left_out: times.rounds.left_out(),
+        is_judged: times.rounds.is_judged(),
+    })
 }
 
 /// Median, and 1.4826 times the median absolute deviation as a share of it.
@@ -310,13 +381,20 @@ mod tests {
         };
         let scene = Scene { name: "x".to_owned(), places: vec![place(0), place(1)], casts: Vec::new() };
         let cast = [Activity::Chase, Activity::Chase];
-        let times = Times {
-            alone: vec![vec![8e6; 3], vec![8e6; 3]],
-            together: vec![vec![7.5e6; 3], vec![4e6; 3]],
+        let mut rounds = Rounds::new(3);
+        for factor in [1.0, 3.0, 1.0, 1.0] {
+            rounds.add(Some(1.0), Some(factor));
+        }
+        let mut times = Times {
+            alone: vec![vec![8e6; 4], vec![8e6; 4]],
+            together: vec![vec![7.5e6, 1e6, 7.5e6, 7.5e6], vec![4e6, 1e6, 4e6, 4e6]],
+            rounds,
             stolen: Stolen { disturbed: 1, all: 4 },
         };
+        times.keep();
         let row = row(&scene, &cast, &times, (&model, &system)).expect("possible");
         assert_eq!((row.members[1].measured, row.members[1].spread, row.disturbed_share), (2.0, 0.0, 0.25));
+        assert_eq!((row.rounds, row.rounds_left_out, row.is_judged), (3, 1, true));
         assert!((1.0..1.1).contains(&row.members[0].predicted), "two chases hardly meet: {row:?}");
     }
 }

@@ -146,9 +146,9 @@ fn nodes(nodes: &[NodeStatus]) -> Vec<MetricFamily> {
     type Figure = fn(&NodeStatus) -> Option<f64>;
     let table: [(&'static str, &'static str, Figure); 4] = [
         ("numapilot_node_memory_bytes", "Memory of a node", |n| Some(n.memory_bytes as f64)),
-        ("numapilot_node_free_bytes", "Free memory of a node", |n| Some(n.free_bytes as f64)),
+        ("numapilot_node_free_bytes", "Free memory of a node", |n| n.free_bytes.map(|bytes| bytes as f64)),
         ("numapilot_node_available_bytes", "Memory of a node that can be given out without swapping, estimated", |n| {
-            Some(n.available_bytes as f64)
+            n.available_bytes.map(|bytes| bytes as f64)
         }),
         ("numapilot_node_local_ratio", "Share of the evidence from a node's CPUs that was local, last interval", |n| {
             n.local_share
@@ -243,6 +243,8 @@ mod tests {
         let node = |node| NodeStatus {
             node,
             memory_bytes: 1 << 30,
+            free_bytes: Some(1 << 29),
+            available_bytes: Some(1 << 28),
             probe_ns: vec![Some(90.0), None],
             local_share: Some(0.5),
             ..NodeStatus::default()
@@ -294,9 +296,10 @@ mod tests {
 
     #[test]
     fn what_is_not_counted_is_left_out() {
-        let targets = vec![TargetStatus::default()];
-        let text = encode(&families(&Status { state: State::Running, targets, ..Status::default() }, true));
-        for name in ["numapilot_known_pages", "numapilot_target_moved_bytes_total"] {
+        let (targets, nodes) = (vec![TargetStatus::default()], vec![NodeStatus::default()]);
+        let text = encode(&families(&Status { state: State::Running, targets, nodes, ..Status::default() }, true));
+        let of_nodes = ["numapilot_node_free_bytes", "numapilot_node_available_bytes"];
+        for name in ["numapilot_known_pages", "numapilot_target_moved_bytes_total"].into_iter().chain(of_nodes) {
             assert!(!text.lines().any(|line| line.starts_with(name)), "{name}: {text}");
         }
     }

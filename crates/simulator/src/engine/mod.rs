@@ -107,6 +107,7 @@ impl<'a> Engine<'a> {
         let scale = Scale {
             controllers: machine.nodes().iter().map(of_node).collect(),
             first_link: controllers,
+            links: idle.stations.iter().filter(|station| station.link.is_some()).count(),
             clock_mhz: machine.clock_mhz(),
             counts_instructions: program.counts_instructions,
         };
@@ -408,7 +409,7 @@ impl<'a> Engine<'a> {
             series,
             threads: self.run_stats.thread_reports(self.program, &self.runners),
             labels: self.run_stats.label_reports(self.program),
-            notes: crate::notes::notes(&self.run_stats),
+            notes: crate::notes::notes(&self.run_stats, self.machine, self.runners.all.iter().map(|runner| runner.cpu)),
             homes: self.pages.homes(),
             moves: self.run_stats.moves,
             cost: self.run_stats.cost,

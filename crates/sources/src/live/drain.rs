@@ -3,6 +3,7 @@
 //! One thread reads all rings in turn. Records of one pass are processed after the next pass (as perf does it): by then no ring holds older
 //! ones. Memory is bounded: when too many records wait, the rings are not drained, and the kernel counts what it could not write, which is shown.
 
+use std::collections::BTreeSet;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -123,7 +124,9 @@ pub struct LiveOutcome {
     pub not_joined: Option<String>,
     /// CPUs that came online meanwhile, and that no event observes.
     pub unobserved_cpus: Vec<CpuId>,
-    /// CPUs that were offline meanwhile and came back: their events ended when they went.
+    /// CPUs that were offline meanwhile and came back, and whose events were opened anew then.
+    pub interrupted_cpus: BTreeSet<CpuId>,
+    /// CPUs that were offline meanwhile and came back, and that no event observes: theirs ended when they went.
     pub returned_cpus: Vec<CpuId>,
     /// Events that counted for a part of the time only.
     pub multiplexed: Vec<Multiplexed>,
@@ -318,6 +321,7 @@ impl<'a> Reader<'a> {
     pub fn look(&mut self, is_end: bool) -> Result<(), ChunkError> {
         if self.queue.waiting_bytes() < QUEUE_BYTES_MAX {
             self.take();
+            self.follow_cpus();
         }
         self.hand_on(is_end)?;
         self.listen(is_end)?;
@@ -327,6 +331,21 @@ impl<'a> Reader<'a> {
         self.totals.lost.store(self.samples.counts().lost, Ordering::Relaxed);
         self.totals.disk_bytes.store(self.samples.out().disk_bytes(), Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Opens the events of CPUs anew that were offline and are back. Their rings, which were just read, hold nothing any more. Where that is refused, it is
+    /// tried again, and the outcome names the CPU.
+    fn follow_cpus(&mut self) {
+        if self.is_off {
+            return;
+        }
+        for (cpu, _) in self.events.follow_cpus().into_iter().filter(|(_, is_open)| *is_open) {
+            self.outcome.interrupted_cpus.insert(cpu);
+            if let Some(ring) = self.events.rings.iter().find(|ring| ring.cpu == cpu) {
+                // One that is not watched is read at every look all the same.
+                let _ = self.wake.watch(ring.fd.as_raw_fd());
+            }
+        }
     }
 
     /// Copies the rings' records to the queue.

@@ -1,5 +1,7 @@
 //! Notes and counts of a recording of events: what it holds, and what its evidence can and cannot show.
 
+use std::collections::BTreeSet;
+
 use numapilot_machine::CpuId;
 use numapilot_text::units;
 use serde_json::Value;
@@ -92,6 +94,7 @@ pub fn notes(outcome: &LiveOutcome, numa_balancing: Option<i64>) -> Vec<String> 
         ));
     }
     notes.extend(unobserved(&outcome.unobserved_cpus));
+    notes.extend(interrupted(&outcome.interrupted_cpus));
     notes.extend(returned(&outcome.returned_cpus));
     notes.extend(outcome.aux.notes());
     if counts.undecodable > 0 {
@@ -162,6 +165,20 @@ fn unobserved(cpus: &[CpuId]) -> Option<String> {
     })
 }
 
+/// That events were opened anew on CPUs that had been offline.
+fn interrupted(cpus: &BTreeSet<CpuId>) -> Option<String> {
+    let names: Vec<String> = cpus.iter().map(CpuId::to_string).collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "nothing was recorded on {} while they were offline and for up to some seconds after they came back: {}; names and mappings of programs that were \
+             started there in that time may be unknown",
+            units::counted(names.len() as u64, "CPU", "CPUs"),
+            names.join(", ")
+        )
+    })
+}
+
+/// That CPUs came back, and that their events were not opened anew.
 fn returned(cpus: &[CpuId]) -> Option<String> {
     let names: Vec<String> = cpus.iter().map(CpuId::to_string).collect();
     (!names.is_empty()).then(|| {
@@ -254,6 +271,9 @@ mod tests {
         let words = said(vec![CpuId(4), CpuId(12)]);
         assert!(words.iter().any(|note| note.contains("on 2 CPUs") && note.contains("came back: 4, 12;")), "{words:?}");
         assert!(said(Vec::new()).iter().all(|note| !note.contains("came back")));
+        let outcome = LiveOutcome { interrupted_cpus: [CpuId(7), CpuId(3)].into(), ..LiveOutcome::default() };
+        let is_told = |note: &String| note.contains("on 2 CPUs while") && note.contains("came back: 3, 7;");
+        assert!(notes(&outcome, None).iter().any(is_told));
     }
 
     /// Two recordings with `ibs_op` at a time: each saw a part of the accesses, and no word said so.

@@ -109,7 +109,7 @@ pub fn scenario_of(coherence: &'static str, changed: fn(&str) -> String) -> impl
 }
 
 /// The stations of one access, laid out anew: (station, nanoseconds), on the waited-for way and beside it. Stations are controllers in node
-/// order, then links. No probes.
+/// order, then links, then ports. No probes.
 pub struct Demands {
     /// Idle latency less service, plus own work.
     pub delay_ns: f64,
@@ -164,13 +164,51 @@ pub fn with_flow_control(text: &str) -> String {
     text.replace("[traffic]\n", &format!("[traffic]\n{}", figures.iter().map(line).collect::<String>()))
 }
 
+/// A machine of that text whose nodes' CPUs have limits of their own. Some nodes lack one or both, so that ports are not simply as many as nodes.
+pub fn with_ports(text: &str) -> String {
+    let mut parts = text.split("memory_gib = ");
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for (node, part) in parts.enumerate() {
+        for (key, gb_per_s, every) in [("cpus_read_gb_per_s", 6.0, 3), ("cpus_write_gb_per_s", 4.0, 2)] {
+            if node % every != 1 {
+                let _ = writeln!(out, "{key} = {{ value = {gb_per_s}, source = \"made up\" }}");
+            }
+        }
+        out.push_str("memory_gib = ");
+        out.push_str(part);
+    }
+    out
+}
+
+/// Read and write port of a node: station and bytes per second, where its CPUs have such a limit.
+pub fn ports(machine: &Machine, node: usize) -> [Option<(usize, f64)>; 2] {
+    let mut station = machine.nodes().len() + machine.links().len();
+    let mut found = [None, None];
+    for (at, of) in machine.nodes().iter().enumerate() {
+        for (side, limit) in [of.cpus_read_bytes_per_s, of.cpus_write_bytes_per_s].into_iter().enumerate() {
+            if let Some(limit) = limit {
+                found[side] = (at == node).then_some((station, limit)).or(found[side]);
+                station += 1;
+            }
+        }
+    }
+    found
+}
+
+/// Controllers (every node has memory here), links and ports.
+pub fn station_count(machine: &Machine) -> usize {
+    let limits = machine.nodes().iter().flat_map(|node| [node.cpus_read_bytes_per_s, node.cpus_write_bytes_per_s]);
+    machine.nodes().len() + machine.links().len() + limits.flatten().count()
+}
+
 /// What one access of `class` asks, on average. Every node has memory here.
 pub fn demands(machine: &Machine, class: &Class) -> Demands {
     let nodes = machine.nodes();
     let efficiency = machine.traffic().controller_efficiency.unwrap_or(0.8);
     let mut out = Demands { delay_ns: class.outstanding * class.think_ns, waited: Vec::new(), aside: Vec::new() };
-    out.waited.resize(nodes.len() + machine.links().len(), 0.0);
-    out.aside.resize(nodes.len() + machine.links().len(), 0.0);
+    out.waited.resize(station_count(machine), 0.0);
+    out.aside.resize(station_count(machine), 0.0);
+    let [read_port, write_port] = ports(machine, class.from);
     let sizes = Sizes::of(machine);
     // One message: its time on the links, and what it costs the links back.
     let cross = |a: NodeId, b: NodeId, bytes: f64, share: f64, into: &mut Vec<f64>, released: &mut Vec<f64>| {
@@ -196,6 +234,15 @@ pub fn demands(machine: &Machine, class: &Class) -> Demands {
         out.waited[to] += share * read_ns;
         service += cross(from, home, sizes.request, share, &mut out.waited, &mut released);
         service += cross(home, from, LINE + sizes.answer, share, &mut out.waited, &mut released);
+        if let Some((station, per_s)) = read_port {
+            out.waited[station] += share * LINE / per_s * 1e9;
+            service += share * LINE / per_s * 1e9;
+        }
+        if let Some((station, per_s)) = write_port {
+            out.waited[station] += share * sizes.request / per_s * 1e9;
+            service += share * sizes.request / per_s * 1e9;
+            out.aside[station] += class.writes[to] * LINE / per_s * 1e9;
+        }
         if sizes.completion > 0.0 {
             cross(from, home, sizes.completion, share, &mut out.aside, &mut released);
         }

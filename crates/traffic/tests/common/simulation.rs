@@ -11,7 +11,7 @@ use numapilot_machine::{LinkId, Machine, NodeId};
 use numapilot_random::Random;
 use numapilot_traffic::Load;
 
-use crate::common::{LINE, Sizes, TURNAROUND, back};
+use crate::common::{LINE, Sizes, TURNAROUND, back, ports, station_count};
 
 /// How stations share their time.
 #[derive(Clone, Copy, PartialEq)]
@@ -104,7 +104,7 @@ impl<'a> Simulation<'a> {
             customers: Vec::new(),
             done: vec![0; load.classes.len()],
         };
-        simulation.stations.resize_with(machine.nodes().len() + machine.links().len(), Station::default);
+        simulation.stations.resize_with(station_count(machine), Station::default);
         for (index, class) in load.classes.iter().enumerate() {
             for _ in 0..(class.threads * class.outstanding).round() as usize {
                 simulation.customers.push((index, 0));
@@ -250,14 +250,20 @@ impl<'a> Simulation<'a> {
         let read_ns = LINE / (nodes[to].memory_bandwidth_bytes_per_s.unwrap() * efficiency) * 1e9;
         let idle_ns = self.machine.idle_latency_ns(from, home).unwrap();
         let (mut request, mut released, sizes) = (Vec::new(), Vec::new(), Sizes::of(self.machine));
+        let [read_port, write_port] = ports(self.machine, class.from);
+        let at = |port: Option<(usize, f64)>, bytes: f64| {
+            port.map(|(station, per_s)| Step::Serve(station, bytes / per_s * 1e9))
+        };
+        request.extend(at(write_port, sizes.request));
         self.message(from, home, sizes.request, &mut request, &mut released);
         let left_ns = idle_ns - service(&request);
         let mut line = vec![Step::Serve(to, read_ns)];
         self.message(home, from, LINE + sizes.answer, &mut line, &mut released);
+        line.extend(at(read_port, LINE));
         line.insert(0, Step::Delay(left_ns - service(&line)));
         let mut after = Vec::new();
         if is_write {
-            let mut back = Vec::new();
+            let mut back: Vec<Step> = at(write_port, LINE).into_iter().collect();
             self.message(from, home, LINE + sizes.answer, &mut back, &mut released);
             back.push(Step::Serve(to, read_ns * (1.0 + TURNAROUND)));
             self.message(home, from, sizes.answer, &mut back, &mut released);

@@ -2,7 +2,6 @@
 //! are opened for each CPU, so that counts are known by node; those of tasks only where that costs the tasks little (`layout`). If there are more events than
 //! hardware counters, the kernel multiplexes them, and counts are scaled.
 
-use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -20,6 +19,8 @@ use numapilot_perf_events::counter::Count;
 use numapilot_perf_events::counter::open_counter;
 pub use numapilot_perf_events::open::Scope;
 use numapilot_perf_events::open::raise_descriptor_limit;
+use numapilot_perf_events::pulse::EnabledTimes;
+use numapilot_perf_events::pulse::Pulse;
 use numapilot_perf_events::syscall::ANY_CPU;
 
 use crate::figures::EventFigures;
@@ -27,7 +28,6 @@ use crate::figures::MetricValue;
 use crate::live::layout::Layout;
 use crate::live::layout::Size;
 use crate::live::layout::has_kinds_of_cores;
-use crate::live::pulse::Pulse;
 use numapilot_host::Pid;
 use numapilot_host::Root;
 use numapilot_host::cpuinfo;
@@ -320,14 +320,15 @@ impl Counters {
         if self.tasks.is_some() || !self.pulse.is_due(now) {
             return BTreeSet::new();
         }
-        let mut enabled_ns = BTreeMap::new();
+        let mut enabled = EnabledTimes::new();
         for open in &self.open {
             // The time of the processor's events may stand still while a guest runs.
-            if EVENTS[self.sums[open.sum].event].is_software() && !enabled_ns.contains_key(&open.cpu) {
-                enabled_ns.extend(read_one(&open.fd).map(|raw| (open.cpu, raw.enabled)));
+            let is_software = EVENTS[self.sums[open.sum].event].is_software();
+            if is_software && enabled.get(&open.cpu).is_none_or(Option::is_none) {
+                enabled.insert(open.cpu, read_one(&open.fd).map(|raw| raw.enabled));
             }
         }
-        self.pulse.stopped(now, enabled_ns)
+        self.pulse.stopped(now, enabled)
     }
 
     fn follow_with(

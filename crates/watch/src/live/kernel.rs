@@ -51,8 +51,8 @@ pub struct KernelReading {
     /// Tier of memory by number of the node; without those that are in none.
     tiers: BTreeMap<u32, u32>,
     numastat: Vec<NumaStat>,
-    /// Total and free memory in bytes, by node.
-    memory: Vec<(u64, u64)>,
+    /// Total and free memory in bytes, by node; without free memory: it is not known.
+    memory: Vec<(u64, Option<u64>)>,
     /// Busy and all clock ticks by CPU.
     ticks: BTreeMap<CpuId, (u64, u64)>,
     /// As in [`VM_COUNTERS`]; `None`: this kernel has no such counter.
@@ -81,10 +81,10 @@ impl KernelReading {
             let text = root.read(&file, buffer).unwrap_or_default();
             reading.numastat.push(numastat(text));
             reading.memory.push(match amounts_in(root, &file_of_node(root, node.id), buffer) {
-                (Some(total), Some(free)) => (total, free),
+                (Some(total), free) => (total, free),
                 // What it had when the machine was read is gone.
-                _ if is_offline => (0, 0),
-                _ => (node.memory_bytes, node.free_bytes.unwrap_or(0)),
+                _ if is_offline => (0, Some(0)),
+                _ => (node.memory_bytes, None),
             });
         }
         let text = root.read("proc/stat", buffer).unwrap_or_default();
@@ -282,7 +282,11 @@ mod tests {
         let nodes = after.nodes_since(&before, &machine);
         assert_eq!(nodes[1].numastat, NumaStat([130, 3, 6, 7, 117, 13]));
         assert_eq!(nodes[1].numastat_delta, NumaStat([20, 2, 4, 0, 18, 2]));
-        assert_eq!((nodes[0].memory_bytes, nodes[0].free_bytes), (4096 * 1024, 2048 * 1024));
+        assert_eq!((nodes[0].memory_bytes, nodes[0].free_bytes), (4096 * 1024, Some(2048 * 1024)));
+        // Of a file that told nothing, what was free at the start was shown as free now.
+        tree.put("sys/devices/system/node/node1/meminfo", "");
+        let unread = &KernelReading::read(&root, &machine, &mut buffer).nodes_since(&after, &machine)[1];
+        assert_eq!((unread.memory_bytes, unread.free_bytes), (4096 * 1024, None));
         // CPUs 0 and 1 a quarter and half busy, CPUs 2 and 3 three quarters and wholly.
         assert_eq!((nodes[0].busy_cpus, nodes[1].busy_cpus), (Some(0.75), Some(1.75)));
         assert_eq!(after.vm_since(&before)[0], ("numa_hint_faults", 300, 200));
@@ -315,11 +319,11 @@ mod tests {
         let tree = Tree::symmetric(3, 1, 4096);
         let (root, machine, mut buffer) = (tree.root(), tree.machine(), Vec::new());
         let reading = KernelReading::read(&root, &machine, &mut buffer);
-        assert!(reading.changed_nodes(&machine).is_empty() && reading.memory[2] == (4096 * 1024, 2048 * 1024));
+        assert!(reading.changed_nodes(&machine).is_empty() && reading.memory[2] == (4096 * 1024, Some(2048 * 1024)));
         tree.remove("sys/devices/system/node/node2");
         tree.put("sys/devices/system/node/online", "0-1,4-5");
         let now = KernelReading::read(&root, &machine, &mut buffer);
-        assert_eq!((now.memory[1], now.memory[2]), ((4096 * 1024, 2048 * 1024), (0, 0)));
+        assert_eq!((now.memory[1], now.memory[2]), ((4096 * 1024, Some(2048 * 1024)), (0, Some(0))));
         let told = now.changed_nodes(&machine);
         assert!(told.len() == 2 && told[0].ends_with("missing in the figures: 4-5."), "{told:?}");
         assert!(told[1].ends_with("no memory in the figures: 2."), "{told:?}");

@@ -6,7 +6,6 @@ pub mod counters;
 mod kernel;
 mod layout;
 mod processes;
-mod pulse;
 mod resctrl;
 pub mod samples;
 mod tree;
@@ -256,12 +255,11 @@ impl Live {
     fn without_events(&self) -> impl Iterator<Item = String> {
         let came = format_cpu_list(self.changed_cpus.came.iter().map(|cpu| cpu.0));
         // An event of a task outlives its CPU's absence, one of the whole machine does not.
-        let unsampled = format_cpu_list(self.changed_cpus.came_or_came_back(self.is_system).iter().map(|cpu| cpu.0));
+        let cpus = self.changed_cpus.came_or_came_back(self.is_system);
         let of_tasks = (self.counters.are_of_tasks_by_cpu() && !came.is_empty()).then(|| {
             format!("Processor events of processes are not counted on CPUs that came online since the start: {came}.")
         });
-        let samples = (self.sampler.is_some() && !unsampled.is_empty())
-            .then(|| format!("Nothing is sampled on CPUs that came online since the start: {unsampled}."));
+        let samples = self.sampler.iter().flat_map(move |sampler| unsampled(cpus.clone(), sampler.resumed()));
         of_tasks.into_iter().chain(samples)
     }
 
@@ -372,10 +370,32 @@ impl Live {
     }
 }
 
+/// What is not sampled on CPUs that came online, or were offline for a while, as sentences. `resumed`: those of them that are sampled again.
+fn unsampled(mut cpus: BTreeSet<CpuId>, resumed: &BTreeSet<CpuId>) -> Vec<String> {
+    cpus.retain(|cpu| !resumed.contains(cpu));
+    let list = |cpus: &BTreeSet<CpuId>| format_cpu_list(cpus.iter().map(|cpu| cpu.0));
+    let (cpus, resumed) = (list(&cpus), list(resumed));
+    let never =
+        (!cpus.is_empty()).then(|| format!("Nothing is sampled on CPUs that came online since the start: {cpus}."));
+    let gap = (!resumed.is_empty()).then(|| {
+        format!("Nothing was sampled on CPUs {resumed}, which were offline for a while, in the seconds after they came back.")
+    });
+    never.into_iter().chain(gap).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::fixture::Tree;
+
+    #[test]
+    fn cpus_that_are_sampled_again_are_told_apart_from_those_that_are_not() {
+        let cpus = |ids: &[u32]| ids.iter().copied().map(CpuId).collect::<BTreeSet<_>>();
+        assert!(unsampled(cpus(&[]), &cpus(&[])).is_empty());
+        let told = unsampled(cpus(&[1, 3]), &cpus(&[3]));
+        assert!(told.len() == 2 && told[0].ends_with("since the start: 1."), "{told:?}");
+        assert!(told[1].starts_with("Nothing was sampled on CPUs 3, which were offline"), "{told:?}");
+    }
 
     #[test]
     fn cpus_that_came_are_told_apart_from_those_that_were_away() {

@@ -3,6 +3,7 @@
 //! If the processor can sample, these are memory accesses. If only page faults are available, they are first touches and, with NUMA balancing, hinting faults.
 //! The latter are recognised as faults on pages that were seen before, and only they show locality.
 
+use std::collections::BTreeSet;
 use std::collections::HashMap;
 use std::collections::HashSet;
 
@@ -10,6 +11,7 @@ use numapilot_host::Pid;
 use numapilot_host::VirtAddr;
 use numapilot_kernel::actuator::page_bytes;
 use numapilot_kernel::sysctl;
+use numapilot_machine::CpuId;
 use numapilot_machine::Machine;
 use numapilot_machine::NodeIndex;
 use numapilot_perf_events::EventsError;
@@ -69,6 +71,8 @@ type Shares = HashMap<Pid, (f64, f64)>;
 /// Opened events and their results.
 pub struct Sampler {
     live_sampler: LiveSampler,
+    /// CPUs that were offline for a while, and are sampled again.
+    resumed: BTreeSet<CpuId>,
     /// The machine, for the indices of nodes.
     machine: Machine,
     seen: Vec<Seen>,
@@ -97,9 +101,11 @@ impl Sampler {
         Ok(live_sampler.map(|live_sampler| Sampler::of(live_sampler, machine)))
     }
 
-    fn of(live_sampler: LiveSampler, machine: &Machine) -> Sampler {
+    fn of(mut live_sampler: LiveSampler, machine: &Machine) -> Sampler {
+        live_sampler.watch_cpus();
         Sampler {
             live_sampler,
+            resumed: BTreeSet::new(),
             machine: machine.clone(),
             seen: Vec::new(),
             tally: SamplesReading {
@@ -179,9 +185,17 @@ impl Sampler {
         let mut seen = std::mem::take(&mut self.seen);
         seen.clear();
         self.live_sampler.look(&mut seen);
+        let back = self.live_sampler.follow_cpus().into_iter().filter(|(_, is_open)| *is_open);
+        self.resumed.extend(back.map(|(cpu, _)| cpu));
         seen.iter().for_each(|one| self.add(one));
         self.seen = seen;
         self.tally.lost = self.live_sampler.lost;
+    }
+
+    /// CPUs that were offline for a while, and are sampled again.
+    #[must_use]
+    pub fn resumed(&self) -> &BTreeSet<CpuId> {
+        &self.resumed
     }
 
     fn add(&mut self, seen: &Seen) {

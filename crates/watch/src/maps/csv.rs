@@ -19,11 +19,12 @@ pub fn csv_heading() -> &'static str {
 pub fn csv(map: &MemoryMap, objects: &[Object], time_s: f64) -> String {
     let mut out = String::new();
     for object in objects {
+        let mapped_bytes = if object.lacks_sizes { String::new() } else { object.mapped_bytes.to_string() };
         for (node, bytes) in &object.bytes_by_node {
             let pages = object.pages_by_node.get(node).copied().unwrap_or(0);
             let _ = writeln!(
                 out,
-                "{time_s:.3},{},{},{},{},{},{:#x},{},{},{node},{pages},{bytes},{}",
+                "{time_s:.3},{},{},{},{},{},{:#x},{},{mapped_bytes},{node},{pages},{bytes},{}",
                 map.pid,
                 text(&map.name),
                 object.kind.word(),
@@ -31,7 +32,6 @@ pub fn csv(map: &MemoryMap, objects: &[Object], time_s: f64) -> String {
                 quoted(&object.policy),
                 object.start.0,
                 object.areas,
-                object.mapped_bytes,
                 u8::from(map.is_far(*node)),
             );
         }

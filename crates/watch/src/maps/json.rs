@@ -14,13 +14,14 @@ pub fn json(map: &MemoryMap, objects: &[Object]) -> Value {
         values.map(|(node, value)| (node.to_string(), value)).collect::<serde_json::Map<_, _>>().into()
     };
     let row = |object: &Object| {
+        let sized = |bytes: u64| (!object.lacks_sizes).then_some(bytes);
         json!({
             "kind": object.kind.word(), "name": object.name, "policy": object.policy, "start": format!("{:#x}", object.start.0),
-            "mappings": object.areas, "mapped_bytes": object.mapped_bytes, "bytes": object.bytes(),
+            "mappings": object.areas, "mapped_bytes": sized(object.mapped_bytes), "bytes": object.bytes(),
             "page_bytes": (object.page_bytes > 0).then_some(object.page_bytes),
             "pages": by_node(&mut object.pages_by_node.iter().map(|(node, pages)| (*node, json!(pages)))),
             "bytes_by_node": by_node(&mut object.bytes_by_node.iter().map(|(node, bytes)| (*node, json!(bytes)))),
-            "huge_bytes": object.huge_bytes, "swapped_bytes": object.swapped_bytes, "far_bytes": object.far_bytes,
+            "huge_bytes": sized(object.huge_bytes), "swapped_bytes": sized(object.swapped_bytes), "far_bytes": object.far_bytes,
         })
     };
     json!({

@@ -40,6 +40,9 @@ pub struct Object {
     pub start: VirtAddr,
     /// Number of mappings.
     pub areas: usize,
+    /// Sizes of some of its mappings are not known, because smaps could not be read or they are newer: [`Object::mapped_bytes`], [`Object::huge_bytes`] and
+    /// [`Object::swapped_bytes`] lack them.
+    pub lacks_sizes: bool,
     /// Bytes mapped.
     pub mapped_bytes: u64,
     /// Bytes in memory by node.
@@ -82,6 +85,7 @@ impl Object {
             (self.start, self.page_bytes) = (area.start, area.page_bytes);
         }
         self.areas += 1;
+        self.lacks_sizes |= area.end.is_none();
         self.mapped_bytes += area.mapped_bytes();
         for (node, pages) in &area.pages {
             *self.bytes_by_node.entry(*node).or_default() += pages.saturating_mul(area.page_bytes);

@@ -116,6 +116,11 @@ fn without_smaps_pages_are_still_told_and_without_numa_maps_the_reason_is() {
     assert_eq!(map.objects(Key::Size, false)[0].kind, Kind::Hugetlb);
     assert_eq!(map.objects(Key::Size, false)[0].name, "/anon_hugepage (deleted)");
     assert!(map.notes.len() == 1 && map.notes[0].contains("process 40 has no smaps"), "{:?}", map.notes);
+    // They were 0, which is a size.
+    let object = &json(&map, &map.objects(Key::Size, false))["objects"][0];
+    let unknown = ["mapped_bytes", "huge_bytes", "swapped_bytes"];
+    assert!(unknown.iter().all(|name| object[name].is_null()) && object["bytes"].is_u64(), "{object}");
+    assert!(csv(&map, &map.objects(Key::Size, false), 0.0).contains(",0x7f0040000000,1,,0,2,"));
     tree.remove("proc/40/numa_maps");
     let answer = Reader::default().read(&tree.root(), &tree.machine(), Pid(40));
     assert!(matches!(answer, Err(WatchError::NoNumaMaps { pid: Pid(40) })), "{answer:?}");

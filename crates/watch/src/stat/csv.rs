@@ -43,7 +43,7 @@ pub fn csv(stat: &Stat) -> String {
         }
         node.controller_load.into_iter().for_each(|load| lines.value("node", &id, "controller_load", load));
         node.busy_cpus.into_iter().for_each(|busy| lines.value("node", &id, "busy_cpus", busy));
-        lines.value("node", &id, "free_bytes", node.free_bytes as f64);
+        node.free_bytes.into_iter().for_each(|bytes| lines.value("node", &id, "free_bytes", bytes as f64));
         node.tier.into_iter().for_each(|tier| lines.value("node", &id, "tier", f64::from(tier)));
         if let (Some(of), Some(sampled)) = (node.sampled, &interval.sampled) {
             let rates = [("local", of.local_per_s), ("remote", of.remote_per_s), ("unknown", of.unknown_per_s)];

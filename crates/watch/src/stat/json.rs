@@ -25,7 +25,8 @@ pub fn json(stat: &Stat) -> Value {
         .iter()
         .map(|event| {
             let mut value = event.count.json();
-            value["running"] = json!(event.running);
+            // An event that was not counted had no share of the time.
+            value["running"] = json!(event.count.value().map(|_| event.running));
             (event.name.to_owned(), value)
         })
         .collect();

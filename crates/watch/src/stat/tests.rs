@@ -150,7 +150,7 @@ fn memory_is_summed_by_tier_where_there_are_several() {
     let far = crate::figures::NodeFigures {
         node: numapilot_machine::NodeId(2),
         memory_bytes: 4 << 30,
-        free_bytes: 3 << 30,
+        free_bytes: Some(3 << 30),
         tier: Some(22),
         ..Default::default()
     };

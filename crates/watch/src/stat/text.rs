@@ -140,7 +140,7 @@ fn nodes(interval: &Interval, look: Look) -> String {
             node.cpus.to_string(),
             node.busy_cpus.map_or("-".to_owned(), |busy| format!("{busy:.2}")),
             units::bytes(node.memory_bytes),
-            units::bytes(node.free_bytes),
+            node.free_bytes.map_or("-".to_owned(), units::bytes),
             shown(&node.local_share, &units::part_percent),
             shown(&node.ipc, &|value| format!("{value:.2}")),
             shown(&node.l3_mpki, &|value| format!("{value:.2}")),
@@ -156,10 +156,11 @@ fn tiers(interval: &Interval, look: Look) -> String {
     let mut out = String::new();
     for (tier, nodes) in interval.tiers() {
         let list = format_cpu_list(nodes.iter().map(|node| u32::from(node.node.0)));
-        let sum = |bytes: fn(&NodeFigures) -> u64| units::bytes(nodes.iter().map(|node| bytes(node)).sum());
-        let (memory, free) = (sum(|node| node.memory_bytes), sum(|node| node.free_bytes));
-        let words =
-            format!("memory tier {tier}: node{} {list}: {memory}, {free} free", if nodes.len() > 1 { "s" } else { "" });
+        let memory = units::bytes(nodes.iter().map(|node| node.memory_bytes).sum());
+        let free: Option<u64> = nodes.iter().map(|node| node.free_bytes).sum();
+        let free = free.map_or("free memory not known".to_owned(), |free| format!("{} free", units::bytes(free)));
+        let plural = if nodes.len() > 1 { "s" } else { "" };
+        let words = format!("memory tier {tier}: node{plural} {list}: {memory}, {free}");
         wrap(&words, look.width).iter().for_each(|line| out.push_str(&format!("{line}\n")));
     }
     out

@@ -162,11 +162,11 @@ fn node_lines(app: &App, index: usize, node: &NodeFigures, palette: Palette, wid
         (cpus, Some(busy)) => format!("{busy:.1} of {cpus} CPUs"),
         (cpus, None) => format!("{cpus} CPUs"),
     };
-    let used = node.memory_bytes.saturating_sub(node.free_bytes);
-    let memory = (node.memory_bytes > 0).then(|| used as f64 / node.memory_bytes as f64);
-    let amount = match memory {
-        Some(_) => format!("of {}", units::bytes(node.memory_bytes)),
-        None => "none".to_owned(),
+    let used = node.free_bytes.filter(|_| node.memory_bytes > 0).map(|free| node.memory_bytes.saturating_sub(free));
+    let memory = used.map(|used| used as f64 / node.memory_bytes as f64);
+    let amount = match node.memory_bytes {
+        0 => "none".to_owned(),
+        bytes => format!("of {}", units::bytes(bytes)),
     };
     let controller = match (node.controller_load, node.controller_bytes_per_s.value()) {
         (Some(_), Some(rate)) => format!("{}/s", units::bytes(rate as u64)),
