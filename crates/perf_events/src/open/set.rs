@@ -118,7 +118,7 @@ impl EventSet {
     /// Events that counted for a part of the time only, because others had the counters for the rest.
     #[must_use]
     pub fn multiplexed(&self) -> Vec<Multiplexed> {
-        let requests = self.recipe.as_ref().map_or(&[][..], |recipe| &recipe.requests[..]);
+        let requests = self.recipe.as_ref().map(|recipe| &recipe.requests[..]).unwrap_or_default();
         multiplexed(requests, &self.before, &self.running())
     }
 
@@ -170,6 +170,8 @@ impl EventSet {
         closed.extend(gone.into_iter().map(|ring| ring.fd));
         (self.others, self.rings) = (others, rings);
         self.joined.lost = closed.iter().filter_map(lost_by).fold(self.joined.lost, u64::saturating_add);
+        // What is opened in their place begins at 0.
+        self.before.retain(|(_, of), _| *of != cpu);
         self.forget(closed);
     }
 

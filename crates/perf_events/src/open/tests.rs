@@ -200,3 +200,13 @@ fn events_of_a_cpu_that_were_opened_anew_record_on() {
     let (samples, execs, bad) = read(&mut set);
     assert!(samples > 20 && execs > 0 && bad == 0, "{samples} faults, {execs} programs, {bad} bad bytes");
 }
+
+/// The time before all events were on was taken off the times of new ones, which begin at 0.
+#[test]
+fn events_of_a_cpu_that_are_opened_anew_have_no_time_before() {
+    let (gone, kept) = ((SIDE_BAND, CpuId(0)), (SIDE_BAND, CpuId(1)));
+    let mut set = EventSet { before: [(gone, 5), (kept, 7)].into(), ..EventSet::default() };
+    set.close_cpu(CpuId(0));
+    let before: Vec<_> = set.before.into_iter().collect();
+    assert_eq!(before, [(kept, 7)]);
+}
