@@ -6,7 +6,6 @@
 
 use std::ffi::OsStr;
 use std::ffi::OsString;
-use std::fs;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -17,6 +16,7 @@ use numapilot_host::Pid;
 use numapilot_kernel::inherited;
 use numapilot_runtime::loader_can_take;
 
+use crate::children::children;
 use crate::error::LaunchError;
 use crate::processor_time::ProcessorTimes;
 use crate::resolve::Target;
@@ -109,7 +109,7 @@ pub enum Standing {
 /// # Errors
 /// The system refuses to run it: with its reason.
 pub fn spawn(launch: &Launch<'_>, guard: &Guard) -> Result<Program, LaunchError> {
-    let foreign = children().unwrap_or_default();
+    let foreign = own_children().unwrap_or_default();
     become_subreaper()?;
     let preload = (!launch.preload.is_empty()).then(|| preload_list(launch)).transpose()?;
     let mut command = match launch.emulator {
@@ -222,17 +222,8 @@ fn become_subreaper() -> Result<(), LaunchError> {
 }
 
 /// This process's children now. `None` where the kernel does not list them (CONFIG_PROC_CHILDREN).
-fn children() -> Option<Vec<Pid>> {
-    let mut pids = Vec::new();
-    for task in fs::read_dir("/proc/self/task").ok()?.flatten() {
-        match fs::read_to_string(task.path().join("children")) {
-            Ok(list) => pids.extend(list.split_whitespace().filter_map(|pid| pid.parse::<Pid>().ok())),
-            // A thread that ended meanwhile has no children either; a kernel that cannot list them lacks even our own file.
-            Err(_) if Path::new("/proc/thread-self/children").exists() => {}
-            Err(_) => return None,
-        }
-    }
-    Some(pids)
+fn own_children() -> Option<Vec<Pid>> {
+    children(Path::new("/proc/self"))
 }
 
 /// A child that has ended and was not reaped yet: its accounts are still there.
@@ -284,7 +275,7 @@ impl Program {
         if childless {
             return Standing::Ended;
         }
-        let Some(left) = children() else { return Standing::Daemons(Vec::new()) };
+        let Some(left) = own_children() else { return Standing::Daemons(Vec::new()) };
         let left: Vec<Pid> = left.into_iter().filter(|pid| !self.foreign.contains(pid)).collect();
         if left.is_empty() {
             return Standing::Ended;

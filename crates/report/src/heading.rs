@@ -7,6 +7,7 @@ use numapilot_machine::Machine;
 use numapilot_text::units;
 use numapilot_trace::engine::RecordedBy;
 use numapilot_trace::meta::{Meta, Origin};
+use numapilot_trace::unrecorded::UnrecordedProgram;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -53,6 +54,9 @@ pub struct Heading {
     pub instrumented: Vec<String>,
     /// Binaries with code addresses that have no function name, the reason and the remedy: one clause each.
     pub unresolved: Vec<String>,
+    /// The program that did most of the work, where nothing of it was recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unrecorded_program: Option<UnrecordedProgram>,
 }
 
 impl Heading {
@@ -92,6 +96,7 @@ impl Heading {
             losses: trace.losses().clone(),
             instrumented: trace.instrumentation().map(|found| instrumented(&found)).unwrap_or_default(),
             unresolved: unresolved(meta),
+            unrecorded_program: UnrecordedProgram::read(&meta.more),
         }
     }
 

@@ -15,12 +15,14 @@ use numapilot_machine::Machine;
 use numapilot_machine::NodeId;
 use numapilot_text::style::shorten;
 use numapilot_text::units;
+use numapilot_trace::unrecorded::UnrecordedProgram;
 use serde::Serialize;
 
 use crate::estimates;
 use crate::findings::{
     doubt_words, effect_words, evidence_words, explanation, fix_words, means_words, nothing_words, subject_words,
 };
+use crate::unrecorded::unrecorded;
 
 /// Largest number of findings, or of objects, on the first screen.
 const SENTENCES: usize = 4;
@@ -57,6 +59,12 @@ pub fn heap_only() -> Vec<Words> {
         strong("Allocations were recorded, but no memory accesses, so this page shows the heap alone."),
         plain(" Record memory accesses to see which memory is remote for the threads that use it."),
     ]
+}
+
+/// What is said before a verdict where nothing was recorded of the program that did most of the work.
+#[must_use]
+pub fn missing(program: Option<&UnrecordedProgram>) -> Vec<Words> {
+    program.map(|program| strong(&(unrecorded(program) + " "))).into_iter().collect()
 }
 
 /// One or two sentences on the whole recording, for the top of the page.

@@ -18,6 +18,7 @@ use unicode_width::UnicodeWidthStr;
 use super::objects::usage;
 use crate::estimates;
 use crate::heading::Heading;
+use crate::unrecorded::unrecorded;
 
 /// Columns of the labels on the left.
 const LABEL: usize = 22;
@@ -80,6 +81,13 @@ pub fn headline(headline: &Headline, nodes: &[NodeId], look: Look) -> String {
         .as_ref()
         .map_or_else(String::new, |apart| format!("Without CPUs          {}\n", without_cpus(apart, room)));
     format!("Remote accesses       {remote}\n{apart}Controller imbalance  {imbalance}\nTop object            {top}\n")
+}
+
+/// What stands before the three lines: that nothing was recorded of the program that did most of the work. Empty where there is no such.
+#[must_use]
+pub fn missing(heading: &Heading, look: Look) -> String {
+    let lines = heading.unrecorded_program.as_ref().map(|program| wrap(&clean(&unrecorded(program)), look.width));
+    lines.iter().flatten().map(|line| look.warning(line) + "\n").collect()
 }
 
 /// The share of accesses that nodes without CPUs serve, and as far as that fits on the line, what that means.
@@ -179,6 +187,7 @@ mod tests {
     use numapilot_insight::Analysis;
     use numapilot_machine::Machine;
     use numapilot_trace::ids::TimeNs;
+    use numapilot_trace::unrecorded::UnrecordedProgram;
 
     use super::super::matrix;
     use super::*;
@@ -196,6 +205,15 @@ mod tests {
         for (node_count, machine) in [(2, "live"), (1, "")] {
             assert!(!of(node_count, machine).contains("remote"), "{}", of(node_count, machine));
         }
+    }
+
+    /// A report named the objects of the shell that had started a program of Go.
+    #[test]
+    fn a_program_of_which_nothing_was_recorded_is_told_first() {
+        let program = UnrecordedProgram { path: "/srv/table".to_owned(), share: 0.9, ..UnrecordedProgram::default() };
+        let told = Heading { unrecorded_program: Some(program), ..Heading::default() };
+        assert!(missing(&told, Look::default()).starts_with("table used 90 % of the processor time"));
+        assert_eq!(missing(&Heading::default(), Look::default()), "");
     }
 
     /// Accesses to a CXL expander were remote ones like any, as if threads could run beside them.
