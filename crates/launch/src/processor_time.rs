@@ -24,8 +24,7 @@ use crate::children::children;
 
 /// Most processes below one that are looked at.
 const BELOW_MAX: usize = 4096;
-/// Processor time in all, seconds, from which on it is told which program used most of it. The kernel counts in hundredths, and a program is looked at every
-/// tenth.
+/// Processor time in all, seconds, from which on it is told which program used most of it: a program may be looked at twice a second only.
 const TOLD_FROM_S: f64 = 0.5;
 
 /// User and system time of one process, in ticks of the clock.
