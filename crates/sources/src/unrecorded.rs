@@ -21,9 +21,9 @@ pub(crate) fn is_any(arena: &Arena) -> bool {
     REASONS.into_iter().any(|reason| arena.unrecorded_programs(reason).0 > 0)
 }
 
-/// The program that used most of the processor time, if it ran without the tracker, in a recording that has nothing but what the tracker tells.
-pub(crate) fn busiest(arena: &Arena, engine: Engine, times: &ProcessorTimes) -> Option<UnrecordedProgram> {
-    if engine != Engine::Track || !is_any(arena) {
+/// The program that used most of the processor time, if the tracker could see nothing of it, in a recording that has nothing but what the tracker tells.
+pub(crate) fn busiest(engine: Engine, times: &ProcessorTimes) -> Option<UnrecordedProgram> {
+    if engine != Engine::Track {
         return None;
     }
     let (path, share) = times.busiest().filter(|&(_, share)| share > MOST)?;
