@@ -8,7 +8,8 @@ use numapilot_trace::unrecorded::UnrecordedProgram;
 pub fn unrecorded(program: &UnrecordedProgram) -> String {
     format!(
         "{name} used {share} of the processor time that was seen, and nothing of it was recorded: {reason}. What was recorded is of other programs, such as \
-         what started it. `--engine fault` records its page faults, by mapping; for its heap blocks, {remedy}.",
+         what started it. `--engine fault` records its page faults, by mapping; for its heap blocks, {remedy}. Those of an allocator of its own, as Go's heap \
+         is, are then recorded by `--engine emulate`.",
         name = program.name(),
         share = units::whole_percent(program.share),
         reason = program.reason,
@@ -31,6 +32,7 @@ mod tests {
         let says = unrecorded(&program);
         assert!(says.starts_with("table used 97 % of the processor time that was seen, and nothing of it"), "{says}");
         assert!(says.contains("it is statically linked") && says.contains("is of other programs"), "{says}");
-        assert!(says.contains("`--engine fault`") && says.ends_with("blocks, link it dynamically."), "{says}");
+        assert!(says.contains("`--engine fault` records") && says.contains("blocks, link it dynamically."), "{says}");
+        assert!(says.ends_with("as Go's heap is, are then recorded by `--engine emulate`."), "{says}");
     }
 }
