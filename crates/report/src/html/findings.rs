@@ -15,14 +15,13 @@ use numapilot_machine::Machine;
 use numapilot_machine::NodeId;
 use numapilot_text::style::shorten;
 use numapilot_text::units;
-use numapilot_trace::unrecorded::UnrecordedProgram;
 use serde::Serialize;
 
 use crate::estimates;
 use crate::findings::{
     doubt_words, effect_words, evidence_words, explanation, fix_words, means_words, nothing_words, subject_words,
 };
-use crate::unrecorded::unrecorded;
+use crate::heading::Heading;
 
 /// Largest number of findings, or of objects, on the first screen.
 const SENTENCES: usize = 4;
@@ -61,10 +60,10 @@ pub fn heap_only() -> Vec<Words> {
     ]
 }
 
-/// What is said before a verdict where nothing was recorded of the program that did most of the work.
+/// What is said before a verdict: what is missing of the program itself.
 #[must_use]
-pub fn missing(program: Option<&UnrecordedProgram>) -> Vec<Words> {
-    program.map(|program| strong(&(unrecorded(program) + " "))).into_iter().collect()
+pub fn missing(heading: &Heading) -> Vec<Words> {
+    heading.missing().into_iter().map(|says| strong(&(says + " "))).collect()
 }
 
 /// One or two sentences on the whole recording, for the top of the page.

@@ -18,7 +18,6 @@ use unicode_width::UnicodeWidthStr;
 use super::objects::usage;
 use crate::estimates;
 use crate::heading::Heading;
-use crate::unrecorded::unrecorded;
 
 /// Columns of the labels on the left.
 const LABEL: usize = 22;
@@ -83,11 +82,11 @@ pub fn headline(headline: &Headline, nodes: &[NodeId], look: Look) -> String {
     format!("Remote accesses       {remote}\n{apart}Controller imbalance  {imbalance}\nTop object            {top}\n")
 }
 
-/// What stands before the three lines: that nothing was recorded of the program that did most of the work. Empty where there is no such.
+/// What stands before the three lines: what is missing of the program itself. Empty where nothing is.
 #[must_use]
 pub fn missing(heading: &Heading, look: Look) -> String {
-    let lines = heading.unrecorded_program.as_ref().map(|program| wrap(&clean(&unrecorded(program)), look.width));
-    lines.iter().flatten().map(|line| look.warning(line) + "\n").collect()
+    let lines = heading.missing().into_iter().flat_map(|says| wrap(&clean(&says), look.width));
+    lines.map(|line| look.warning(&line) + "\n").collect()
 }
 
 /// The share of accesses that nodes without CPUs serve, and as far as that fits on the line, what that means.
