@@ -113,8 +113,8 @@ impl Heading {
     pub fn missing(&self) -> Vec<String> {
         let own = self.own_allocators.first().filter(|_| self.engine == Engine::Track).map(|own| {
             format!(
-                "The program has an allocator of its own ({} in {}), and its blocks are missing here: `--engine emulate` records them, and `--engine fault` \
-                 shows the memory that it takes from the system.",
+                "The program has an allocator of its own ({} in {}): blocks that do not come from the C library's are missing here. `--engine emulate` records \
+                 them, and `--engine fault` shows the memory that they lie in.",
                 own.function,
                 own.name()
             )
@@ -393,7 +393,7 @@ mod tests {
             Heading { engine: engine.into(), own_allocators, ..Heading::default() }
         };
         let told = of(Engine::Track).missing().join(" ");
-        assert!(told.contains("(je_malloc in server)") && told.contains("`--engine emulate` records them"), "{told}");
+        assert!(told.contains("(je_malloc in server)") && told.contains("`--engine emulate` records"), "{told}");
         assert!(of(Engine::Fault).missing().is_empty(), "a note says so, and pages are there");
         assert!(Heading::default().missing().is_empty());
     }
