@@ -661,7 +661,7 @@ impl Watch<'_, '_> {
             events: None,
             plan: None,
             processor_times: self.program.times.to_json(),
-            unrecorded_program: unrecorded::busiest(selection.engine, &self.program.times),
+            unrecorded_program: unrecorded::busiest(self.arena, selection.engine, &self.program.times),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What ran without the tracker: how many programs and why, and whether one of them did most of the work.
 
 use numapilot_launch::Binary;
+use numapilot_launch::BinaryKind;
 use numapilot_launch::ProcessorTimes;
 use numapilot_launch::preload_obstacle;
 use numapilot_text::units;
@@ -22,12 +23,18 @@ pub(crate) fn is_any(arena: &Arena) -> bool {
 }
 
 /// The program that used most of the processor time, if the tracker could see nothing of it, in a recording that has nothing but what the tracker tells.
-pub(crate) fn busiest(engine: Engine, times: &ProcessorTimes) -> Option<UnrecordedProgram> {
+pub(crate) fn busiest(arena: &Arena, engine: Engine, times: &ProcessorTimes) -> Option<UnrecordedProgram> {
     if engine != Engine::Track {
         return None;
     }
     let (path, share) = times.busiest().filter(|&(_, share)| share > MOST)?;
-    let (reason, remedy) = preload_obstacle(&Binary::inspect(path).ok().flatten()?)?;
+    let binary = Binary::inspect(path).ok().flatten()?;
+    let (reason, remedy) = preload_obstacle(&binary)?;
+    // Only into a program without a C library is the tracker loaded all the same. Others may have lost what keeps it out: a set-user-ID file in a process
+    // that gets no new privileges is recorded.
+    if binary.kind != BinaryKind::Bare && !is_any(arena) {
+        return None;
+    }
     Some(UnrecordedProgram { path: path.display().to_string(), share, reason, remedy })
 }
 
