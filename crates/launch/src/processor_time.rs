@@ -22,8 +22,8 @@ use serde_json::json;
 
 use crate::children::children;
 
-/// Most processes below one that are looked at.
-const BELOW_MAX: usize = 4096;
+/// Most processes that are looked at.
+const PROCESSES_MAX: usize = 4096;
 /// Processor time in all, seconds, from which on it is told which program used most of it: a program may be looked at twice a second only.
 const TOLD_FROM_S: f64 = 0.5;
 
@@ -47,7 +47,7 @@ struct Executable {
 impl Executable {
     /// `None`: the process has ended, or is not to be looked into.
     fn of(pid: Pid) -> Option<Executable> {
-        let link = PathBuf::from(format!("/proc/{pid}/exe"));
+        let link = Root::default().path().join(format!("proc/{pid}/exe"));
         let path = fs::read_link(&link).ok()?;
         let file = fs::metadata(&link).ok()?;
         Some(Executable { path, device: file.dev(), inode: file.ino() })
@@ -86,26 +86,27 @@ impl ProcessorTimes {
         }
     }
 
-    /// Looks at a process's children, and at what is below them.
-    pub fn look_below(&mut self, pid: Pid) {
-        let (mut parents, mut seen) = (vec![pid], 0);
-        while let Some(parent) = parents.pop().filter(|_| seen < BELOW_MAX) {
-            for child in children(Path::new(&format!("/proc/{parent}"))).unwrap_or_default() {
-                self.look(child);
-                parents.push(child);
-                seen += 1;
-            }
+    /// Looks at these processes, and at all below them.
+    pub fn look_below(&mut self, mut left: Vec<Pid>) {
+        let mut seen = 0;
+        while let Some(pid) = left.pop().filter(|_| seen < PROCESSES_MAX) {
+            self.look(pid);
+            left.extend(children(&pid.to_string()).unwrap_or_default());
+            seen += 1;
         }
     }
 
-    /// The program that was seen to use most processor time, and its share, 0 to 1, of all that was seen. `None`: that is too little to tell, or the program's
-    /// file is not to be found by its path.
+    /// The program that was seen to use most processor time, and its share, 0 to 1, of what was seen, or of `ended_s` where that is more: the seconds that
+    /// processes which have ended used in all. Short ones may have gone unseen. `None`: too little was seen to tell, or the program's file is not to be found
+    /// by its path.
     #[must_use]
-    pub fn busiest(&self) -> Option<(&Path, f64)> {
-        let all: u64 = self.latest.values().copied().map(Ticks::all).sum();
+    pub fn busiest(&self, ended_s: f64) -> Option<(&Path, f64)> {
         let (program, &own) = self.programs.iter().max_by_key(|&(program, &ticks)| (ticks, program))?;
-        let is_enough = all as f64 >= TOLD_FROM_S * ticks_per_s() as f64;
-        (is_enough && program.is_here()).then(|| (program.path.as_path(), own as f64 / all as f64))
+        let seen: u64 = self.latest.values().copied().map(Ticks::all).sum();
+        let per_s = ticks_per_s() as f64;
+        let is_enough = seen as f64 >= TOLD_FROM_S * per_s;
+        let share = own as f64 / (seen as f64).max(ended_s * per_s);
+        (is_enough && program.is_here()).then_some((program.path.as_path(), share))
     }
 
     /// For the trace: process ids with user and system time in nanoseconds.
@@ -157,23 +158,25 @@ mod tests {
             }
         };
         let second = ticks_per_s();
-        assert_eq!(times(3 * second, second).busiest(), Some((own.path.as_path(), 0.75)));
-        assert_eq!(times(second, 3 * second).busiest(), None, "its path leads to no such file here");
-        assert_eq!(times(second / 4, 0).busiest(), None, "too little to tell");
-        assert_eq!(ProcessorTimes::default().busiest(), None);
+        assert_eq!(times(3 * second, second).busiest(0.0), Some((own.path.as_path(), 0.75)));
+        assert_eq!(times(3 * second, second).busiest(12.0), Some((own.path.as_path(), 0.25)), "short ones had the rest");
+        assert_eq!(times(second, 3 * second).busiest(0.0), None, "its path leads to no such file here");
+        assert_eq!(times(second / 4, 0).busiest(0.0), None, "too little to tell");
+        assert_eq!(ProcessorTimes::default().busiest(0.0), None);
     }
 
     #[test]
-    fn children_are_looked_at_with_their_programs() {
+    fn processes_and_their_children_are_looked_at_with_their_programs() {
         let own = Executable::of(Pid::own()).expect("this program");
         let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("it starts");
         let pid = Pid::of_child(&child);
         let mut times = ProcessorTimes::default();
-        times.look_below(Pid::own());
-        let is_listed = Path::new("/proc/thread-self/children").exists();
+        times.look_below(vec![Pid::own()]);
+        let is_listed = Root::default().has("proc/thread-self/children");
         let found = times.executed.iter().any(|((of, _), program)| *of == pid && *program != own);
         child.kill().expect("it runs");
         child.wait().expect("it ends");
         assert_eq!(found, is_listed);
+        assert!(times.executed.iter().any(|((of, _), program)| *of == Pid::own() && *program == own));
     }
 }

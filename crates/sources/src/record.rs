@@ -71,8 +71,8 @@ use crate::unrecorded;
 
 /// Between two looks at the program where no signal calls for one sooner.
 const TICK: Duration = Duration::from_millis(100);
-/// Every so many looks at processes that are recorded, those below the program are looked at.
-const LOOKS_BELOW: u32 = 5;
+/// At every so many looks at processes that are recorded, all of the program's are looked at.
+const LOOKS_AT_ALL: u32 = 5;
 /// Rate of clock stamps that count nanoseconds.
 const NANOSECONDS_KHZ: u32 = 1_000_000;
 /// Length of the first calibration of the host's counter.
@@ -505,10 +505,10 @@ impl Watch<'_, '_> {
         let pids: BTreeSet<Pid> = live.filter(|pid| pid.raw().is_some_and(|number| number > 0)).collect();
         pids.into_iter().for_each(|pid| self.program.times.look(pid));
         // Programs without the tracker have no slots. Children are listed by thread, and a server has hundreds of these.
-        let is_due = self.looks.is_multiple_of(LOOKS_BELOW);
+        let is_due = self.looks.is_multiple_of(LOOKS_AT_ALL);
         self.looks += 1;
         if is_due && self.clock.engine == Engine::Track && unrecorded::is_any(self.arena) {
-            self.program.times.look_below(self.program.pid);
+            self.program.look_at_all();
         }
     }
 
@@ -661,7 +661,7 @@ impl Watch<'_, '_> {
             events: None,
             plan: None,
             processor_times: self.program.times.to_json(),
-            unrecorded_program: unrecorded::busiest(self.arena, selection.engine, &self.program.times),
+            unrecorded_program: unrecorded::busiest(self.arena, selection.engine, &self.program),
         }
     }
 }

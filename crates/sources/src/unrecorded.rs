@@ -1,8 +1,10 @@
 //! What ran without the tracker: how many programs and why, and whether one of them did most of the work.
 
+use std::path::Path;
+
 use numapilot_launch::Binary;
 use numapilot_launch::BinaryKind;
-use numapilot_launch::ProcessorTimes;
+use numapilot_launch::Program;
 use numapilot_launch::preload_obstacle;
 use numapilot_text::units;
 use numapilot_trace::unrecorded::UnrecordedProgram;
@@ -23,19 +25,30 @@ pub(crate) fn is_any(arena: &Arena) -> bool {
 }
 
 /// The program that used most of the processor time, if the tracker could see nothing of it, in a recording that has nothing but what the tracker tells.
-pub(crate) fn busiest(arena: &Arena, engine: Engine, times: &ProcessorTimes) -> Option<UnrecordedProgram> {
+pub(crate) fn busiest(arena: &Arena, engine: Engine, program: &Program) -> Option<UnrecordedProgram> {
     if engine != Engine::Track {
         return None;
     }
-    let (path, share) = times.busiest().filter(|&(_, share)| share > MOST)?;
-    let binary = Binary::inspect(path).ok().flatten()?;
-    let (reason, remedy) = preload_obstacle(&binary)?;
-    // Only into a program without a C library is the tracker loaded all the same. Others may have lost what keeps it out: a set-user-ID file in a process
-    // that gets no new privileges is recorded.
-    if binary.kind != BinaryKind::Bare && !is_any(arena) {
+    let (path, share) = program.busiest().filter(|&(path, share)| share > MOST && !is_loader(path))?;
+    let (kind, (reason, remedy)) = obstacle(path)?;
+    // Only into a program without a C library is the tracker loaded all the same.
+    if kind != BinaryKind::Bare && !is_any(arena) {
         return None;
     }
     Some(UnrecordedProgram { path: path.display().to_string(), share, reason, remedy })
+}
+
+/// Whether it is a dynamic loader that was started by its name, with the program as an argument: it loads the tracker, static as it is.
+fn is_loader(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("ld-"))
+}
+
+/// How the program at `path` is linked, and what keeps the tracker out of it in every process. Privileges of the file do not: processes that get no new ones
+/// (`setpriv --no-new-privs`, containers) are recorded.
+fn obstacle(path: &Path) -> Option<(BinaryKind, (String, String))> {
+    let binary = Binary::inspect(path).ok().flatten()?;
+    let told = preload_obstacle(&Binary { privileged: None, ..binary.clone() })?;
+    Some((binary.kind, told))
 }
 
 /// What ran without the tracker, in whole sentences.
@@ -90,4 +103,26 @@ pub(crate) fn notes(arena: &Arena, engine: Engine) -> Vec<String> {
         ));
     }
     notes
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn what_may_be_recorded_all_the_same_is_not_told_as_missing() {
+        for (path, is_one) in [("/lib64/ld-linux-x86-64.so.2", true), ("/usr/bin/ld", false), ("/srv/table", false)] {
+            assert_eq!(is_loader(Path::new(path)), is_one, "{path}");
+        }
+        let folder = tempfile::tempdir().expect("a folder");
+        let copy = folder.path().join("privileged");
+        std::fs::copy("/bin/sh", &copy).expect("a copy");
+        // Of another user, where that is allowed: one's own programs have no privileges.
+        drop(std::os::unix::fs::chown(&copy, Some(65534), None));
+        std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o4755)).expect("set-user-ID");
+        assert_eq!(obstacle(&copy), None, "in a process that gets no new privileges it is recorded");
+        assert_eq!(obstacle(Path::new("/proc/self/status")), None, "no binary");
+    }
 }

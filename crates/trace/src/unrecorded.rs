@@ -12,7 +12,7 @@ pub const KEY: &str = "unrecorded_program";
 pub struct UnrecordedProgram {
     /// Path of its file.
     pub path: String,
-    /// Its share of the processor time that was seen, 0 to 1: of all processes of the recording.
+    /// Its share of the processor time that was seen, 0 to 1: of all processes of the recording. A lower bound, where processes that ended used more.
     pub share: f64,
     /// Why the tracker could not be loaded, as a clause.
     pub reason: String,
