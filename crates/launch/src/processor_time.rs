@@ -159,7 +159,8 @@ mod tests {
         };
         let second = ticks_per_s();
         assert_eq!(times(3 * second, second).busiest(0.0), Some((own.path.as_path(), 0.75)));
-        assert_eq!(times(3 * second, second).busiest(12.0), Some((own.path.as_path(), 0.25)), "short ones had the rest");
+        let among_short_ones = times(3 * second, second);
+        assert_eq!(among_short_ones.busiest(12.0), Some((own.path.as_path(), 0.25)), "which had the rest");
         assert_eq!(times(second, 3 * second).busiest(0.0), None, "its path leads to no such file here");
         assert_eq!(times(second / 4, 0).busiest(0.0), None, "too little to tell");
         assert_eq!(ProcessorTimes::default().busiest(0.0), None);
