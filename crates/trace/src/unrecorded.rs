@@ -21,10 +21,11 @@ pub struct UnrecordedProgram {
 }
 
 impl UnrecordedProgram {
-    /// Reads it from the additional fields `more` of `meta.json`; `None` if there is none, and in older recordings.
+    /// Reads it from the additional fields `more` of `meta.json`; `None` if there is none, in older recordings, and where its share is none.
     #[must_use]
     pub fn read(more: &serde_json::Map<String, Value>) -> Option<UnrecordedProgram> {
-        more.get(KEY).and_then(|found| serde_json::from_value(found.clone()).ok())
+        let program: UnrecordedProgram = serde_json::from_value(more.get(KEY)?.clone()).ok()?;
+        (0.0..=1.0).contains(&program.share).then_some(program)
     }
 
     /// Its file name, without the folder.
@@ -43,7 +44,11 @@ mod tests {
         let program = UnrecordedProgram { path: "/srv/table".to_owned(), share: 0.5, ..UnrecordedProgram::default() };
         let more = serde_json::Map::from_iter([(KEY.to_owned(), serde_json::json!(program))]);
         assert_eq!(UnrecordedProgram::read(&more), Some(program));
-        let none = serde_json::Map::from_iter([(KEY.to_owned(), Value::Null)]);
-        assert_eq!((UnrecordedProgram::read(&none), UnrecordedProgram::read(&serde_json::Map::new())), (None, None));
+        let hostile = serde_json::json!({ "path": "/a", "share": 1e300, "reason": "", "remedy": "" });
+        for none in [Value::Null, serde_json::json!({ "path": "/a" }), serde_json::json!("/a"), hostile] {
+            let more = serde_json::Map::from_iter([(KEY.to_owned(), none)]);
+            assert_eq!(UnrecordedProgram::read(&more), None);
+        }
+        assert_eq!(UnrecordedProgram::read(&serde_json::Map::new()), None);
     }
 }
