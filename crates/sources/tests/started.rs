@@ -110,7 +110,7 @@ fn a_program_that_did_most_of_the_work_without_the_tracker_is_told() {
     };
     // Seconds of processor time, of which what is used after the last look is not seen. The main process may become the program, or end before it.
     for commands in ["WORK; true", "exec WORK", "WORK & true"] {
-        let found = found_of(&commands.replace("WORK", &format!("{} pairs 100000000", fixed.display())));
+        let found = found_of(&commands.replace("WORK", &format!("{} pairs 60000000", fixed.display())));
         assert!(found["path"].as_str().is_some_and(|path| path.ends_with("/fixed")), "{commands}: {found}");
         assert!(found["share"].as_f64().is_some_and(|share| share > 0.5), "{commands}: {found}");
         let reason = found["reason"].as_str().unwrap_or_default();
