@@ -56,7 +56,9 @@ def full_name(site):
 
 
 def names_of(report):
-    """Largest objects as (name, share): of accesses or pages, or of the heap at its peak."""
+    """Largest objects as (name, share): of accesses or pages, or of the heap at its peak. None where nothing was recorded of the server itself."""
+    if report["recording"].get("unrecorded_program"):
+        return []
     if report["recording"]["engine"] == "track":
         heap = report["heap"] or {"sites": [], "peak_bytes": 0}
         sites = [(site, site["at_peak_bytes"] / max(1, heap["peak_bytes"])) for site in heap["sites"]]
@@ -78,6 +80,8 @@ def summary(report):
         "threads": report["recording"]["thread_count"],
         "lost": sum(losses[name] for name in LOST),
         "top": names_of(report),
+        # A program that did most of the work, and of which nothing was recorded.
+        "unrecorded": os.path.basename((report["recording"].get("unrecorded_program") or {"path": ""})["path"]),
     }
 
 

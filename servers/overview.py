@@ -10,8 +10,10 @@ def cell(text):
     return text.replace("|", "\\|").replace("\n", " ")
 
 
-def objects(top):
-    return ", ".join(f"`{name}` {share(part)}" for name, part in top) or "none"
+def objects(row):
+    if row.get("unrecorded"):
+        return f"none of the server: nothing of `{row['unrecorded']}` was recorded"
+    return ", ".join(f"`{name}` {share(part)}" for name, part in row["top"]) or "none"
 
 
 def without(row):
@@ -28,7 +30,7 @@ def row_of(name, engine, row):
     spread = f"{row['ratio']:.2f} ({low:.2f} to {high:.2f})" if len(row["ratios"]) > 1 else f"{row['ratio']:.0f}"
     lost = f"; {row['lost']} records lost" if row["lost"] else ""
     recorder = "-" if row["recorder_s"] is None else f"{row['recorder_s']:.1f} s"
-    return f"| {name} | {engine} | {spread} | {recorder} | {row['memory']:.1f} | {without(row)} | {cell(objects(row['top']))}{lost} |"
+    return f"| {name} | {engine} | {spread} | {recorder} | {row['memory']:.1f} | {without(row)} | {cell(objects(row))}{lost} |"
 
 
 def table(results):

@@ -39,6 +39,15 @@ class Reports(unittest.TestCase):
         self.assertEqual(found["top"], [("y", 0.8), ("x", 0.2)])
         self.assertEqual(overview.without(found), "-")
 
+    def test_objects_of_the_shell_are_not_the_servers(self):
+        heap = {"peak_bytes": 100, "sites": [{"name": "dash+0xdea8", "place": "", "at_peak_bytes": 82}]}
+        one = report("track", [], heap, samples=0)
+        one["recording"]["unrecorded_program"] = {"path": "/srv/table", "share": 0.97, "reason": "", "remedy": ""}
+        row = {"ratios": [1.0], "ratio": 1.0, "memory": 1.0, "recorder_s": 0.1, **collect.summary(one)}
+        told = overview.row_of("go", "track", row)
+        self.assertIn("nothing of `table` was recorded", told)
+        self.assertNotIn("dash", told)
+
     def test_lost_records_are_told(self):
         one = report("fault", [site("a", 1.0)])
         one["recording"]["losses"]["ring_full"] = 7

@@ -104,7 +104,7 @@ pub(crate) fn found(joined: &Joined, engine: Option<Engine>) -> Vec<OwnAllocator
     let mut found: BTreeMap<&str, Option<String>> = BTreeMap::new();
     for binary in joined.binaries.iter().filter(|binary| binary.path.starts_with('/')) {
         let is_program = programs.contains(&*binary.path);
-        let is_used = |function: &String| !(function.starts_with("mi_") && leaves_mimalloc_unused(&binary.path));
+        let is_used = |function: &String| !(function.starts_with("mi_") && is_python(&binary.path));
         let look = || own_allocator(&binary.path, &binary.build_id, is_program).ok().flatten().filter(is_used);
         found.entry(&binary.path).or_insert_with(look);
     }
@@ -114,13 +114,12 @@ pub(crate) fn found(joined: &Joined, engine: Option<Engine>) -> Vec<OwnAllocator
     named.collect()
 }
 
-/// Whether a binary is a Python interpreter with its global lock: from 3.13 on it carries mimalloc, which only builds without the lock use
-/// (`libpython3.13t`).
-fn leaves_mimalloc_unused(path: &str) -> bool {
+/// Whether a binary is a Python interpreter. From 3.13 on it carries mimalloc, which builds with the global lock do not use; in those without, its calls are
+/// compiled into the interpreter's functions, so that `emulate` cannot follow them either (`unknown_python` tells of these).
+fn is_python(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
     let version = name.strip_prefix("libpython3.").or_else(|| name.strip_prefix("python3."));
-    let after = version.map(|version| version.trim_start_matches(|c: char| c.is_ascii_digit()));
-    after.is_some_and(|after| !after.starts_with('t'))
+    version.is_some_and(|version| version.starts_with(|c: char| c.is_ascii_digit()))
 }
 
 #[cfg(test)]
@@ -142,14 +141,14 @@ mod tests {
         assert_eq!(NamelessProgram::read(&serde_json::Map::new()), None);
     }
 
-    /// Each recording of Python 3.13 said that blocks were missing.
+    /// Each recording of Python 3.13 said that blocks were missing, and of builds without the lock that `emulate` records them.
     #[test]
-    fn python_with_its_lock_does_not_use_the_allocator_that_it_carries() {
-        for path in ["/usr/lib/libpython3.13.so.1.0", "/usr/bin/python3.14", "/opt/bin/python3.13d"] {
-            assert!(leaves_mimalloc_unused(path), "{path}");
+    fn the_allocator_that_python_carries_is_none_that_emulate_follows() {
+        for path in ["/usr/lib/libpython3.13.so.1.0", "/usr/bin/python3.14", "/bin/python3.13d", "/bin/python3.14t"] {
+            assert!(is_python(path), "{path}");
         }
-        for path in ["/usr/lib/libpython3.13t.so.1.0", "/usr/bin/python3.14t", "/usr/bin/redis-server", "python"] {
-            assert!(!leaves_mimalloc_unused(path), "{path}");
+        for path in ["/usr/bin/redis-server", "python", "/usr/lib/python3.config", "/usr/bin/pythonize"] {
+            assert!(!is_python(path), "{path}");
         }
     }
 

@@ -14,7 +14,18 @@ pub(crate) fn note(joined: &Joined) -> Option<String> {
     if joined.binaries.iter().any(|binary| &*binary.path == Location::PYTHON) {
         return None;
     }
-    let process = joined.processes.iter().find(|process| is_interpreter(process) && has_blocks(joined, process))?;
+    let is_told = |process: &&Process| {
+        let fewest = if is_without_lock(process) { 1 } else { BLOCKS_MIN };
+        is_interpreter(process) && has_blocks(joined, process, fewest)
+    };
+    let process = joined.processes.iter().find(is_told)?;
+    if is_without_lock(process) {
+        return Some(format!(
+            "what {} allocates has no lines of Python, and most of it is not recorded as objects: a build without the global lock has an allocator of its own \
+             (mimalloc), whose calls are compiled into its functions; lines are known of CPython 3.9 to 3.14 with the lock",
+            process.command()
+        ));
+    }
     Some(format!(
         "what {} allocates has the interpreter's functions and no lines of Python: these are known of CPython 3.9 to 3.14 with its global lock",
         process.command()
@@ -26,12 +37,17 @@ fn is_interpreter(process: &Process) -> bool {
     version.is_some_and(|version| version.chars().all(|c| c.is_ascii_digit() || ".td".contains(c)))
 }
 
-fn has_blocks(joined: &Joined, process: &Process) -> bool {
+/// Whether it is a build without the global lock: `python3.13t`, `python3.14td`.
+fn is_without_lock(process: &Process) -> bool {
+    is_interpreter(process) && process.command().trim_end_matches('d').ends_with('t')
+}
+
+fn has_blocks(joined: &Joined, process: &Process, fewest: usize) -> bool {
     let is_block = |object: &&Object| {
         let site = joined.sites.get(object.site.0 as usize);
         object.process == process.index && matches!(site, Some(SiteKey::Allocation(ObjectKind::Heap, _)))
     };
-    joined.objects.iter().filter(is_block).nth(BLOCKS_MIN - 1).is_some()
+    joined.objects.iter().filter(is_block).nth(fewest - 1).is_some()
 }
 
 #[cfg(test)]
@@ -69,6 +85,11 @@ mod tests {
         {
             assert_eq!(note(&joined(exe, BLOCKS_MIN)).is_some(), is_told, "{exe}");
         }
+        for exe in ["/usr/bin/python3.13t", "/opt/bin/python3.14td"] {
+            let told = note(&joined(exe, 1)).unwrap_or_default();
+            assert!(told.contains("most of it is not recorded") && told.contains("mimalloc"), "{exe}: {told}");
+        }
+        assert_eq!(note(&joined("/usr/bin/python3.13t", 0)), None, "nothing of malloc: without the tracker");
         let (path, span) = (Location::PYTHON.into(), CodeSpan::ALL);
         let known = Binary { path, build_id: Vec::new(), generated_by: None, span };
         assert_eq!(note(&Joined { binaries: vec![known], ..joined("/usr/bin/python3", BLOCKS_MIN) }), None);

@@ -12,6 +12,7 @@ use object::ObjectSymbol;
 use object::elf;
 use object::endian::Endianness;
 use object::read::ReadCache;
+use object::read::elf::Dyn;
 use object::read::elf::FileHeader;
 use object::read::elf::ProgramHeader;
 
@@ -36,6 +37,8 @@ pub enum BinaryKind {
     },
     /// Statically linked.
     Static,
+    /// Loaded by a dynamic loader, and in need of no library: it has no C library (Go's `-buildmode=pie` without cgo).
+    Bare,
     /// Built for another architecture or word size.
     ForeignElf {
         /// Description of the binary, as in "a 32-bit x86 binary".
@@ -132,11 +135,16 @@ fn inspect_elf64(file: File) -> Result<(BinaryKind, bool, bool), object::Error> 
     let cache = ReadCache::new(file);
     let header = elf::FileHeader64::<Endianness>::parse(&cache)?;
     let endian = header.endian()?;
-    let mut interpreter = None;
+    let (mut interpreter, mut needs_libraries) = (None, false);
     for segment in header.program_headers(endian, &cache)? {
         if let Some(name) = segment.interpreter(endian, &cache)? {
             interpreter = Some(String::from_utf8_lossy(name).into_owned());
         }
+        // Of entries that cannot be read, nothing is concluded.
+        needs_libraries |= match segment.dynamic(endian, &cache) {
+            Ok(entries) => entries.into_iter().flatten().any(|entry| entry.tag32(endian) == Some(elf::DT_NEEDED)),
+            Err(_) => true,
+        };
     }
     let parsed = object::File::parse(&cache)?;
     let mut symbols = parsed.dynamic_symbols().chain(parsed.symbols());
@@ -147,7 +155,11 @@ fn inspect_elf64(file: File) -> Result<(BinaryKind, bool, bool), object::Error> 
     let sanitized = parsed
         .dynamic_symbols()
         .any(|symbol| symbol.is_undefined() && symbol.name_bytes().is_ok_and(|name| SANITIZER_SYMBOLS.contains(&name)));
-    let kind = interpreter.map_or(BinaryKind::Static, |interpreter| BinaryKind::Dynamic { interpreter });
+    let kind = match interpreter {
+        None => BinaryKind::Static,
+        Some(_) if !needs_libraries => BinaryKind::Bare,
+        Some(interpreter) => BinaryKind::Dynamic { interpreter },
+    };
     Ok((kind, instrumented, sanitized))
 }
 
@@ -182,6 +194,19 @@ mod tests {
         assert!(matches!(&binary.kind, BinaryKind::Dynamic { interpreter } if interpreter.contains("ld-linux")));
         assert!(!binary.instrumented);
         assert_eq!(binary.privileged, None);
+    }
+
+    /// As Go links position-independent programs: a recording of one had nothing in it, and nobody said why.
+    #[test]
+    fn a_program_that_needs_no_library_is_not_taken_for_one_with_a_c_library() {
+        let folder = tempfile::tempdir().unwrap();
+        let (source, program) = (folder.path().join("bare.c"), folder.path().join("bare"));
+        fs::write(&source, "void _start(void) { for (;;) {} }\n").unwrap();
+        let mut command = std::process::Command::new("cc");
+        let loader = "-Wl,--dynamic-linker=/lib64/ld-linux-x86-64.so.2";
+        command.args(["-nostdlib", "-fPIE", "-pie", "-fno-stack-protector", loader, "-o"]).arg(&program).arg(&source);
+        assert!(command.status().expect("cc runs").success());
+        assert_eq!(Binary::inspect(&program).unwrap().unwrap().kind, BinaryKind::Bare);
     }
 
     /// As `strip` leaves a program that was linked with a version script. It was refused as one that is not instrumented.

@@ -7,6 +7,7 @@
 //! This crate touches the system: it needs Linux, and reads /proc.
 
 mod binary;
+mod children;
 mod error;
 mod holder;
 mod loader;

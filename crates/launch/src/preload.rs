@@ -17,6 +17,10 @@ pub fn preload_obstacle(binary: &Binary) -> Option<(String, String)> {
             "it is statically linked, so no library can be loaded into it".to_owned(),
             "link it dynamically (without -static; for Go, with -linkmode=external and cgo; for Rust, not for a musl target)".to_owned(),
         )),
+        BinaryKind::Bare => Some((
+            "it has no C library, so a library of ours would be loaded and never called".to_owned(),
+            "link it to the C library (for Go, with -linkmode=external and cgo)".to_owned(),
+        )),
         BinaryKind::Dynamic { interpreter } if interpreter.contains("ld-musl") => Some((
             format!("it is linked to musl ({interpreter}), and the tracker needs glibc"),
             "build it for glibc".to_owned(),
@@ -33,10 +37,11 @@ pub fn preload_obstacle(binary: &Binary) -> Option<(String, String)> {
     }
 }
 
-/// Whether a library of ours would end the program, or make its loader complain. A static program, and one with privileges, passes it on to what it starts.
+/// Whether a library of ours would end the program, or make its loader complain. A static program, one without a C library, and one with privileges, pass it on
+/// to what they start.
 #[must_use]
 pub fn must_not_preload(binary: &Binary) -> bool {
-    let passes_on = binary.kind == BinaryKind::Static || binary.privileged.is_some();
+    let passes_on = matches!(binary.kind, BinaryKind::Static | BinaryKind::Bare) || binary.privileged.is_some();
     !passes_on && preload_obstacle(binary).is_some()
 }
 
@@ -75,6 +80,8 @@ mod tests {
         assert!(must_not_preload(&dynamic("/lib/ld-musl-x86_64.so.1")));
         assert!(must_not_preload(&binary(BinaryKind::ForeignElf { what: "a 32-bit x86 binary".to_owned() })));
         assert!(!must_not_preload(&binary(BinaryKind::Static)));
+        assert!(!must_not_preload(&binary(BinaryKind::Bare)), "it is harmless there, and passed on");
+        assert!(preload_obstacle(&binary(BinaryKind::Bare)).is_some_and(|(reason, _)| reason.contains("no C library")));
         assert!(!must_not_preload(&Binary { privileged: Some("it is set-user-ID".to_owned()), ..dynamic(own) }));
     }
 }

@@ -6,7 +6,6 @@
 
 use std::ffi::OsStr;
 use std::ffi::OsString;
-use std::fs;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -17,6 +16,7 @@ use numapilot_host::Pid;
 use numapilot_kernel::inherited;
 use numapilot_runtime::loader_can_take;
 
+use crate::children::children;
 use crate::error::LaunchError;
 use crate::processor_time::ProcessorTimes;
 use crate::resolve::Target;
@@ -89,6 +89,8 @@ pub struct Program {
     foreign: Vec<Pid>,
     /// Of the program's processes, as far as they were looked at.
     pub times: ProcessorTimes,
+    /// What this process's children had used before, seconds.
+    waited_before_s: f64,
 }
 
 /// State of the program and its processes, as `Program::reap` found it.
@@ -109,7 +111,8 @@ pub enum Standing {
 /// # Errors
 /// The system refuses to run it: with its reason.
 pub fn spawn(launch: &Launch<'_>, guard: &Guard) -> Result<Program, LaunchError> {
-    let foreign = children().unwrap_or_default();
+    let foreign = own_children().unwrap_or_default();
+    let waited_before_s = waited_s();
     become_subreaper()?;
     let preload = (!launch.preload.is_empty()).then(|| preload_list(launch)).transpose()?;
     let mut command = match launch.emulator {
@@ -151,7 +154,8 @@ pub fn spawn(launch: &Launch<'_>, guard: &Guard) -> Result<Program, LaunchError>
     }
     let child = command.spawn().map_err(|source| cannot_run(command.get_program(), &source))?;
     drop(blocked);
-    Ok(Program { pid: Pid::of_child(&child), exit: None, foreign, times: ProcessorTimes::default() })
+    let (pid, times) = (Pid::of_child(&child), ProcessorTimes::default());
+    Ok(Program { pid, exit: None, foreign, times, waited_before_s })
 }
 
 /// Becomes the program: returns only if that fails.
@@ -222,17 +226,20 @@ fn become_subreaper() -> Result<(), LaunchError> {
 }
 
 /// This process's children now. `None` where the kernel does not list them (CONFIG_PROC_CHILDREN).
-fn children() -> Option<Vec<Pid>> {
-    let mut pids = Vec::new();
-    for task in fs::read_dir("/proc/self/task").ok()?.flatten() {
-        match fs::read_to_string(task.path().join("children")) {
-            Ok(list) => pids.extend(list.split_whitespace().filter_map(|pid| pid.parse::<Pid>().ok())),
-            // A thread that ended meanwhile has no children either; a kernel that cannot list them lacks even our own file.
-            Err(_) if Path::new("/proc/thread-self/children").exists() => {}
-            Err(_) => return None,
-        }
-    }
-    Some(pids)
+fn own_children() -> Option<Vec<Pid>> {
+    children("self")
+}
+
+/// Processor time, seconds, of all processes that ended and were waited for so far: by this process, or by one that was itself waited for (getrusage(2)).
+fn waited_s() -> f64 {
+    // SAFETY: all-zero is a valid value of this struct of numbers, and the call only writes to it.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage);
+        usage
+    };
+    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 * 1e-6;
+    seconds(usage.ru_utime) + seconds(usage.ru_stime)
 }
 
 /// A child that has ended and was not reaped yet: its accounts are still there.
@@ -284,7 +291,7 @@ impl Program {
         if childless {
             return Standing::Ended;
         }
-        let Some(left) = children() else { return Standing::Daemons(Vec::new()) };
+        let Some(left) = own_children() else { return Standing::Daemons(Vec::new()) };
         let left: Vec<Pid> = left.into_iter().filter(|pid| !self.foreign.contains(pid)).collect();
         if left.is_empty() {
             return Standing::Ended;
@@ -293,6 +300,19 @@ impl Program {
         let sessions =
             unsafe { (libc::getsid(0), left.iter().map(|pid| libc::getsid(pid.0.cast_signed())).collect::<Vec<_>>()) };
         if sessions.1.contains(&sessions.0) { Standing::Outlived(left) } else { Standing::Daemons(left) }
+    }
+
+    /// Looks at all of the program's processes, with libraries of ours or without: the main one, those that came to us when their parents ended, and all below.
+    pub fn look_at_all(&mut self) {
+        let mut ours = own_children().unwrap_or_default();
+        ours.retain(|pid| !self.foreign.contains(pid));
+        self.times.look_below(ours);
+    }
+
+    /// The program that was seen to use most processor time, and its share, 0 to 1, of all that is known: see [`ProcessorTimes::busiest`].
+    #[must_use]
+    pub fn busiest(&self) -> Option<(&Path, f64)> {
+        self.times.busiest(waited_s() - self.waited_before_s)
     }
 
     /// Passes a signal on to the main process, if it still runs.

@@ -5,10 +5,13 @@ use std::path::Path;
 use numapilot_flows::{Instrumentation, Losses, Module, NamelessProgram, OwnAllocator, Trace};
 use numapilot_machine::Machine;
 use numapilot_text::units;
-use numapilot_trace::engine::RecordedBy;
+use numapilot_trace::engine::{Engine, RecordedBy};
 use numapilot_trace::meta::{Meta, Origin};
+use numapilot_trace::unrecorded::UnrecordedProgram;
 use serde::Serialize;
 use serde_json::Value;
+
+use crate::unrecorded::unrecorded;
 
 /// The program, the machine, how the run was recorded, and which records were lost.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -53,6 +56,12 @@ pub struct Heading {
     pub instrumented: Vec<String>,
     /// Binaries with code addresses that have no function name, the reason and the remedy: one clause each.
     pub unresolved: Vec<String>,
+    /// The program that did most of the work, where nothing of it was recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unrecorded_program: Option<UnrecordedProgram>,
+    /// Binaries with an allocator of their own, whose blocks are missing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub own_allocators: Vec<OwnAllocator>,
 }
 
 impl Heading {
@@ -69,7 +78,8 @@ impl Heading {
         let told = meta.more.get("notes").and_then(Value::as_array);
         notes.extend(told.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned));
         notes.extend(changed_sources(meta));
-        notes.extend(own_allocators(&OwnAllocator::read(&meta.more)));
+        let own = OwnAllocator::read(&meta.more);
+        notes.extend(own_allocators(&own));
         notes.extend(NamelessProgram::read(&meta.more).map(|program| nameless(&program, trace.holds_faults())));
         Heading {
             trace: path.display().to_string(),
@@ -92,7 +102,24 @@ impl Heading {
             losses: trace.losses().clone(),
             instrumented: trace.instrumentation().map(|found| instrumented(&found)).unwrap_or_default(),
             unresolved: unresolved(meta),
+            unrecorded_program: UnrecordedProgram::read(&meta.more),
+            own_allocators: own,
         }
+    }
+
+    /// What is missing of the program itself, in whole sentences that come before what was recorded; empty if nothing is. Engine `track` has nothing but
+    /// blocks, so that without those of the program's own allocator, what is left may look like all of its memory.
+    #[must_use]
+    pub fn missing(&self) -> Vec<String> {
+        let own = self.own_allocators.first().filter(|_| self.engine == Engine::Track).map(|own| {
+            format!(
+                "The program has an allocator of its own ({} in {}): blocks that do not come from the C library's are missing here. `--engine emulate` records \
+                 them, and `--engine fault` shows the memory that they lie in.",
+                own.function,
+                own.name()
+            )
+        });
+        self.unrecorded_program.iter().map(unrecorded).chain(own).collect()
     }
 
     /// Name of the program without its folder; `program` where it is unknown.
@@ -355,6 +382,20 @@ mod tests {
         let note = own_allocators(&[own("/usr/bin/redis-server", "je_malloc"), own("/opt/lib.so", "mi_malloc")]);
         let note = note.expect("a note");
         assert!(note.contains("(je_malloc in redis-server, mi_malloc in lib.so)"), "{note}");
+    }
+
+    /// The heap of a server that carries jemalloc seemed to be a few blocks of the C library.
+    #[test]
+    fn blocks_that_only_other_engines_see_are_missing_from_a_heap() {
+        let own = OwnAllocator { path: "/usr/bin/server".to_owned(), function: "je_malloc".to_owned() };
+        let of = |engine: Engine| {
+            let own_allocators = vec![own.clone()];
+            Heading { engine: engine.into(), own_allocators, ..Heading::default() }
+        };
+        let told = of(Engine::Track).missing().join(" ");
+        assert!(told.contains("(je_malloc in server)") && told.contains("`--engine emulate` records"), "{told}");
+        assert!(of(Engine::Fault).missing().is_empty(), "a note says so, and pages are there");
+        assert!(Heading::default().missing().is_empty());
     }
 
     #[test]

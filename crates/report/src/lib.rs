@@ -20,6 +20,8 @@ mod svg_writer;
 pub mod text;
 pub mod topo;
 pub mod traffic;
+mod unrecorded;
 
 pub use counted::Counted;
 pub use heading::Heading;
+pub use unrecorded::unrecorded;

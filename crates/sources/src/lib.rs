@@ -27,6 +27,7 @@ mod recording;
 mod recording_host;
 mod session;
 mod simulated;
+mod unrecorded;
 mod walk;
 
 pub use daemons::Survivor;

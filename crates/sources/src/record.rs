@@ -67,9 +67,12 @@ use crate::session::Opening;
 use crate::session::TraceFiles;
 use crate::simulated::Simulated;
 use crate::simulated::simulate;
+use crate::unrecorded;
 
 /// Between two looks at the program where no signal calls for one sooner.
 const TICK: Duration = Duration::from_millis(100);
+/// At every so many looks at processes that are recorded, all of the program's are looked at.
+const LOOKS_AT_ALL: u32 = 5;
 /// Rate of clock stamps that count nanoseconds.
 const NANOSECONDS_KHZ: u32 = 1_000_000;
 /// Length of the first calibration of the host's counter.
@@ -122,6 +125,7 @@ pub fn record(mut options: RecordOptions<'_>) -> Result<Recording, SourceError> 
         daemons_since: None,
         survivors: Survivors::default(),
         stopped: None,
+        looks: 0,
     };
     let accounting = Accounting::new(&prepared.simulated.config);
     let clock = wire::Clock { khz: prepared.stamps.host_khz, origin_cycles: start.order };
@@ -373,60 +377,6 @@ fn drain_until_end(
     })
 }
 
-/// What ran without the tracker, in whole sentences.
-fn unrecorded(arena: &Arena, engine: Engine) -> Vec<String> {
-    let mut notes = Vec::new();
-    let by_kernel = matches!(engine, Engine::Fault | Engine::Pmu);
-    let missed = match by_kernel {
-        true => [
-            "program, and what it started, was recorded by the kernel alone, without heap blocks",
-            "programs, and what they started, were recorded by the kernel alone, without heap blocks",
-        ],
-        false => [
-            "program could not be recorded, nor what it started",
-            "programs could not be recorded, nor what they started",
-        ],
-    };
-    let reasons = [
-        (
-            wire::layout::UNRECORDED_FOREIGN,
-            missed,
-            "linked to another C library than the tracker, or to a sanitizer of addresses or threads, so it was not loaded",
-        ),
-        (
-            wire::layout::UNRECORDED_CLOSED,
-            missed,
-            "set-user-ID programs, or programs whose user or root folder has no access to the tracker's file, or that were started by one which had \
-             restricted its own system calls (seccomp); start numapilot as that user (`runuser -u USER -- numapilot record ...`), or inside that root folder",
-        ),
-        (
-            wire::layout::UNRECORDED_STATIC,
-            match by_kernel {
-                true => [
-                    "statically linked program was recorded by the kernel alone, without heap blocks",
-                    "statically linked programs were recorded by the kernel alone, without heap blocks",
-                ],
-                false => ["statically linked program was not recorded", "statically linked programs were not recorded"],
-            },
-            "the tracker cannot be loaded there; dynamically linked programs that were started from there are recorded",
-        ),
-    ];
-    for (reason, [one, many], why) in reasons {
-        if let (count @ 1.., name) = arena.unrecorded_programs(reason) {
-            let first = name.map(|name| format!(", {name} first")).unwrap_or_default();
-            notes.push(format!("{}{first}: {why}", units::counted(u64::from(count), one, many)));
-        }
-    }
-    if let limited @ 1.. = arena.limited_processes() {
-        notes.push(format!(
-            "{} not recorded, because the recording would take more than a quarter of the limit on address space (`ulimit -v`); give a smaller \
-             `--max-threads` or `--ring-size`",
-            units::counted(u64::from(limited), "process was", "processes were")
-        ));
-    }
-    notes
-}
-
 /// Page-fault events for a program that runs on a simulated machine, or a note why there are none.
 fn fault_answers(engine: Engine, arena: &Arena) -> (Option<FaultAnswers>, Option<String>) {
     if !engine.is_simulated() {
@@ -512,6 +462,8 @@ struct Watch<'a, 'p> {
     daemons_since: Option<Instant>,
     survivors: Survivors,
     stopped: Option<StopReason>,
+    /// How often the processor times of processes were looked at.
+    looks: u32,
 }
 
 impl Watch<'_, '_> {
@@ -552,6 +504,12 @@ impl Watch<'_, '_> {
         let live = live.map(|slot| Pid(slot.pid()));
         let pids: BTreeSet<Pid> = live.filter(|pid| pid.raw().is_some_and(|number| number > 0)).collect();
         pids.into_iter().for_each(|pid| self.program.times.look(pid));
+        // Programs without the tracker have no slots. Children are listed by thread, and a server has hundreds of these.
+        let is_due = self.looks.is_multiple_of(LOOKS_AT_ALL);
+        self.looks += 1;
+        if is_due && self.clock.engine == Engine::Track && unrecorded::is_any(self.arena) {
+            self.program.look_at_all();
+        }
     }
 
     /// Nothing more is recorded from now on; the program runs on.
@@ -667,7 +625,7 @@ impl Watch<'_, '_> {
                 units::counted(dead, "thread was", "threads were")
             ));
         }
-        notes.extend(unrecorded(self.arena, selection.engine));
+        notes.extend(unrecorded::notes(self.arena, selection.engine));
         notes.extend(early_timeouts(self.arena.early_timeouts()));
         let threads = self.totals.threads.load(Ordering::Relaxed);
         if threads == 0 && selection.has_tracker {
@@ -703,6 +661,7 @@ impl Watch<'_, '_> {
             events: None,
             plan: None,
             processor_times: self.program.times.to_json(),
+            unrecorded_program: unrecorded::busiest(self.arena, selection.engine, &self.program),
         }
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use numapilot_apply::Outcome;
 use numapilot_launch::Exit;
 use numapilot_text::units;
+use numapilot_trace::unrecorded::UnrecordedProgram;
 
 use crate::engine::Engine;
 use crate::engine::Refusal;
@@ -101,6 +102,8 @@ pub struct Recording {
     pub plan: Option<Outcome>,
     /// Processor time by process, for `meta.json`.
     pub processor_times: serde_json::Value,
+    /// The program that did most of the work, where nothing of it was recorded.
+    pub unrecorded_program: Option<UnrecordedProgram>,
 }
 
 /// Puts losses and early stops into words, with the remedy.

@@ -17,6 +17,7 @@ use numapilot_trace::chunk::SessionEnd;
 use numapilot_trace::chunk::SessionStart;
 use numapilot_trace::chunk::WriterOptions;
 use numapilot_trace::output::OutputError;
+use numapilot_trace::unrecorded;
 use numapilot_trace::wire::layout as wire;
 use serde_json::Map;
 use serde_json::Value;
@@ -233,6 +234,7 @@ impl TraceFiles {
                 "notes": recording.notes,
                 "events": recording.events,
                 "processor_time": recording.processor_times,
+                (unrecorded::KEY): recording.unrecorded_program,
             })),
         };
         match self.writer.into_inner() {

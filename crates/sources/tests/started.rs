@@ -97,3 +97,24 @@ fn programs_that_cannot_load_the_tracker_are_told_with_the_reason() {
     assert_eq!(notes.contains("1 program could not be recorded"), is_root, "{notes}");
     assert_eq!(notes.contains("set-user-ID programs, or programs whose user"), is_root, "{notes}");
 }
+
+/// A report named the objects of the shell that had started a program of Go, as if they were the answer.
+#[test]
+fn a_program_that_did_most_of_the_work_without_the_tracker_is_told() {
+    let lab = Lab::new();
+    let fixed = compile(&lab, "busy.c", "fixed", &["-pthread", "-static"]);
+    let found_of = |commands: &str| {
+        let output = lab.record(&["engine=track", "replace=1"], &["sh", "-c", commands]);
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        lab.result()["unrecorded_program"].clone()
+    };
+    // Seconds of processor time, of which what is used after the last look is not seen. The main process may become the program, or end before it.
+    for commands in ["WORK; true", "exec WORK", "WORK & true"] {
+        let found = found_of(&commands.replace("WORK", &format!("{} pairs 60000000", fixed.display())));
+        assert!(found["path"].as_str().is_some_and(|path| path.ends_with("/fixed")), "{commands}: {found}");
+        assert!(found["share"].as_f64().is_some_and(|share| share > 0.5), "{commands}: {found}");
+        let reason = found["reason"].as_str().unwrap_or_default();
+        assert!(reason.contains("statically linked"), "{commands}: {found}");
+    }
+    assert!(found_of(&format!("{} pairs 10; {} for 1000", fixed.display(), busy())).is_null(), "it was recorded");
+}

@@ -80,7 +80,8 @@ fn names_in_debug_file(path: &str) -> Names {
 }
 
 fn has_go_heap<'d>(file: &impl Object<'d>) -> bool {
-    let is_dynamic = file.section_by_name(".interp").is_some();
+    // What imports nothing has no C library (`-buildmode=pie` without cgo), so that a library would be loaded and never called.
+    let is_dynamic = file.section_by_name(".interp").is_some() && file.dynamic_symbols().any(|one| one.is_undefined());
     let table = go_table::SECTIONS.iter().find_map(|name| file.section_by_name(name));
     is_dynamic && table.and_then(|table| table.data().ok()).is_some_and(GoTable::is_recent)
 }

@@ -535,6 +535,13 @@ mod tests {
             at(&[&regions[..], &["HeapRegionManager::commit_regions"]].concat()),
             "HeapRegionManager::commit_regions"
         );
+        // Explicit huge pages are committed when they are reserved, with every collector.
+        let reserved = ["os::reserve_memory_special", "ReservedSpace::initialize", "ReservedHeapSpace::try_reserve"];
+        let newer = ["MemoryReserver::reserve_memory_special", "MemoryReserver::reserve", "HeapReserver::reserve"];
+        for layers in [reserved, newer] {
+            let user = "Universe::reserve_heap";
+            assert_eq!(at(&[&layers[..], &[user, "G1CollectedHeap::initialize"]].concat()), user);
+        }
         for shenandoah in
             ["ShenandoahHeap::initialize", "ShenandoahHeapRegion::do_commit", "ShenandoahHeap::commit_bitmap_slice"]
         {

@@ -66,6 +66,10 @@ fn gos_heap_is_an_allocator_of_its_own_where_a_library_can_be_loaded() {
     let alone = ["-static", "-nostdlib", "-Wl,-emain"];
     let fixed = compiled(folder.path(), "fixed", &source, &[&flags[..], &alone].concat());
     assert_eq!(found(&fixed, true), None);
+    // With a loader and no C library, as Go links position-independent ones.
+    let alone = ["-fPIE", "-pie", "-nostdlib", "-Wl,-emain"];
+    let bare = compiled(folder.path(), "bare", &source, &[&flags[..], &alone].concat());
+    assert_eq!(found(&bare, true), None);
     let older = compiled(folder.path(), "older", &source.replace("0xfffffff1", "0xfffffffa"), &flags);
     assert_eq!(found(&older, true), None, "arguments on the stack, which emulate does not read");
 }

@@ -12,4 +12,5 @@ pub mod output;
 pub mod record;
 pub mod stream;
 pub mod tables;
+pub mod unrecorded;
 pub mod wire;

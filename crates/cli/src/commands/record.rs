@@ -20,6 +20,7 @@ use numapilot_machine::parse_cpu_list;
 use numapilot_measure::clock_hz;
 use numapilot_plan::Fit;
 use numapilot_plan::Plan;
+use numapilot_report::unrecorded;
 use numapilot_sources::Binding;
 use numapilot_sources::Follow;
 use numapilot_sources::Limits;
@@ -366,6 +367,9 @@ fn refused(refusals: &[Refusal]) {
 fn describe(recording: &Recording) {
     for note in &recording.notes {
         tell!("numapilot: {note}");
+    }
+    if let Some(program) = &recording.unrecorded_program {
+        tell!("numapilot: {}", unrecorded(program));
     }
     if let Some(StopReason::WriteFailed(error)) = &recording.stopped {
         tell!(

@@ -220,6 +220,7 @@ impl View<'_> {
             None if is_heap_only => text::heap_headline(&self.heading.engine.to_string(), look),
             None => text::headline(&analysis.headline(), analysis.nodes(), look),
         };
+        let headline = text::missing(self.heading, look) + &headline;
         let mut parts = vec![headline, text::heading(self.heading, look)];
         let section = |title: &str, body: String| format!("{}\n{body}", look.heading(title));
         // Findings are based on memory accesses; page faults are none.

@@ -22,6 +22,7 @@ use crate::estimates;
 use crate::findings::{
     doubt_words, effect_words, evidence_words, explanation, fix_words, means_words, nothing_words, subject_words,
 };
+use crate::heading::Heading;
 
 /// Largest number of findings, or of objects, on the first screen.
 const SENTENCES: usize = 4;
@@ -58,6 +59,12 @@ pub fn heap_only() -> Vec<Words> {
         strong("Allocations were recorded, but no memory accesses, so this page shows the heap alone."),
         plain(" Record memory accesses to see which memory is remote for the threads that use it."),
     ]
+}
+
+/// What is said before a verdict: what is missing of the program itself.
+#[must_use]
+pub fn missing(heading: &Heading) -> Vec<Words> {
+    heading.missing().into_iter().map(|says| strong(&(says + " "))).collect()
 }
 
 /// One or two sentences on the whole recording, for the top of the page.

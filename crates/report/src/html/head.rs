@@ -77,6 +77,7 @@ pub fn head(page: &Page<'_>, cube: &Cube, figures: &Figures, tables: &Tables<'_>
     } else {
         findings::verdict(headline, priced, analysis.nodes())
     };
+    let verdict = [findings::missing(page.heading), verdict].concat();
     let mut found = findings::priced(priced, analysis.trace(), page.machine);
     let counted = Counted::of(analysis.trace());
     // What page faults show of an object's use is too little for advice, and where there is nothing to fix, or nothing can be judged, there is none.

@@ -22,6 +22,7 @@ pub use object::object;
 pub use objects::objects;
 pub use overview::heading;
 pub use overview::headline;
+pub use overview::missing;
 pub use sampled::sampled_heap;
 pub use threads::thread;
 pub use threads::threads;

@@ -82,6 +82,13 @@ pub fn headline(headline: &Headline, nodes: &[NodeId], look: Look) -> String {
     format!("Remote accesses       {remote}\n{apart}Controller imbalance  {imbalance}\nTop object            {top}\n")
 }
 
+/// What stands before the three lines: what is missing of the program itself. Empty where nothing is.
+#[must_use]
+pub fn missing(heading: &Heading, look: Look) -> String {
+    let lines = heading.missing().into_iter().flat_map(|says| wrap(&clean(&says), look.width));
+    lines.map(|line| look.warning(&line) + "\n").collect()
+}
+
 /// The share of accesses that nodes without CPUs serve, and as far as that fits on the line, what that means.
 fn without_cpus(apart: &WithoutCpus, room: usize) -> String {
     let list = numapilot_machine::format_cpu_list(apart.nodes.iter().map(|node| u32::from(node.0)));
@@ -179,6 +186,7 @@ mod tests {
     use numapilot_insight::Analysis;
     use numapilot_machine::Machine;
     use numapilot_trace::ids::TimeNs;
+    use numapilot_trace::unrecorded::UnrecordedProgram;
 
     use super::super::matrix;
     use super::*;
@@ -196,6 +204,15 @@ mod tests {
         for (node_count, machine) in [(2, "live"), (1, "")] {
             assert!(!of(node_count, machine).contains("remote"), "{}", of(node_count, machine));
         }
+    }
+
+    /// A report named the objects of the shell that had started a program of Go.
+    #[test]
+    fn a_program_of_which_nothing_was_recorded_is_told_first() {
+        let program = UnrecordedProgram { path: "/srv/table".to_owned(), share: 0.9, ..UnrecordedProgram::default() };
+        let told = Heading { unrecorded_program: Some(program), ..Heading::default() };
+        assert!(missing(&told, Look::default()).starts_with("table used 90 % of the processor time"));
+        assert_eq!(missing(&Heading::default(), Look::default()), "");
     }
 
     /// Accesses to a CXL expander were remote ones like any, as if threads could run beside them.

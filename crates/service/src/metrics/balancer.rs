@@ -247,7 +247,6 @@ mod tests {
             available_bytes: Some(1 << 28),
             probe_ns: vec![Some(90.0), None],
             local_share: Some(0.5),
-            ..NodeStatus::default()
         };
         let target = Target { pid: Pid(4711), start_ticks: 1, uid: 1000, name: "secret-name".to_owned() };
         Status {

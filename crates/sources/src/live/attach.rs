@@ -483,6 +483,7 @@ fn result(
         plan: None,
         events: None,
         processor_times: serde_json::Value::Null,
+        unrecorded_program: None,
     }
 }
 

@@ -95,6 +95,7 @@ fn main() -> ExitCode {
                 "stopped": recording.stopped.map(|s| format!("{s:?}")),
                 "wall_ms": u64::try_from(recording.wall_time.as_millis()).unwrap_or(u64::MAX),
                 "notes": recording.notes,
+                "unrecorded_program": recording.unrecorded_program,
                 "refusals": recording.refusals.iter().map(|r| format!("{}: {}", r.reason, r.remedy)).collect::<Vec<_>>(),
                 "updates": kept.updates,
                 "progress_records": kept.last.records,

@@ -459,6 +459,6 @@ mod tests {
         let machine = tree.machine();
         put(100);
         let reading = KernelReading::read(&tree.root(), &machine, &mut Vec::new());
-        assert_eq!(reading.memory, [(1_024_000, 102_400)]);
+        assert_eq!(reading.memory, [(1_024_000, Some(102_400))]);
     }
 }
