@@ -292,9 +292,7 @@ fn is_other_view(name: &str, features: &Features) -> bool {
 fn counts_cycles(attr: &EventAttr, name: &str, features: &Features) -> bool {
     let is_ibs = pmu(attr, features) == Some("ibs_op");
     let is_hardware = attr.kind == event_type::HARDWARE && HARDWARE_CYCLES.contains(&(attr.config & 0xffff_ffff));
-    is_hardware
-        || is_ibs && attr.config & COUNTS_OPERATIONS == 0
-        || name.split([':', '/']).any(|word| word == "cycles")
+    is_hardware || is_ibs && attr.config & COUNTS_OPERATIONS == 0 || name.split([':', '/']).any(|word| word == "cycles")
 }
 
 #[cfg(test)]
