@@ -57,6 +57,8 @@ pub struct Network {
     pub entries: Vec<Entry>,
     /// `[class * nodes + to]`: share of its accesses that go to each node.
     pub shares: Vec<f64>,
+    /// `[from * nodes + to]`: whether a class accesses memory there.
+    pub is_used: Vec<bool>,
     /// By station: utilisation by background traffic.
     pub base: Vec<f64>,
     /// By station: customers whose accesses ask anything of it; of a class of less than one customer, fewer ([`Row::own`]).
@@ -72,6 +74,8 @@ impl Network {
         self.rows.clear();
         self.entries.clear();
         self.shares.clear();
+        self.is_used.clear();
+        self.is_used.resize(system.nodes() * system.nodes(), false);
         self.base.clear();
         self.base.resize(system.stations(), 0.0);
         self.customers.clear();
@@ -99,6 +103,7 @@ impl Network {
             let share = reads + writes;
             self.shares.push(share);
             let Some(way) = system.way(class.from, to).filter(|_| share > 0.0) else { continue };
+            self.is_used[class.from * system.nodes() + to] = true;
             fixed_ns += share * way.fixed_ns.unwrap_or(0.0);
             let mut add = |visits: &[Visit], demand: f64, aside: f64| {
                 for visit in visits {

@@ -17,6 +17,9 @@ const NOTHING_NS: f64 = 1e-9;
 struct Together {
     square: f64,
     eighth: f64,
+    /// How many there are, and the last of them.
+    waits: u32,
+    last_ns: f64,
 }
 
 impl Together {
@@ -24,12 +27,18 @@ impl Together {
         let square = wait_ns * wait_ns;
         self.square += square;
         self.eighth += square * square * square * square;
+        self.waits += 1;
+        self.last_ns = wait_ns;
     }
 
     /// Mean of the latest if waits vary as exponential ones do, and if they do not vary.
     fn extremes(&self) -> (f64, f64) {
         if self.square <= NOTHING_NS * NOTHING_NS {
             return (0.0, 0.0);
+        }
+        // Most probes are alone on their last links, and roots are most of a solution's time.
+        if self.waits == 1 {
+            return (self.last_ns, self.last_ns);
         }
         (self.square.sqrt(), self.eighth.sqrt().sqrt().sqrt())
     }
@@ -233,6 +242,7 @@ mod tests {
         }
         assert!((equal.latest(1.0) - 7.0 * 2f64.sqrt()).abs() < 1e-12, "two exponential waits");
         assert!(equal.latest(0.0) < 1.1 * 7.0, "two that do not vary");
+        assert_eq!((alone.latest(0.3), alone.slope(7.0, 0.3)), (7.0, 1.0), "one wait needs no roots");
         assert_eq!(Together::default().latest(0.5), 0.0);
     }
 

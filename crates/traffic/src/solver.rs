@@ -90,7 +90,7 @@ impl Solver {
             self.begin(system, false);
             (iterations, residual) = self.iterate(system, tolerance);
         }
-        self.state.wait_for_probes(system, &self.network);
+        self.state.wait_for_probes(system, &self.network, |_| true);
         self.state.throughputs(system, &self.network);
         if residual >= tolerance {
             self.forget();

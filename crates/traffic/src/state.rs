@@ -60,7 +60,8 @@ impl State {
     /// One step of the map: `image` becomes the logarithms of the next stretches; responses follow the stretches at once. Returns the greatest relative
     /// change of a response; infinite where one is no number.
     pub fn advance(&mut self, system: &MemorySystem, network: &Network, image: &mut [f64]) -> f64 {
-        self.wait_for_probes(system, network);
+        // Where nobody goes, nobody is kept waiting.
+        self.wait_for_probes(system, network, |pair| network.is_used[pair]);
         self.throughputs(system, network);
         let mut change = 0.0f64;
         for (class, row) in network.rows.iter().enumerate() {
@@ -86,14 +87,14 @@ impl State {
         change
     }
 
-    /// Latency that probes add at these stretches.
-    pub fn wait_for_probes(&mut self, system: &MemorySystem, network: &Network) {
+    /// Latency that probes add at these stretches, for the pairs of nodes (`from * nodes + to`) that are asked for.
+    pub fn wait_for_probes(&mut self, system: &MemorySystem, network: &Network, is_asked: impl Fn(usize) -> bool) {
         let nodes = system.nodes();
         if system.broadcasts() {
             for (station, (variance, stretch)) in self.variance.iter_mut().zip(&self.stretch).enumerate() {
                 *variance = network.variance(station, *stretch);
             }
-            for (pair, excess) in self.excess_ns.iter_mut().enumerate() {
+            for (pair, excess) in self.excess_ns.iter_mut().enumerate().filter(|(pair, _)| is_asked(*pair)) {
                 let way = system.way(pair / nodes, pair % nodes);
                 *excess = way.map_or(0.0, |way| self.race.excess_ns(way, &self.stretch, &self.variance));
             }
