@@ -3,12 +3,11 @@
 //! A library in a program that is called directly cannot be intercepted, so its blocks are missing from recordings. Engine `emulate` follows these functions
 //! in the emulator (`crates/emulator/c/allocator_names.c`, which has all of their names).
 
-use std::fs::File;
 use std::path::Path;
 
-use object::read::ReadCache;
 use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
 
+use crate::blocks;
 use crate::go_table::{self, GoTable};
 use crate::separate::DebugFolders;
 use crate::unresolved::{Unresolved, check_build_id, check_path};
@@ -36,7 +35,7 @@ const GO: &str = "runtime.mallocgc";
 /// If the file does not exist, is no ELF file, or is not the recorded binary.
 pub fn own_allocator(path: &str, build_id: &[u8], is_program: bool) -> Result<Option<String>, Unresolved> {
     check_path(path)?;
-    let cache = ReadCache::new(File::open(path).map_err(|_| Unresolved::NoFile)?);
+    let cache = blocks::open(path).map_err(|_| Unresolved::NoFile)?;
     let file = object::File::parse(&cache).map_err(|_| Unresolved::NotElf)?;
     check_build_id(file.build_id().ok().flatten(), build_id)?;
     let mut names = names_in(&file);
@@ -74,8 +73,7 @@ fn names_in<'d>(file: &impl Object<'d>) -> Names {
 
 fn names_in_debug_file(path: &str) -> Names {
     let Some(debug) = DebugFolders::default().find(Path::new(path)).file else { return Names::default() };
-    let Ok(file) = File::open(debug) else { return Names::default() };
-    let cache = ReadCache::new(file);
+    let Ok(cache) = blocks::open(debug) else { return Names::default() };
     object::File::parse(&cache).map(|file| names_in(&file)).unwrap_or_default()
 }
 
@@ -92,7 +90,7 @@ fn has_go_heap<'d>(file: &impl Object<'d>) -> bool {
 /// If the file does not exist, is no ELF file, or is not the recorded binary.
 pub fn has_symbols(path: &str, build_id: &[u8]) -> Result<bool, Unresolved> {
     check_path(path)?;
-    let cache = ReadCache::new(File::open(path).map_err(|_| Unresolved::NoFile)?);
+    let cache = blocks::open(path).map_err(|_| Unresolved::NoFile)?;
     let file = object::File::parse(&cache).map_err(|_| Unresolved::NotElf)?;
     check_build_id(file.build_id().ok().flatten(), build_id)?;
     Ok(file.symbols().next().is_some())

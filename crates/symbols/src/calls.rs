@@ -5,12 +5,11 @@
 //! bytes hold by chance; x86-64 (`call` to an address, or through the global offset table) and AArch64 (`bl`).
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::path::Path;
 
-use object::read::ReadCache;
 use object::{Architecture, Object, ObjectSection, ObjectSymbol, SymbolKind};
 
+use crate::blocks;
 use crate::debug_data::opened;
 use crate::resolver::{ElfSymbolizer, Resolved, ResolvedFrame, Symbolizer};
 use crate::separate::DebugFolders;
@@ -66,7 +65,7 @@ impl CallOrders {
 
 /// Return offsets of all calls, in the function that holds the call that returns to `after`, of what that one calls.
 fn same_calls(path: &str, after: u64) -> Option<Vec<u64>> {
-    let cache = ReadCache::new(File::open(path).ok()?);
+    let cache = blocks::open(path).ok()?;
     let file = object::File::parse(&cache).ok()?;
     let call = after.checked_sub(1)?;
     let separate = opened(&DebugFolders::of_system().find_for(Path::new(path), &file));

@@ -3,14 +3,13 @@
 //! This is the inverse of resolving: a plan names functions and lines, and the library that applies it has return addresses. Debug information also
 //! gives inlined functions and lines; symbol tables give only functions. Addresses are those in the file (without load bias).
 
-use std::fs::File;
 use std::path::Path;
 use std::rc::Rc;
 
 use gimli::AttributeValue;
-use object::read::ReadCache;
 use object::{Object, ObjectSymbol, SymbolKind};
 
+use crate::blocks;
 use crate::debug_data::{Dwarf, Entry, References, UnitOf, opened, with_dwarf};
 use crate::demangle::{demangle, short_function};
 use crate::separate::DebugFolders;
@@ -105,7 +104,7 @@ pub fn is_module_named(path: &Path, end: &str) -> bool {
 /// # Errors
 /// The file is not there, or is no ELF file. Broken debug information counts as none beyond the break.
 pub fn find_code(path: &Path, queries: &[CodeQuery<'_>]) -> Result<(Vec<Vec<CodeRange>>, bool), Unresolved> {
-    let cache = ReadCache::new(File::open(path).map_err(|_| Unresolved::NoFile)?);
+    let cache = blocks::open(path).map_err(|_| Unresolved::NoFile)?;
     let file = object::File::parse(&cache).map_err(|_| Unresolved::NotElf)?;
     let folders = DebugFolders::of_system();
     let mut found = vec![Vec::new(); queries.len()];

@@ -7,13 +7,12 @@
 //! x86-64 only: calls are found by their encodings.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fs::File;
 use std::ops::RangeInclusive;
 
 use gimli::{BaseAddresses, CieOrFde, EhFrame, EndianSlice, LittleEndian, UnwindSection};
-use object::read::ReadCache;
 use object::{Object, ObjectSection, ObjectSymbol, RelocationFlags, RelocationTarget, SectionKind, elf};
 
+use crate::blocks;
 use crate::demangle::{demangle, tidy};
 use crate::unresolved::{Unresolved, check_build_id, check_path};
 
@@ -57,7 +56,7 @@ impl Coverage {
     /// If the file does not exist, is not an ELF file for this architecture, or is not the recorded binary.
     pub fn read(path: &str, build_id: &[u8]) -> Result<Coverage, Unresolved> {
         check_path(path)?;
-        let cache = ReadCache::new(File::open(path).map_err(|_| Unresolved::NoFile)?);
+        let cache = blocks::open(path).map_err(|_| Unresolved::NoFile)?;
         let file = object::File::parse(&cache).map_err(|_| Unresolved::NotElf)?;
         check_build_id(file.build_id().ok().flatten(), build_id)?;
         if file.architecture() != object::Architecture::X86_64 {

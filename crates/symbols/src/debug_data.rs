@@ -4,15 +4,14 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use std::rc::Rc;
 
 use gimli::{AttributeValue, DwarfSections, EndianSlice, LittleEndian, SectionId};
-use object::read::ReadCache;
 use object::{CompressionFormat, Object, ObjectSection};
 
+use crate::blocks::{self, BlockCache};
 use crate::separate::{DebugFolders, Separate, Shared, has_debug, has_plausible_sizes};
 
 pub(crate) type Slice<'d> = EndianSlice<'d, LittleEndian>;
@@ -28,8 +27,8 @@ const UNITS_KEPT_MAX: usize = 256;
 type Sections<'d> = DwarfSections<Cow<'d, [u8]>>;
 
 /// The separate debug file, opened.
-pub(crate) fn opened(found: &Separate) -> Option<ReadCache<File>> {
-    found.file.as_ref().and_then(|path| File::open(path).ok()).map(ReadCache::new)
+pub(crate) fn opened(found: &Separate) -> Option<BlockCache> {
+    found.file.as_ref().and_then(|path| blocks::open(path).ok())
 }
 
 /// Runs `work` with the debug information of `file`, which was read from `path`; it is empty if there is none.
@@ -46,7 +45,7 @@ pub(crate) fn with_dwarf<'d, T>(
     let separate = opened(&found);
     let separate = separate.as_ref().and_then(|cache| object::File::parse(cache).ok());
     let shared = match found.shared {
-        Shared::File(path) => File::open(path).ok().map(ReadCache::new),
+        Shared::File(path) => blocks::open(path).ok(),
         _ => None,
     };
     let shared = shared.as_ref().and_then(|cache| object::File::parse(cache).ok());

@@ -4,15 +4,14 @@
 //! linker assigns.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use gimli::{AttributeValue, Operation};
-use object::read::ReadCache;
 use object::{Object, ObjectSymbol};
 
+use crate::blocks;
 use crate::debug_data::{Dwarf, Entry, References, UnitOf, opened, with_dwarf};
 use crate::demangle::tidy;
 use crate::separate::DebugFolders;
@@ -52,7 +51,7 @@ impl Declarations {
     /// # Errors
     /// The file does not exist, or is not an ELF file.
     pub fn read_with(path: &Path, folders: &DebugFolders) -> Result<Declarations, Unresolved> {
-        let cache = ReadCache::new(File::open(path).map_err(|_| Unresolved::NoFile)?);
+        let cache = blocks::open(path).map_err(|_| Unresolved::NoFile)?;
         let file = object::File::parse(&cache).map_err(|_| Unresolved::NotElf)?;
         let mut found = Declarations::default();
         with_dwarf(path, &file, folders, |dwarf| found.add(dwarf));

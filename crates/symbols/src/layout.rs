@@ -3,13 +3,12 @@
 //! Offsets are addresses as the file counts them: address in the process minus load bias. Thread-local symbols are left out,
 //! because they have no address that all threads share; their blocks lie in thread stacks or heap blocks.
 
-use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-use object::read::ReadCache;
 use object::{Object, ObjectSection, ObjectSymbol, SectionFlags, SymbolKind, elf};
 
+use crate::blocks;
 use crate::debug_data::opened;
 use crate::separate::DebugFolders;
 use crate::unresolved::{Unresolved, check_build_id, check_path};
@@ -54,7 +53,7 @@ impl ModuleLayout {
         if !metadata.is_file() {
             return Err(Unresolved::NoFile);
         }
-        let cache = ReadCache::new(File::open(path).map_err(|_| Unresolved::NoFile)?);
+        let cache = blocks::open(path).map_err(|_| Unresolved::NoFile)?;
         let file = object::File::parse(&cache).map_err(|_| Unresolved::NotElf)?;
         check_build_id(file.build_id().ok().flatten(), build_id)?;
         let separate = opened(&folders.find_for(Path::new(path), &file));

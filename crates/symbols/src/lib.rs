@@ -4,6 +4,7 @@
 //! because a wrong name is worse than none. All input (binaries, sources, names in them) is untrusted.
 
 mod allocators;
+mod blocks;
 mod calls;
 mod code;
 mod coverage;

@@ -1,16 +1,15 @@
 //! Resolves code offsets of a binary to functions and lines, including inlined functions.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
 use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{CodeInfo, Input, Reason, Sym, Symbolized};
-use object::read::ReadCache;
 use object::{Object, ObjectSection, ObjectSegment, SegmentFlags};
 
+use crate::blocks;
 use crate::demangle::{short_function, tidy};
 use crate::go_module;
 use crate::go_table::{self, GoFunction, GoTable};
@@ -159,7 +158,7 @@ impl Symbolizer for ElfSymbolizer {
 
 /// Fills what is missing from the table that Go's runtime keeps in the binary.
 fn add_go_functions(path: &str, offsets: &[u64], resolved: &mut [Resolved]) -> Option<()> {
-    let cache = ReadCache::new(File::open(path).ok()?);
+    let cache = blocks::open(path).ok()?;
     let file = object::File::parse(&cache).ok()?;
     let section = go_table::SECTIONS.iter().find_map(|name| file.section_by_name(name))?;
     let data = section.data().ok()?;
@@ -188,7 +187,7 @@ fn check_file(path: &str, build_id: &[u8]) -> Result<Code, Unresolved> {
     if !std::fs::metadata(path).is_ok_and(|found| found.is_file()) {
         return Err(Unresolved::NoFile);
     }
-    let cache = ReadCache::new(File::open(path).map_err(|_| Unresolved::NoFile)?);
+    let cache = blocks::open(path).map_err(|_| Unresolved::NoFile)?;
     let file = object::File::parse(&cache).map_err(|_| Unresolved::NotElf)?;
     if !has_plausible_sizes(&file) {
         return Err(Unresolved::NotElf);

@@ -11,8 +11,9 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use object::read::ReadCache;
 use object::{Object, ObjectSection, ObjectSymbol};
+
+use crate::blocks;
 
 /// Environment variable with the folders of debug files, separated by colons.
 const FOLDERS_VARIABLE: &str = "NUMAPILOT_DEBUG_DIRS";
@@ -83,8 +84,7 @@ impl DebugFolders {
     /// Finds the debug file of the binary at `path`. A binary that cannot be read has none.
     #[must_use]
     pub fn find(&self, path: &Path) -> Separate {
-        let Ok(file) = File::open(path) else { return Separate::default() };
-        let cache = ReadCache::new(file);
+        let Ok(cache) = blocks::open(path) else { return Separate::default() };
         object::File::parse(&cache).map(|file| self.find_for(path, &file)).unwrap_or_default()
     }
 
@@ -148,8 +148,7 @@ impl DebugFolders {
 
     /// The file of `dwz` that the debug file at `path` refers to.
     fn shared_of(&self, path: &Path, refused: &mut Vec<(PathBuf, Refusal)>) -> Shared {
-        let Ok(file) = File::open(path) else { return Shared::None };
-        let cache = ReadCache::new(file);
+        let Ok(cache) = blocks::open(path) else { return Shared::None };
         let Ok(file) = object::File::parse(&cache) else { return Shared::None };
         let Some((name, id)) = file.gnu_debugaltlink().ok().flatten() else { return Shared::None };
         use std::os::unix::ffi::OsStrExt;
@@ -275,7 +274,7 @@ fn of_link(path: &Path, crc: u32, id: Option<&[u8]>) -> Result<(), Refusal> {
 }
 
 fn usable(path: &Path, is_it: impl Fn(Option<&[u8]>) -> Result<(), Refusal>) -> Result<(), Refusal> {
-    let cache = ReadCache::new(File::open(path).map_err(|_| Refusal::Unreadable)?);
+    let cache = blocks::open(path).map_err(|_| Refusal::Unreadable)?;
     let file = object::File::parse(&cache).map_err(|_| Refusal::Damaged)?;
     is_it(file.build_id().map_err(|_| Refusal::Damaged)?)?;
     if !has_plausible_sizes(&file) || file.symbols().any(|symbol| symbol.name().is_err()) {
