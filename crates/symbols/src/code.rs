@@ -108,7 +108,8 @@ pub fn find_code(path: &Path, queries: &[CodeQuery<'_>]) -> Result<(Vec<Vec<Code
     let file = object::File::parse(&cache).map_err(|_| Unresolved::NotElf)?;
     let folders = DebugFolders::of_system();
     let mut found = vec![Vec::new(); queries.len()];
-    let separate = opened(&folders.find_for(path, &file));
+    let debug_file = folders.find_for(path, &file);
+    let separate = opened(&debug_file);
     let separate = separate.as_ref().and_then(|cache| object::File::parse(cache).ok());
     let separate_symbols = separate.iter().flat_map(|file| file.symbols());
     let asks_files = queries.iter().any(|query| query.file.is_some());
@@ -130,7 +131,7 @@ pub fn find_code(path: &Path, queries: &[CodeQuery<'_>]) -> Result<(Vec<Vec<Code
         }
     }
     functions.sort_unstable();
-    let has_debug = with_dwarf(path, &file, &folders, |dwarf| search(dwarf, queries, &functions, &mut found));
+    let has_debug = with_dwarf(&file, &debug_file, |dwarf| search(dwarf, queries, &functions, &mut found));
     Ok((found.into_iter().map(joined).collect(), has_debug))
 }
 

@@ -5,14 +5,13 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::Read;
-use std::path::Path;
 use std::rc::Rc;
 
 use gimli::{AttributeValue, DwarfSections, EndianSlice, LittleEndian, SectionId};
 use object::{CompressionFormat, Object, ObjectSection};
 
 use crate::blocks::{self, BlockCache};
-use crate::separate::{DebugFolders, Separate, Shared, has_debug, has_plausible_sizes};
+use crate::separate::{Separate, Shared, has_plausible_sizes};
 
 pub(crate) type Slice<'d> = EndianSlice<'d, LittleEndian>;
 pub(crate) type Dwarf<'d> = gimli::Dwarf<Slice<'d>>;
@@ -31,20 +30,14 @@ pub(crate) fn opened(found: &Separate) -> Option<BlockCache> {
     found.file.as_ref().and_then(|path| blocks::open(path).ok())
 }
 
-/// Runs `work` with the debug information of `file`, which was read from `path`; it is empty if there is none.
-pub(crate) fn with_dwarf<'d, T>(
-    path: &Path,
-    file: &impl Object<'d>,
-    folders: &DebugFolders,
-    work: impl FnOnce(&Dwarf<'_>) -> T,
-) -> T {
-    if has_debug(file) {
+/// Runs `work` with the debug information of `file`, whose separate debug file was looked for (`found`); it is empty if there is none.
+pub(crate) fn with_dwarf<'d, T>(file: &impl Object<'d>, found: &Separate, work: impl FnOnce(&Dwarf<'_>) -> T) -> T {
+    if found.has_debug {
         return work(&borrowed(&sections_of(file), None));
     }
-    let found = folders.find_for(path, file);
-    let separate = opened(&found);
+    let separate = opened(found);
     let separate = separate.as_ref().and_then(|cache| object::File::parse(cache).ok());
-    let shared = match found.shared {
+    let shared = match &found.shared {
         Shared::File(path) => blocks::open(path).ok(),
         _ => None,
     };

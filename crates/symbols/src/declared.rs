@@ -54,8 +54,10 @@ impl Declarations {
         let cache = blocks::open(path).map_err(|_| Unresolved::NoFile)?;
         let file = object::File::parse(&cache).map_err(|_| Unresolved::NotElf)?;
         let mut found = Declarations::default();
-        with_dwarf(path, &file, folders, |dwarf| found.add(dwarf));
-        let separate = opened(&folders.find_for(path, &file));
+        // Once for both: each search reads all names of the debug file.
+        let separate = folders.find_for(path, &file);
+        with_dwarf(&file, &separate, |dwarf| found.add(dwarf));
+        let separate = opened(&separate);
         if let Some(separate) = separate.as_ref().and_then(|cache| object::File::parse(cache).ok()) {
             found.place_blocks(&separate);
         }

@@ -250,7 +250,7 @@ pub fn advice(path: &str) -> String {
     folders.find(Path::new(path)).advice(&folders)
 }
 
-pub(crate) fn has_debug<'d>(file: &impl Object<'d>) -> bool {
+fn has_debug<'d>(file: &impl Object<'d>) -> bool {
     // `objcopy --only-keep-debug` of a binary without debug information leaves nothing; an emptied section is none.
     file.section_by_name(".debug_info").is_some_and(|section| section.size() > 0)
 }
