@@ -1,6 +1,6 @@
 //! Names for what the join found: code locations, allocation sites, static objects, stacks.
 //!
-//! Each code address is looked up once, per binary, on as many threads as there are CPUs to use.
+//! Each code address is looked up once, per binary, on as many threads as there are CPUs to use. Meanwhile one more reads where static objects are declared.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -69,7 +69,8 @@ impl Strings {
 pub(crate) fn resolve(joined: &Joined, wrappers: &[String]) -> Names {
     let mut strings = Strings::default();
     let mut names = Names::default();
-    let resolved = resolve_locations(joined);
+    // Of the debug information of large binaries, either takes as long as the other.
+    let (resolved, declarations) = workers::both(|| resolve_locations(joined), || declarations(joined));
     for (address, resolved) in joined.locations.iter().zip(resolved) {
         let mut module = joined.binaries[address.binary as usize].path.clone();
         if resolved == Err(Unresolved::NotCode) {
@@ -99,7 +100,8 @@ pub(crate) fn resolve(joined: &Joined, wrappers: &[String]) -> Names {
     if let Some(unknown) = names.locations.first_mut() {
         *unknown = Location { frames: vec![Frame::default()], ..Location::default() };
     }
-    name_sites(joined, &mut names, wrappers);
+    let namer = Namer { sites: SiteNamer::with_wrappers(wrappers), declarations };
+    name_sites(joined, &mut names, namer);
     names
 }
 
@@ -170,25 +172,33 @@ fn resolve_share(joined: &Joined, share: &[(u32, Vec<u32>)]) -> Vec<(u32, Resolv
     results
 }
 
-/// Names sites, and caches the sources and binaries that it has read.
-#[derive(Default)]
+/// Where static objects are declared, by the number of their binary.
+fn declarations(joined: &Joined) -> HashMap<u32, Declarations> {
+    let mut found = HashMap::new();
+    for key in &joined.sites {
+        if let SiteKey::Symbol { binary, .. } = key {
+            let path = &joined.binaries[*binary as usize].path;
+            found.entry(*binary).or_insert_with(|| Declarations::read(Path::new(&**path)).unwrap_or_default());
+        }
+    }
+    found
+}
+
+/// Names sites, and caches the sources that it has read.
 struct Namer {
     sites: SiteNamer,
-    declarations: HashMap<(String, Vec<u8>), Declarations>,
+    declarations: HashMap<u32, Declarations>,
 }
 
 impl Namer {
     /// Where the symbol at `offset` is declared; `None` without debug information, or where the binary is not the recorded one (its symbols have no names
     /// then either, because the layout checks).
-    fn declared(&mut self, binary: &Binary, offset: u64) -> Option<&Declaration> {
-        let key = (binary.path.to_string(), binary.build_id.clone());
-        let read = || Declarations::read(Path::new(&*binary.path)).unwrap_or_default();
-        self.declarations.entry(key).or_insert_with(read).find(offset)
+    fn declared(&self, binary: u32, offset: u64) -> Option<&Declaration> {
+        self.declarations.get(&binary)?.find(offset)
     }
 }
 
-fn name_sites(joined: &Joined, names: &mut Names, wrappers: &[String]) {
-    let mut namer = Namer { sites: SiteNamer::with_wrappers(wrappers), ..Namer::default() };
+fn name_sites(joined: &Joined, names: &mut Names, mut namer: Namer) {
     let mut strings = Strings::default();
     let mut ids: HashMap<Site, SiteId> = HashMap::new();
     for key in &joined.sites {
@@ -236,7 +246,7 @@ fn name_site_of(
         SiteKey::Symbol { binary, name, offset } => {
             let module = joined.binaries[*binary as usize].path.clone();
             let site = named(ObjectKind::Static, name.clone());
-            match namer.declared(&joined.binaries[*binary as usize], *offset) {
+            match namer.declared(*binary, *offset) {
                 Some(at) => Site { module, file: strings.share(&at.file), line: at.line, ..site },
                 None => Site { module, ..site },
             }
@@ -288,4 +298,32 @@ fn site_frames(location: &Location) -> impl Iterator<Item = SiteFrame<'_>> {
         module: &location.module,
         offset: location.offset,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use numapilot_symbols::CodeSpan;
+
+    use super::*;
+
+    #[test]
+    fn declarations_are_read_of_each_binary_that_has_static_objects() {
+        let binary = |path: &str| Binary {
+            path: path.into(),
+            build_id: vec![],
+            generated_by: None,
+            span: CodeSpan::ALL,
+        };
+        let symbol = |binary: u32| SiteKey::Symbol { binary, name: "table".into(), offset: 16 };
+        let joined = Joined {
+            binaries: vec![binary(""), binary("/srv/absent"), binary("/srv/gone")],
+            sites: vec![symbol(2), SiteKey::File("/srv/a".into()), symbol(1), symbol(2)],
+            ..Joined::default()
+        };
+        let found = declarations(&joined);
+        let mut binaries: Vec<u32> = found.keys().copied().collect();
+        binaries.sort_unstable();
+        assert_eq!(binaries, [1, 2], "the first has no name for anything");
+        assert!(found.values().all(|none| *none == Declarations::default()));
+    }
 }
