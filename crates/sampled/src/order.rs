@@ -16,6 +16,9 @@ const LEAST_INTERVAL: u64 = 2;
 /// Words of its older form (`ARM_SPE_AUXTRACE_V1_PRIV_MAX` in `tools/perf/util/arm-spe.h`).
 const SPE_INFO_OLD_WORDS: usize = 2;
 const NO_CPU: CpuId = CpuId(u32::MAX);
+/// Bytes up to which a buffer stays however little it held last, and how many times as large as that it may be beyond.
+const SMALL_BUFFER: usize = 64 << 10;
+const SPARE_TIMES: usize = 4;
 
 /// One waiting record, or an access of an AUX trace, which has no header.
 #[derive(Clone, Copy, Debug)]
@@ -44,6 +47,8 @@ pub struct AuxAccess {
 #[derive(Debug, Default)]
 pub struct Queue {
     bytes: Vec<u8>,
+    /// Empty; takes what is left of `bytes`, and then its place.
+    spare: Vec<u8>,
     last: (usize, usize),
     entries: Vec<Entry>,
     accesses: Vec<AuxAccess>,
@@ -129,14 +134,14 @@ impl Queue {
     /// Lets go of the bodies of what was taken out.
     pub fn forget(&mut self, taken: &mut Vec<Entry>) {
         taken.clear();
-        // Mostly little is left; it moves to the front.
-        let mut kept = Vec::new();
+        // The buffers change places. New ones would be memory that the kernel has to map again for each round.
+        let mut kept = std::mem::take(&mut self.spare);
         for entry in self.entries.iter_mut().filter(|entry| entry.header.is_some()) {
             let start = kept.len();
             kept.extend_from_slice(&self.bytes[entry.start..entry.start + entry.length]);
             entry.start = start;
         }
-        self.bytes = kept;
+        self.spare = emptied(std::mem::replace(&mut self.bytes, kept));
         let mut accesses = Vec::new();
         for entry in self.entries.iter_mut().filter(|entry| entry.header.is_none()) {
             accesses.extend(self.accesses.get(entry.start));
@@ -245,6 +250,16 @@ impl Queue {
     }
 }
 
+/// A buffer for as many bytes again as this one holds. After a burst of records it shrinks.
+fn emptied(mut buffer: Vec<u8>) -> Vec<u8> {
+    let held = buffer.len();
+    buffer.clear();
+    if buffer.capacity() / SPARE_TIMES > held.max(SMALL_BUFFER) {
+        buffer.shrink_to(held);
+    }
+    buffer
+}
+
 #[cfg(test)]
 mod tests {
     use numapilot_perf::data_src::Level;
@@ -279,6 +294,29 @@ mod tests {
         assert_eq!(times(&mut queue, false), [(10, 10), (20, 20), (30, 30)]);
         put(&mut queue, 40);
         assert_eq!(times(&mut queue, true), [(40, 40), (50, 50)]);
+    }
+
+    #[test]
+    fn buffers_stay_for_the_next_round_and_shrink_after_a_burst() {
+        let (mut queue, mut time) = (Queue::default(), 0);
+        let mut round = |bytes: usize| {
+            time += 1;
+            queue.bytes(&vec![time as u8; bytes]);
+            queue.record(header(), 0, Some(time));
+            let mut entries = Vec::new();
+            queue.ready(false, &mut entries);
+            assert!(entries.iter().all(|entry| queue.body(entry)[0] == entry.time as u8));
+            queue.forget(&mut entries);
+            assert!(queue.entries.iter().all(|entry| queue.body(entry)[0] == entry.time as u8));
+            let mut buffers = [&queue.bytes, &queue.spare].map(|buffer| (buffer.as_ptr() as usize, buffer.capacity()));
+            buffers.sort_unstable();
+            buffers
+        };
+        let large = 1 << 20;
+        let rounds: Vec<_> = (0..6).map(|_| round(large)).collect();
+        assert_eq!(rounds[4], rounds[5], "no buffer is new");
+        let small: Vec<_> = (0..5).map(|_| round(16)).collect();
+        assert!(small[4].iter().all(|(_, capacity)| *capacity < large), "{small:?}");
     }
 
     /// What a Neoverse N1 writes of a load that memory answered, at tick 1000.
