@@ -24,7 +24,7 @@ fn outcome(lab: &Lab) -> (BTreeMap<u32, Counters>, BTreeSet<u32>) {
         match record.event {
             Event::Counters(counters) => {
                 assert!(!ended.contains(&record.thread.0), "totals after the end of thread {}", record.thread.0);
-                totals.insert(record.thread.0, counters);
+                totals.insert(record.thread.0, *counters);
             }
             Event::ThreadEnd { index } => {
                 assert_eq!(index, record.thread);

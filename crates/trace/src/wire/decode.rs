@@ -380,7 +380,7 @@ fn counters(found: Frame, record: &[u8]) -> Result<Event, WireFault> {
     }
     // Appended in format 1.1.
     let later = Some(80 + nodes as usize * 8).filter(|at| record.len() >= at + 16);
-    Ok(Event::Counters(Counters {
+    Ok(Event::Counters(Box::new(Counters {
         accesses: word(record, 16),
         l2_lookups: word(record, 24),
         l3_lookups: word(record, 32),
@@ -393,5 +393,5 @@ fn counters(found: Frame, record: &[u8]) -> Result<Event, WireFault> {
         memory_streamed: later.map(|at| word(record, at + 8)),
         // Appended in format 1.2.
         memory_dependent: later.filter(|at| record.len() >= at + 24).map(|at| word(record, at + 16)),
-    }))
+    })))
 }

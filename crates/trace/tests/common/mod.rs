@@ -163,7 +163,7 @@ fn other_event() -> impl Strategy<Value = Event> {
             object,
             began: TimeNs(began)
         }),
-        counts.prop_map(|(totals, later, by_home)| Event::Counters(Counters {
+        counts.prop_map(|(totals, later, by_home)| Event::Counters(Box::new(Counters {
             accesses: totals[0],
             l2_lookups: totals[1],
             l3_lookups: totals[2],
@@ -175,7 +175,7 @@ fn other_event() -> impl Strategy<Value = Event> {
             memory_cycles: later.map(|later| later.0),
             memory_streamed: later.map(|later| later.1),
             memory_dependent: later.and_then(|later| later.2),
-        })),
+        }))),
         (0..1u64 << 48, any::<u32>()).prop_map(|(count, cause)| Event::Lost { count, cause }),
         text().prop_map(|text| Event::Mark { text }),
         code().prop_map(Event::Code),
