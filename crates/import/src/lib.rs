@@ -23,7 +23,7 @@ use numapilot_machine::{CpuId, Machine};
 use numapilot_perf::abi::kind;
 use numapilot_perf::file::{FileError, Part, Walker};
 use numapilot_perf::spe::interval;
-use numapilot_perf::{Record, SideBand};
+use numapilot_perf::{Record, Sample, SideBand};
 use numapilot_sampled::{Entry, Output, Queue, Samples, TaskSource, Tasks};
 use numapilot_trace::chunk::{ChunkError, SessionEnd, SessionStart};
 use numapilot_trace::output::{Existing, Pending};
@@ -372,15 +372,24 @@ impl<R: Read> Import<R> {
             return Ok(());
         };
         let session = self.walker.session();
-        match session.decode(header, self.queue.body(entry), entry.offset) {
-            Ok(Record::Sample(event, sample)) => samples.sample(event, &session.events()[event], &sample, entry.time),
-            Ok(Record::SideBand(record, id)) => samples.side_band(&record, &id, entry.time),
-            Err(error) => {
-                self.undecodable += 1;
-                self.first_bad.get_or_insert_with(|| format!("{}: {error}", self.walker.path().display()));
-                Ok(())
+        let (body, mut sample) = (self.queue.body(entry), Sample::default());
+        let error = if header.kind == kind::SAMPLE {
+            match session.decode_sample(header, body, entry.offset, &mut sample) {
+                Ok(event) => return samples.sample(event, &session.events()[event], &sample, entry.time),
+                Err(error) => error,
             }
-        }
+        } else {
+            match session.decode(header, body, entry.offset) {
+                Ok(Record::Sample(event, sample)) => {
+                    return samples.sample(event, &session.events()[event], &sample, entry.time);
+                }
+                Ok(Record::SideBand(record, id)) => return samples.side_band(&record, &id, entry.time),
+                Err(error) => error,
+            }
+        };
+        self.undecodable += 1;
+        self.first_bad.get_or_insert_with(|| format!("{}: {error}", self.walker.path().display()));
+        Ok(())
     }
 
     /// Records about AUX traces, as they stand in the file: `queue` takes the accesses in them.

@@ -70,26 +70,25 @@ pub struct Sample<'a> {
 }
 
 impl<'a> Sample<'a> {
-    /// Reads the body of a sample (after the record's header).
+    /// Reads the body of a sample (after the record's header) into this one, which is [`Sample::default`] still.
     ///
     /// # Errors
     /// If a field is cut. Bytes after the last field are passed over.
-    pub fn decode(attr: &EventAttr, bytes: &mut Bytes<'a>) -> Result<Sample<'a>, DecodeError> {
-        let mut out = Sample::default();
-        out.fixed(attr, bytes)?;
+    pub(crate) fn fill(&mut self, attr: &EventAttr, bytes: &mut Bytes<'a>) -> Result<(), DecodeError> {
+        self.fixed(attr, bytes)?;
         if attr.samples(sample::READ) {
-            out.read = Some(ReadValues::decode(attr, bytes)?);
+            self.read = Some(ReadValues::decode(attr, bytes)?);
         }
         if attr.samples(sample::CALLCHAIN) {
             let count = bytes.u64("the length of a call chain")?;
-            out.callchain = Some(bytes.words(count, "a call chain")?);
+            self.callchain = Some(bytes.words(count, "a call chain")?);
         }
         const LATER: u64 = !(sample::READ | sample::CALLCHAIN | FIXED);
         if attr.sample_type & LATER != 0 {
-            out.variable(attr, bytes)?;
-            out.last(attr, bytes)?;
+            self.variable(attr, bytes)?;
+            self.last(attr, bytes)?;
         }
-        Ok(out)
+        Ok(())
     }
 
     /// Decodes the fixed-size fields before the counter values.

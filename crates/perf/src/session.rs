@@ -203,16 +203,12 @@ impl Session {
     /// # Errors
     /// If the record is cut or contradicts itself, or its event is unknown.
     pub fn decode<'a>(&self, header: Header, body: &'a [u8], offset: u64) -> Result<Record<'a>, DecodeError> {
-        let mut bytes = Bytes::new(body, offset, self.endian);
-        let length = u64::from(header.size).saturating_sub(Header::BYTES as u64);
-        let body = bytes.take(length, "a record")?;
-        let mut bytes = Bytes::new(body, offset, self.endian);
         if header.kind == kind::SAMPLE {
-            let event = self.event_of_sample(body, offset)?;
-            let mut sample = Sample::decode(&self.events[event], &mut bytes)?;
-            sample.of_guest = header.is_of_guest();
+            let mut sample = Sample::default();
+            let event = self.decode_sample(header, body, offset, &mut sample)?;
             return Ok(Record::Sample(event, sample));
         }
+        let body = self.body(header, body, offset)?;
         // The perf tool's own records have no trailer.
         let attr = self.event_of_other(body).filter(|_| header.kind < kind::HEADER_ATTR);
         let trailer = attr.map_or(0, EventAttr::trailer_bytes).min(body.len());
@@ -226,6 +222,31 @@ impl Session {
         };
         let mut bytes = Bytes::new(own, offset, self.endian);
         Ok(Record::SideBand(SideBand::decode((header.kind, header.misc), attr, &mut bytes)?, id))
+    }
+
+    /// Decodes the record of a sample, as [`Session::decode`] does, into `sample`, which is [`Sample::default`] still: it is large, and to move it takes as long
+    /// as to decode it. The number of its event.
+    ///
+    /// # Errors
+    /// If the record is cut or contradicts itself, or its event is unknown.
+    pub fn decode_sample<'a>(
+        &self,
+        header: Header,
+        body: &'a [u8],
+        offset: u64,
+        sample: &mut Sample<'a>,
+    ) -> Result<usize, DecodeError> {
+        let body = self.body(header, body, offset)?;
+        let event = self.event_of_sample(body, offset)?;
+        sample.fill(&self.events[event], &mut Bytes::new(body, offset, self.endian))?;
+        sample.of_guest = header.is_of_guest();
+        Ok(event)
+    }
+
+    /// The record's own bytes after its header.
+    fn body<'a>(&self, header: Header, bytes: &'a [u8], offset: u64) -> Result<&'a [u8], DecodeError> {
+        let length = u64::from(header.size).saturating_sub(Header::BYTES as u64);
+        Bytes::new(bytes, offset, self.endian).take(length, "a record")
     }
 
     /// The time of a record without decoding the rest; `None` if it has none (the perf tool's records, events without times).
@@ -298,6 +319,21 @@ mod tests {
         let (header, body) = words(&[77, 0x1000]);
         let error = session.decode(header, &body, 0).unwrap_err();
         assert_eq!(error.fault, Fault::UnknownId(77));
+    }
+
+    #[test]
+    fn a_sample_that_is_decoded_in_place_is_the_same() {
+        let session = faults();
+        // Whole, of the other event, and cut off twice.
+        for words in [&[6, 0x1000][..], &[5, 0x1000], &[6], &[]] {
+            for misc in [misc::USER, misc::GUEST_USER] {
+                let (header, body) = self::words(words);
+                let header = Header { misc, ..header };
+                let mut sample = Sample::default();
+                let event = session.decode_sample(header, &body, 0, &mut sample);
+                assert_eq!(session.decode(header, &body, 0), event.map(|event| Record::Sample(event, sample)));
+            }
+        }
     }
 
     /// IBS goes on where a host runs its guest, and the sample has the guest's addresses.

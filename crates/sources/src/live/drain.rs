@@ -19,6 +19,7 @@ use numapilot_machine::CpuId;
 use numapilot_perf::Header;
 use numapilot_perf::MemoryAccess;
 use numapilot_perf::Record;
+use numapilot_perf::Sample;
 use numapilot_perf::SideBand;
 use numapilot_perf::TaskChange;
 use numapilot_perf::abi::aux_flag;
@@ -438,24 +439,27 @@ impl<'a> Reader<'a> {
         let limit = ClockPair::now().order.saturating_sub(self.patience_ticks / PATIENCE_PER_ANSWER);
         let (old, fresh) = entries.split_at(entries.partition_point(|entry| entry.time < limit));
         let late = old.iter().filter(|entry| entry.header.is_some_and(|h| h.kind == kind::SAMPLE)).count() as u64;
+        // Once for both: it decodes the samples.
+        for (pid, access) in fresh.iter().filter_map(|entry| sampled(&self.events, &self.queue, entry)) {
+            if let Some(homes) = &mut self.homes
+                && !self.samples.is_home_told(&access)
+            {
+                homes.want(pid, access.address);
+            }
+            // Of a page that was there before, the record itself has the size.
+            if let Some(sizes) = &mut self.sizes
+                && access.page_bytes.is_none_or(|bytes| bytes == 0)
+            {
+                sizes.want(pid, access.address);
+            }
+        }
         if let Some(homes) = &mut self.homes {
             let late = old.iter().filter_map(|entry| sampled(&self.events, &self.queue, entry));
             homes.asked.late += late.filter(|(_, access)| !self.samples.is_home_told(access)).count() as u64;
-            for (pid, access) in fresh.iter().filter_map(|entry| sampled(&self.events, &self.queue, entry)) {
-                if !self.samples.is_home_told(&access) {
-                    homes.want(pid, access.address);
-                }
-            }
             homes.ask(self.samples.answers());
         }
         if let Some(sizes) = &mut self.sizes {
             sizes.asked.late += late;
-            for (pid, access) in fresh.iter().filter_map(|entry| sampled(&self.events, &self.queue, entry)) {
-                // Of a page that was there before, the record itself has the size.
-                if access.page_bytes.is_none_or(|bytes| bytes == 0) {
-                    sizes.want(pid, access.address);
-                }
-            }
             sizes.ask(self.samples.sizes());
         }
     }
@@ -466,25 +470,34 @@ impl<'a> Reader<'a> {
             self.outcome.aux.late += u64::from(entry.time < self.handled);
             return self.samples.access(&access, entry.time.max(self.handled));
         };
-        let session = &self.events.session;
-        match session.decode(header, self.queue.body(entry), 0) {
-            Ok(Record::Sample(event, sample)) => {
-                if self.doubles.is_double(&self.events, event, &sample) {
-                    return Ok(());
-                }
-                self.samples.sample(event, &session.events()[event], &sample, entry.time)
-            }
+        if header.kind == kind::SAMPLE {
+            return self.sample(header, entry);
+        }
+        match self.events.session.decode(header, self.queue.body(entry), 0) {
             Ok(Record::SideBand(record, id)) => {
                 if let SideBand::Exit(change) = &record {
                     self.events.thread_ended(change.tid);
                 }
                 self.samples.side_band(&on_order_scale(record, entry.time), &id, entry.time)
             }
-            Err(_) => {
+            Ok(Record::Sample(..)) | Err(_) => {
                 self.outcome.counts.undecodable += 1;
                 Ok(())
             }
         }
+    }
+
+    fn sample(&mut self, header: Header, entry: &Entry) -> Result<(), ChunkError> {
+        let session = &self.events.session;
+        let mut sample = Sample::default();
+        let Ok(event) = session.decode_sample(header, self.queue.body(entry), 0, &mut sample) else {
+            self.outcome.counts.undecodable += 1;
+            return Ok(());
+        };
+        if self.doubles.is_double(&self.events, event, &sample) {
+            return Ok(());
+        }
+        self.samples.sample(event, &session.events()[event], &sample, entry.time)
     }
 
     /// Takes the tracker's news into account, as far as the kernel's records have come.
@@ -516,7 +529,8 @@ fn sampled<'a>(events: &EventSet, queue: &'a Queue, entry: &Entry) -> Option<(Pi
     if header.kind != kind::SAMPLE {
         return None;
     }
-    let Ok(Record::Sample(event, sample)) = events.session.decode(header, queue.body(entry), 0) else { return None };
+    let mut sample = Sample::default();
+    let event = events.session.decode_sample(header, queue.body(entry), 0, &mut sample).ok()?;
     let access = MemoryAccess::of_sample(&events.session.events()[event], &sample)?;
     Some((access.pid.filter(|&pid| pid != Pid(0))?, access))
 }
