@@ -54,16 +54,15 @@ impl EventFact {
             Some(op) => MemoryAccess::of_ibs(attr, sample, &op),
             None => MemoryAccess::of_sample(attr, sample),
         };
+        // Changed in place: an access is large, and this is done for every sample.
+        let mut access = access?;
         let is_guess = self.has_no_l2_miss && registers.is_none();
-        let access = access.map(|access| match access.level {
-            Level::L2 if is_guess => MemoryAccess { level: Level::Unknown, distance: Distance::Unknown, ..access },
-            _ => access,
-        });
-        access.map(|access| MemoryAccess {
-            operation: self.operation(access.operation),
-            period: access.period.filter(|_| !self.counts_other),
-            ..access
-        })
+        if is_guess && access.level == Level::L2 {
+            (access.level, access.distance) = (Level::Unknown, Distance::Unknown);
+        }
+        access.operation = self.operation(access.operation);
+        access.period = access.period.filter(|_| !self.counts_other);
+        Some(access)
     }
 
     /// The operation of an access. Of the stores of Intel's small cores (Gracemont, Crestmont: some servers have no others) the kernel says that they are

@@ -310,8 +310,7 @@ impl Samples {
             self.counts.of_guests += 1;
             return Ok(());
         }
-        let access = fact.access(attr, sample);
-        let Some(access) = access else {
+        let Some(mut access) = fact.access(attr, sample) else {
             self.counts.without_address += 1;
             return Ok(());
         };
@@ -319,7 +318,8 @@ impl Samples {
         let inferred = if access.cpu.is_none() { by_id() } else { None };
         self.counts.cpu_by_id += u64::from(inferred.is_some());
         self.counts.of_unknown_weight += u64::from(fact.counts_other);
-        self.put(&MemoryAccess { cpu: access.cpu.or(inferred), ..access }, time, fact.is_fault)
+        access.cpu = access.cpu.or(inferred);
+        self.put(&access, time, fact.is_fault)
     }
 
     fn count_event(&mut self, event: usize, is_access: bool, period: u64) {
@@ -386,7 +386,8 @@ impl Samples {
         self.frames(access.callchain);
         // In the kernel on the program's behalf: the program's instruction is the system call.
         let ip = access.ip.filter(|&ip| ip < ADDRESS_END).or_else(|| self.chain.get(1).map(|frame| frame - 1));
-        let access = MemoryAccess { ip, ..access.without_callchain() };
+        let mut access = access.without_callchain();
+        access.ip = ip;
         let Some(thread) = thread else {
             let held = Held { order: time, access, frames: self.chain[1..].into(), is_fault, home, page };
             self.held.entry(task).or_default().push(held);
