@@ -22,7 +22,7 @@ use numapilot_host::Pid;
 use numapilot_host::Tid;
 use numapilot_host::VirtAddr;
 use numapilot_perf::TaskChange;
-use numapilot_ranges::RangeMap;
+use numapilot_ranges::{Piece, RangeMap};
 use numapilot_trace::chunk::ChunkError;
 use numapilot_trace::ids::{ProcessIndex, ThreadIndex};
 use numapilot_trace::record::Event;
@@ -59,6 +59,8 @@ struct Image {
     data_end: Option<(u64, String)>,
     /// What is mapped, as far as it is known.
     owners: Arc<RangeMap<u64, Owner>>,
+    /// The part of `owners` that was looked at last: most samples are in the same one as the sample before.
+    last_owner: Option<Piece<u64, Owner>>,
     /// The mappings as they were made or grew.
     extents: Arc<Extents>,
     living: u32,

@@ -253,6 +253,7 @@ impl Tasks {
         let image = &mut self.images[image];
         let (start, end) = (mapping.addr, mapping.addr.saturating_add(mapping.len));
         Arc::make_mut(&mut image.owners).set(start, end, owner);
+        image.last_owner = None;
         let is_trackers = self.known.tracker.as_ref().is_some_and(|path| path.as_bytes() == mapping.path);
         if mapping.is_executable || is_trackers {
             Arc::make_mut(&mut image.tracker_code).set(start, end, is_trackers);
@@ -261,16 +262,23 @@ impl Tasks {
 
     /// Whether an instruction is the tracker's.
     pub(crate) fn is_trackers(&self, image: usize, ip: u64) -> bool {
-        self.images[image].tracker_code.get(ip).is_some_and(|code| code.value)
+        self.known.tracker.is_some() && self.images[image].tracker_code.get(ip).is_some_and(|code| code.value)
     }
 
-    fn owner(&self, image: usize, address: u64) -> Option<Owner> {
-        self.images[image].owners.get(address).map(|range| range.value)
+    fn owner(&mut self, image: usize, address: u64) -> Option<Owner> {
+        let image = &mut self.images[image];
+        if let Some(last) = image.last_owner
+            && (last.start..last.end).contains(&address)
+        {
+            return Some(last.value);
+        }
+        image.last_owner = image.owners.get(address);
+        image.last_owner.map(|range| range.value)
     }
 
     /// What identifies the page at an address: the process and its number, or the shared memory and its number there. And whether the first fault on it is
     /// its first touch, which gives it its home under the default policy.
-    pub(crate) fn page(&self, image: usize, address: u64) -> (MappedPage, bool) {
+    pub(crate) fn page(&mut self, image: usize, address: u64) -> (MappedPage, bool) {
         let own = MappedPage::Own(image, PageNumber::of(address));
         match self.owner(image, address) {
             Some(Owner::File) => (own, false),
@@ -292,4 +300,40 @@ fn module_event(id: ModuleId, placed: Placed, path: String, build_id: Vec<u8>) -
 fn map_event((start, end): (u64, u64), flags: u32, file_offset: u64, path: &str) -> Event {
     let (address, path) = (VirtAddr(start), path.to_owned());
     Event::Map { address, bytes: end - start, flags, file_offset, path, stack: StackId(0) }
+}
+
+#[cfg(test)]
+mod tests {
+    use numapilot_host::Tid;
+    use numapilot_trace::wire::Clock;
+
+    use super::*;
+    use crate::TaskSource;
+
+    #[test]
+    fn a_page_is_of_its_newest_mapping_also_right_after_another_look() {
+        let mut tasks = Tasks::new(TaskSource::default());
+        let mut out = Output::kept(Clock { khz: 1_000_000, origin_cycles: 0 });
+        let mut map = |tasks: &mut Tasks, addr: u64, path: &[u8]| {
+            let pid = Pid(7);
+            let mapping = Mapping { pid, addr, len: 0x4000, flags: Some(MAP_SHARED), path, ..Mapping::default() };
+            tasks.map(&mut out, &mapping, Sighting::Made, 5).unwrap();
+        };
+        let is_own = |tasks: &mut Tasks, address: u64| {
+            let task = tasks.task(Pid(7), Tid(7), 5);
+            let image = tasks.image_of(task);
+            let (page, is_own) = tasks.page(image, address);
+            assert_eq!(page, MappedPage::Own(image, PageNumber::of(address)));
+            is_own
+        };
+        map(&mut tasks, 0x10000, b"//anon");
+        assert!(is_own(&mut tasks, 0x10000) && is_own(&mut tasks, 0x13fff));
+        assert!(!is_own(&mut tasks, 0x14000), "nothing is known there");
+        assert!(is_own(&mut tasks, 0x12000));
+        map(&mut tasks, 0x12000, b"/srv/data");
+        assert!(!is_own(&mut tasks, 0x12000) && !is_own(&mut tasks, 0x15fff));
+        assert!(is_own(&mut tasks, 0x11fff));
+        map(&mut tasks, 0x10000, b"/srv/data");
+        assert!(!is_own(&mut tasks, 0x11fff));
+    }
 }
