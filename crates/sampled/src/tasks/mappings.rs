@@ -307,8 +307,8 @@ mod tests {
     use numapilot_host::Tid;
     use numapilot_trace::wire::Clock;
 
+    use super::super::TaskSource;
     use super::*;
-    use crate::TaskSource;
 
     #[test]
     fn a_page_is_of_its_newest_mapping_also_right_after_another_look() {
