@@ -3,10 +3,11 @@
 use std::io::Write;
 use std::time::Instant;
 
+use numapilot_perf::abi::kind;
 use numapilot_perf::ibs::OpRecord;
 use numapilot_perf::testing::DataFile;
 use numapilot_perf::testing::streams::{ibs, pebs};
-use numapilot_perf::{Bytes, Endian, Header, MemoryAccess, Record, Session};
+use numapilot_perf::{Bytes, Endian, Header, MemoryAccess, Sample, Session};
 
 const RECORDS: u64 = 20_000;
 const ROUNDS: usize = 9;
@@ -18,7 +19,10 @@ fn pass(session: &Session, bytes: &[u8]) -> (u64, u64) {
     let mut at = 0;
     while let Ok(header) = Header::decode(&mut Bytes::new(&bytes[at..], at as u64, Endian::Little)) {
         let body = &bytes[at + Header::BYTES..];
-        if let Ok(Record::Sample(event, sample)) = session.decode(header, body, at as u64) {
+        let mut sample = Sample::default();
+        if header.kind == kind::SAMPLE
+            && let Ok(event) = session.decode_sample(header, body, at as u64, &mut sample)
+        {
             let attr = &session.events()[event];
             let op = sample.raw.and_then(|raw| OpRecord::decode(raw, 0).ok());
             let access = match op {
