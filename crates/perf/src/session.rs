@@ -224,8 +224,8 @@ impl Session {
         Ok(Record::SideBand(SideBand::decode((header.kind, header.misc), attr, &mut bytes)?, id))
     }
 
-    /// Decodes the record of a sample, as [`Session::decode`] does, into `sample`, which is [`Sample::default`] still: it is large, and to move it takes long. The
-    /// number of its event.
+    /// Decodes the record of a sample, as [`Session::decode`] does, into `sample`, which is [`Sample::default`] still: it is large, and to move it takes long.
+    /// Returns the number of its event.
     ///
     /// # Errors
     /// If the record is cut or contradicts itself, or its event is unknown.
