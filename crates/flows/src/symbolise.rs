@@ -308,12 +308,8 @@ mod tests {
 
     #[test]
     fn declarations_are_read_of_each_binary_that_has_static_objects() {
-        let binary = |path: &str| Binary {
-            path: path.into(),
-            build_id: vec![],
-            generated_by: None,
-            span: CodeSpan::ALL,
-        };
+        let binary =
+            |path: &str| Binary { path: path.into(), build_id: vec![], generated_by: None, span: CodeSpan::ALL };
         let symbol = |binary: u32| SiteKey::Symbol { binary, name: "table".into(), offset: 16 };
         let joined = Joined {
             binaries: vec![binary(""), binary("/srv/absent"), binary("/srv/gone")],

@@ -40,7 +40,7 @@ impl Homes {
         let numbers = first / CHUNK_PAGES..end.div_ceil(CHUNK_PAGES);
         if numbers.end.saturating_sub(numbers.start) < self.chunks.len() as u64 {
             for number in numbers {
-                if !self.chunks.get_mut(&number).is_none_or(|chunk| cut(number, chunk, (first, end))) {
+                if self.chunks.get_mut(&number).is_some_and(|chunk| !cut(number, chunk, (first, end))) {
                     self.chunks.remove(&number);
                 }
             }
@@ -137,6 +137,14 @@ mod tests {
                 assert_eq!(home, is_kept.then_some(NodeId(2)), "{page} of {from}..{end}");
             }
         }
+        let mut touches = FirstTouches::default();
+        for page in [0, u64::MAX - CHUNK_PAGES, u64::MAX - 1, u64::MAX] {
+            assert!(touches.touch(MappedPage::Own(1, PageNumber(page)), NodeId(3)));
+        }
+        touches.renew(1, (PageNumber(u64::MAX - 1), PageNumber(u64::MAX)));
+        let kept = [0, u64::MAX - CHUNK_PAGES, u64::MAX - 1, u64::MAX];
+        let kept = kept.map(|page| touches.get(MappedPage::Own(1, PageNumber(page))).is_some());
+        assert_eq!(kept, [true, true, false, true], "the last pages that there are");
         let mut touches = FirstTouches::default();
         touches.touch(MappedPage::Own(1, PageNumber(70)), NodeId(0));
         touches.renew(1, (PageNumber(64), PageNumber(96)));
