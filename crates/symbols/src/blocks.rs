@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fs::File;
-use std::io::{self, Seek, SeekFrom};
+use std::io::{self, ErrorKind, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -36,7 +36,7 @@ pub(crate) struct Blocks {
 
 impl Blocks {
     fn read_some(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        let bytes = if out.len() < BLOCK { self.read_kept(out)? } else { self.file.read_at(out, self.position)? };
+        let bytes = if out.len() < BLOCK { self.read_kept(out)? } else { read_at(&self.file, out, self.position)? };
         self.position = self.position.saturating_add(bytes as u64);
         Ok(bytes)
     }
@@ -63,13 +63,23 @@ fn block_at(file: &File, offset: u64) -> io::Result<Vec<u8>> {
     let mut block = vec![0; BLOCK];
     let mut filled = 0;
     while filled < BLOCK {
-        match file.read_at(&mut block[filled..], offset + filled as u64)? {
+        match read_at(file, &mut block[filled..], offset + filled as u64)? {
             0 => break,
             bytes => filled += bytes,
         }
     }
     block.truncate(filled);
     Ok(block)
+}
+
+/// Reads once, and again where a signal came first (files on networks).
+fn read_at(file: &File, out: &mut [u8], offset: u64) -> io::Result<usize> {
+    loop {
+        match file.read_at(out, offset) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            done => return done,
+        }
+    }
 }
 
 impl ReadCacheOps for Blocks {
