@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use numapilot_host::Group;
 use numapilot_host::Members;
-use numapilot_host::title;
+use numapilot_host::title_of_named;
 use numapilot_kernel::cpu_time::ticks_per_s;
 use numapilot_kernel::task;
 use numapilot_machine::CpuId;
@@ -32,8 +32,10 @@ use numapilot_host::Tid;
 
 /// Maximum time between two readings of samples.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Titles that are read at one refresh.
+/// Titles that are read at one refresh, at most: more than a screen has rows.
 const TITLES_MAX: usize = 256;
+/// Titles of processes that did nothing that are read at one refresh after the first.
+const IDLE_TITLES_MAX: usize = 64;
 /// Process name of a recorder.
 const RECORDER: &str = "numapilot";
 
@@ -91,8 +93,10 @@ impl LiveSource {
     }
 
     /// Puts titles in the place of names. A title is read when its process is new or did something: others have not changed theirs. Of many new processes
-    /// those that the screen shows first have theirs first, and the others at later refreshes: some thousand files at once would hold up the first picture.
+    /// those that the screen shows first have theirs first, and the others at later refreshes: some thousand files at once would hold up the first picture, and
+    /// at each of the next ones would be most of what a refresh costs.
     fn put_titles(&mut self, processes: &mut [ProcessFigures]) {
+        let is_first = self.titles.is_empty();
         let mut kept = HashMap::with_capacity(processes.len());
         let mut unread = Vec::new();
         for (at, process) in processes.iter().enumerate() {
@@ -104,15 +108,17 @@ impl LiveSource {
                 kept.insert(process.pid, entry);
             }
         }
-        if unread.len() > TITLES_MAX {
-            unread.select_nth_unstable_by(TITLES_MAX, |&a, &b| {
+        let busy = unread.iter().filter(|&&at| processes[at].cpus > 0.0).count();
+        let most = if is_first { TITLES_MAX } else { TITLES_MAX.min(busy + IDLE_TITLES_MAX) };
+        if unread.len() > most {
+            unread.select_nth_unstable_by(most, |&a, &b| {
                 let (a, b) = (&processes[a], &processes[b]);
                 b.cpus.total_cmp(&a.cpus).then(b.resident_bytes.cmp(&a.resident_bytes))
             });
-            unread.truncate(TITLES_MAX);
+            unread.truncate(most);
         }
         for process in unread.into_iter().map(|at| &processes[at]) {
-            let title: Arc<str> = title(self.live.root(), process.pid, &mut self.buffer).into();
+            let title: Arc<str> = title_of_named(self.live.root(), process.pid, &process.name, &mut self.buffer).into();
             let title = if title.is_empty() { process.name.clone() } else { title };
             kept.insert(process.pid, (process.name.clone(), title));
         }
