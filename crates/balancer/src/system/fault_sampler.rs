@@ -39,6 +39,10 @@ const DRAIN_LEAST: Duration = Duration::from_millis(5);
 const DRAIN_MOST: Duration = Duration::from_millis(250);
 /// Time after the opening of events in which the rings are read as often as possible: programs fill their memory when they start.
 const YOUNG: Duration = Duration::from_secs(1);
+/// Share of a ring below which a reading found next to nothing. Where there are thousands of rings, looking at them takes milliseconds.
+const NEARLY_EMPTY: f64 = 0.02;
+/// Least pause after such a reading, in multiples of the time that it took.
+const PAUSE_FOR_NOTHING: u32 = 100;
 /// Faults that wait for an observation, at most (some 16 MiB). More stay in the rings; what finds no room there is counted as lost.
 const WAITING_MAX: usize = 1 << 18;
 
@@ -198,7 +202,7 @@ impl FaultSampler {
 
     /// Reads the rings, for the next observation to return. Makes no system call.
     pub fn drain(&mut self) {
-        let mut fullest = 0.0_f64;
+        let (begun, mut fullest) = (Instant::now(), 0.0_f64);
         for set in self.sets.events_mut() {
             for ring in &mut set.rings {
                 fullest = fullest.max(ring.ring.waiting_bytes() as f64 / ring.ring.data_bytes() as f64);
@@ -214,10 +218,9 @@ impl FaultSampler {
                 self.seen.bad += records.rest() as u64;
             }
         }
-        let now = Instant::now();
-        let is_young = now.duration_since(self.opened_at) < YOUNG;
-        self.pause = if is_young { DRAIN_LEAST } else { pause(fullest, now.duration_since(self.drained_at)) };
-        self.drained_at = now;
+        let is_young = begun.duration_since(self.opened_at) < YOUNG;
+        self.pause = pause(fullest, begun.duration_since(self.drained_at), begun.elapsed(), is_young);
+        self.drained_at = begun;
     }
 
     /// Time until the rings have to be read again ([`FaultSampler::drain`]), zero if they have to be now. While the most faults that may wait for
@@ -231,14 +234,19 @@ impl FaultSampler {
     }
 }
 
-/// Time in which the fullest ring fills to [`FILLED_MAX`], if it has filled to the share `filled` in `elapsed`; within [`DRAIN_LEAST`] and [`DRAIN_MOST`].
-fn pause(filled: f64, elapsed: Duration) -> Duration {
-    if filled >= FULL {
-        return DRAIN_LEAST;
+/// Time from one reading of the rings to the next: that in which the fullest ring fills to [`FILLED_MAX`], if it has filled to the share `filled` in `elapsed`;
+/// within [`DRAIN_LEAST`] and [`DRAIN_MOST`], and the former while events are young. `took`: time of the reading, which is not to be spent for nothing.
+fn pause(filled: f64, elapsed: Duration, took: Duration, is_young: bool) -> Duration {
+    let least = match filled < NEARLY_EMPTY {
+        true => DRAIN_LEAST.max(took.saturating_mul(PAUSE_FOR_NOTHING)),
+        false => DRAIN_LEAST,
+    };
+    if is_young || filled >= FULL {
+        return least;
     }
     let seconds = elapsed.as_secs_f64() * FILLED_MAX / filled;
     // Nothing fills an empty ring: no number of seconds is that long.
-    Duration::try_from_secs_f64(seconds).unwrap_or(DRAIN_MOST).clamp(DRAIN_LEAST, DRAIN_MOST)
+    Duration::try_from_secs_f64(seconds).unwrap_or(DRAIN_MOST).min(DRAIN_MOST).max(least)
 }
 
 fn take(record: &Record<'_>, node_of_cpu: &[Option<NodeIndex>], seen: &mut Seen) {
@@ -310,11 +318,13 @@ mod tests {
     #[test]
     fn rings_are_read_before_they_are_full() {
         let ms = Duration::from_millis;
-        assert_eq!([pause(1.0, ms(100)), pause(0.8, ms(5))], [DRAIN_LEAST, DRAIN_LEAST]);
-        assert_eq!(pause(0.0, ms(100)), DRAIN_MOST);
-        assert_eq!(pause(0.5, ms(100)), ms(50));
-        assert_eq!(pause(0.05, ms(100)), DRAIN_MOST, "10,000 faults a second on two CPUs");
-        assert_eq!(pause(0.0, Duration::ZERO), DRAIN_MOST, "nothing in no time");
+        let of = |filled, elapsed_ms| pause(filled, ms(elapsed_ms), Duration::ZERO, false);
+        assert_eq!([of(1.0, 100), of(0.8, 5), of(0.5, 100), of(0.0, 100)], [ms(5), ms(5), ms(50), ms(250)]);
+        assert_eq!(of(0.05, 100), ms(250), "10,000 faults a second on two CPUs");
+        assert_eq!(of(0.0, 0), ms(250), "nothing in no time");
+        let [young, many_rings] = [ms(0), ms(3)].map(|took| pause(0.0, ms(5), took, true));
+        assert_eq!((young, many_rings), (ms(5), ms(300)), "looking costs no more than a hundredth of the time");
+        assert_eq!(pause(0.3, ms(5), ms(3), true), ms(5), "unless there is much to read");
     }
 
     /// What a reading between two observations finds is part of the next one, and more than may wait is left to the rings.
@@ -322,7 +332,7 @@ mod tests {
     fn what_is_drained_is_seen_at_the_next_look() {
         let mut fault_sampler = FaultSampler::new(&Machine::live().unwrap());
         fault_sampler.drain();
-        assert!(fault_sampler.drains_in() <= DRAIN_LEAST, "its events may be new");
+        assert!(fault_sampler.drains_in() < Duration::MAX);
         let fault = |time_ns| Fault {
             time_ns,
             pid: Pid(7),
