@@ -39,6 +39,9 @@ const IDLE_TITLES_MAX: usize = 64;
 /// Process name of a recorder.
 const RECORDER: &str = "numapilot";
 
+/// A process's id, and when it started in clock ticks since boot: the id may go to another one.
+type Identity = (Pid, Option<u64>);
+
 /// The running machine as a source of frames.
 pub struct LiveSource {
     live: Live,
@@ -47,8 +50,8 @@ pub struct LiveSource {
     memory: Memory,
     /// The processes that are listed; `None`: all.
     members: Option<Members>,
-    /// By process id: its name, and the title that it had when it last did something.
-    titles: HashMap<Pid, (Arc<str>, Arc<str>)>,
+    /// By process id and start time: a process's name, and the title that it had when it last did something.
+    titles: HashMap<Identity, (Arc<str>, Arc<str>)>,
     looked_at: Instant,
     /// Clock ticks by thread id of the process shown in detail.
     ticks: BTreeMap<Tid, u64>,
@@ -97,15 +100,17 @@ impl LiveSource {
     /// at each of the next ones would be most of what a refresh costs.
     fn put_titles(&mut self, processes: &mut [ProcessFigures]) {
         let is_first = self.titles.is_empty();
+        let known_processes = &self.processes;
+        let key = |pid: Pid| -> Identity { (pid, known_processes.start_ticks(pid)) };
         let mut kept = HashMap::with_capacity(processes.len());
         let mut unread = Vec::new();
         for (at, process) in processes.iter().enumerate() {
-            let known = self.titles.remove(&process.pid).filter(|(name, _)| *name == process.name);
+            let known = self.titles.remove(&key(process.pid)).filter(|(name, _)| *name == process.name);
             if known.is_none() || process.cpus > 0.0 {
                 unread.push(at);
             }
             if let Some(entry) = known {
-                kept.insert(process.pid, entry);
+                kept.insert(key(process.pid), entry);
             }
         }
         let busy = unread.iter().filter(|&&at| processes[at].cpus > 0.0).count();
@@ -120,10 +125,10 @@ impl LiveSource {
         for process in unread.into_iter().map(|at| &processes[at]) {
             let title: Arc<str> = title_of_named(self.live.root(), process.pid, &process.name, &mut self.buffer).into();
             let title = if title.is_empty() { process.name.clone() } else { title };
-            kept.insert(process.pid, (process.name.clone(), title));
+            kept.insert(key(process.pid), (process.name.clone(), title));
         }
         for process in processes {
-            if let Some((_, title)) = kept.get(&process.pid) {
+            if let Some((_, title)) = kept.get(&key(process.pid)) {
                 process.name = title.clone();
             }
         }
