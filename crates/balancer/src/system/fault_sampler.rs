@@ -43,7 +43,7 @@ const YOUNG: Duration = Duration::from_secs(1);
 const NEARLY_EMPTY: f64 = 0.02;
 /// Least pause after such a reading, in multiples of the time that it took.
 const PAUSE_FOR_NOTHING: u32 = 100;
-/// Faults that wait for an observation, at most (some 16 MiB). More stay in the rings; what finds no room there is counted as lost.
+/// Faults and news that wait for an observation, at most (some 16 MiB). More stay in the rings; what finds no room there is counted as lost.
 const WAITING_MAX: usize = 1 << 18;
 
 /// Details of an access sampled by the processor.
@@ -223,11 +223,11 @@ impl FaultSampler {
         self.drained_at = begun;
     }
 
-    /// Time until the rings have to be read again ([`FaultSampler::drain`]), zero if they have to be now. While the most faults that may wait for
-    /// an observation do so, they are not read before it.
+    /// Time until the rings have to be read again ([`FaultSampler::drain`]), zero if they have to be now. While as much waits for an observation as may
+    /// wait, they are not read before it.
     #[must_use]
     pub fn drains_in(&self) -> Duration {
-        if self.seen.faults.len() >= WAITING_MAX {
+        if self.seen.faults.len() + self.seen.news.len() >= WAITING_MAX {
             return Duration::MAX;
         }
         self.pause.saturating_sub(self.drained_at.elapsed())
@@ -341,12 +341,13 @@ mod tests {
             page: PageNumber(5),
             access: None,
         };
-        fault_sampler.seen.faults = (0..WAITING_MAX as u64).rev().map(fault).collect();
+        fault_sampler.seen.faults = (1..WAITING_MAX as u64).rev().map(fault).collect();
+        fault_sampler.seen.news.push((5, News::Exec { pid: Pid(7) }));
         fault_sampler.seen.bad = 3;
         assert_eq!(fault_sampler.drains_in(), Duration::MAX);
         fault_sampler.drain();
         let seen = fault_sampler.look();
-        assert_eq!((seen.faults.len(), seen.bad), (WAITING_MAX, 3));
+        assert_eq!((seen.faults.len(), seen.news.len(), seen.bad), (WAITING_MAX - 1, 1, 3));
         assert!(seen.faults.is_sorted_by_key(|fault| fault.time_ns) && fault_sampler.look().faults.is_empty());
     }
 
