@@ -14,10 +14,7 @@ use crate::Pid;
 use crate::Root;
 use crate::TaskStat;
 use crate::cgroups;
-use crate::number;
 
-/// Readings after which all processes are listed again although the kernel has counted no new one.
-const LIST_EVERY: u32 = 16;
 /// Rounds of looking for children of members that were found in the round before.
 const ROUNDS_MAX: usize = 8;
 /// Time after which units' cgroups are looked up again: a unit starts, or another instance of it. All folders of the hierarchy are read for that.
@@ -63,28 +60,7 @@ pub struct Members {
     group: Group,
     known: BTreeMap<Pid, Member>,
     is_first: bool,
-    creations: Creations,
     units: FoundUnits,
-}
-
-/// Whether tasks were created since all processes were listed: each listing reads a file of every process.
-#[derive(Clone, Debug, Default)]
-struct Creations {
-    /// Tasks created since boot, as at the previous reading; `None`: not known.
-    count: Option<u64>,
-    /// Readings since it changed, or since a listing that was due for its age.
-    same: u32,
-}
-
-impl Creations {
-    /// Whether processes have to be listed at this reading. `count`: tasks created since boot; `None`: not known.
-    fn is_listing_due(&mut self, count: Option<u64>) -> bool {
-        let is_same = count.is_some() && count == self.count;
-        self.count = count;
-        self.same = if is_same && self.same < LIST_EVERY { self.same + 1 } else { 0 };
-        // Twice after a change: other processors may see the count a moment before the process.
-        self.same < 2
-    }
 }
 
 /// Units as they were last looked up.
@@ -115,10 +91,6 @@ pub trait ProcessTable {
     fn line(&mut self, pid: Pid) -> Option<ProcessLine>;
     /// Ids of the processes of a group of cgroups.
     fn of_cgroups(&mut self, folders: &[PathBuf]) -> Vec<Pid>;
-    /// Number of tasks created since boot; `None`: not known.
-    fn created(&mut self) -> Option<u64> {
-        None
-    }
     /// For each unit the folders of its cgroups, or why it has no processes.
     fn of_units(&mut self, units: &[String]) -> Vec<Result<Vec<PathBuf>, String>> {
         folders_of_units(&Root::default(), units)
@@ -153,11 +125,6 @@ impl ProcessTable for Proc<'_> {
         cgroups::processes(folders)
     }
 
-    fn created(&mut self) -> Option<u64> {
-        let text = self.root.read("proc/stat", &mut self.buffer).ok()?;
-        text.split(|&byte| byte == b'\n').find_map(|line| number(line.strip_prefix(b"processes ")?))
-    }
-
     fn of_units(&mut self, units: &[String]) -> Vec<Result<Vec<PathBuf>, String>> {
         folders_of_units(self.root, units)
     }
@@ -167,13 +134,7 @@ impl Members {
     /// A group of which nothing has been read yet.
     #[must_use]
     pub fn new(group: Group) -> Members {
-        Members {
-            group,
-            known: BTreeMap::new(),
-            is_first: true,
-            creations: Creations::default(),
-            units: FoundUnits::default(),
-        }
+        Members { group, known: BTreeMap::new(), is_first: true, units: FoundUnits::default() }
     }
 
     /// Which processes are meant.
@@ -195,10 +156,7 @@ impl Members {
             Group::Processes(pids) => self.take_named(&pids, table),
             Group::Trees(pids) => {
                 self.take_named(&pids, table);
-                // The count is read before the list: what is created in between is listed once more than necessary.
-                if self.creations.is_listing_due(table.created()) {
-                    self.take_children(table);
-                }
+                self.take_children(table);
             }
             Group::Cgroups(folders) => self.take_cgroups(&folders, table),
             Group::Units(units) => {
@@ -390,7 +348,6 @@ mod tests {
         /// Number of the reading before which a line becomes another, or goes.
         changes: Vec<(usize, Pid, Option<ProcessLine>)>,
         groups: Vec<Pid>,
-        created: Option<u64>,
         /// Units that have processes.
         units: Vec<&'static str>,
     }
@@ -430,10 +387,6 @@ mod tests {
 
         fn of_cgroups(&mut self, folders: &[PathBuf]) -> Vec<Pid> {
             if folders.is_empty() { Vec::new() } else { self.groups.clone() }
-        }
-
-        fn created(&mut self) -> Option<u64> {
-            self.created
         }
 
         fn of_units(&mut self, units: &[String]) -> Vec<Result<Vec<PathBuf>, String>> {
@@ -502,27 +455,6 @@ mod tests {
         later.lines.insert(Pid(31), ProcessLine { parent: Pid(11), start_ticks: 210 });
         assert_eq!(pids(&members.refresh_from(&mut later)), [31]);
         assert_eq!(members.pids(), [5, 11, 30, 31].map(Pid));
-    }
-
-    /// Each reading of a tree read a file of every process of the machine.
-    #[test]
-    fn all_processes_are_listed_when_a_task_was_created_and_now_and_then() {
-        let mut members = Members::new(Group::Trees(vec![Pid(10)]));
-        let mut table = Scripted { created: Some(7), ..tree() };
-        members.refresh_from(&mut table);
-        members.refresh_from(&mut table);
-        table.reads = 0;
-        members.refresh_from(&mut table);
-        assert_eq!(table.reads, members.len(), "the line of each member");
-        let child = ProcessLine { parent: Pid(10), start_ticks: 900 };
-        table.lines.insert(Pid(30), child);
-        table.created = Some(8);
-        assert_eq!(pids(&members.refresh_from(&mut table)), [30]);
-        table.lines.insert(Pid(31), child);
-        assert_eq!(pids(&members.refresh_from(&mut table)), [31], "listed a moment after it was counted");
-        table.lines.insert(Pid(32), child);
-        let found: Vec<u32> = (0..LIST_EVERY).flat_map(|_| pids(&members.refresh_from(&mut table))).collect();
-        assert_eq!(found, [32], "whatever the count says");
     }
 
     #[test]
