@@ -63,4 +63,5 @@ pub use root::number;
 pub use task_stat::TaskStat;
 pub use task_status::TaskStatus;
 pub use title::title;
+pub use title::title_of_named;
 pub use virt_addr::VirtAddr;

@@ -391,10 +391,13 @@ impl Balancer {
     /// Waits for the next interval and answers control commands. `Some`: the loop has to end, with the reason.
     fn wait(&mut self, control_port: &mut dyn ControlPort) -> Option<String> {
         loop {
-            let wait = self.interval.saturating_sub(self.last.elapsed());
+            let wait = self.interval.saturating_sub(self.last.elapsed()).min(self.fault_sampler.drains_in());
             let Some(steering) = self.waiting.pop_front().or_else(|| control_port.next(wait)) else {
                 if self.last.elapsed() >= self.interval {
                     return None;
+                }
+                if self.fault_sampler.drains_in().is_zero() {
+                    self.fault_sampler.drain();
                 }
                 continue;
             };

@@ -292,6 +292,12 @@ impl Processes {
     pub fn parent(&self, pid: Pid) -> Option<Pid> {
         self.known.get(&pid).map(|known| known.parent)
     }
+
+    /// When a process started, in clock ticks since boot, if known: an id may have gone to another process.
+    #[must_use]
+    pub fn start_ticks(&self, pid: Pid) -> Option<u64> {
+        self.known.get(&pid).map(|known| known.start_ticks)
+    }
 }
 
 /// A group of processes is found in what was read anyway: nothing is read for it, whatever the number of processes.

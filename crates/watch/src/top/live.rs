@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use numapilot_host::Group;
 use numapilot_host::Members;
-use numapilot_host::title;
+use numapilot_host::title_of_named;
 use numapilot_kernel::cpu_time::ticks_per_s;
 use numapilot_kernel::task;
 use numapilot_machine::CpuId;
@@ -32,10 +32,15 @@ use numapilot_host::Tid;
 
 /// Maximum time between two readings of samples.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Titles that are read at one refresh.
+/// Titles that are read at one refresh, at most: more than a screen has rows.
 const TITLES_MAX: usize = 256;
+/// Titles of processes that did nothing that are read at one refresh after the first.
+const IDLE_TITLES_MAX: usize = 64;
 /// Process name of a recorder.
 const RECORDER: &str = "numapilot";
+
+/// A process's id, and when it started in clock ticks since boot: the id may go to another one.
+type Identity = (Pid, Option<u64>);
 
 /// The running machine as a source of frames.
 pub struct LiveSource {
@@ -45,8 +50,8 @@ pub struct LiveSource {
     memory: Memory,
     /// The processes that are listed; `None`: all.
     members: Option<Members>,
-    /// By process id: its name, and the title that it had when it last did something.
-    titles: HashMap<Pid, (Arc<str>, Arc<str>)>,
+    /// By process id and start time: a process's name, and the title that it had when it last did something.
+    titles: HashMap<Identity, (Arc<str>, Arc<str>)>,
     looked_at: Instant,
     /// Clock ticks by thread id of the process shown in detail.
     ticks: BTreeMap<Tid, u64>,
@@ -91,33 +96,39 @@ impl LiveSource {
     }
 
     /// Puts titles in the place of names. A title is read when its process is new or did something: others have not changed theirs. Of many new processes
-    /// those that the screen shows first have theirs first, and the others at later refreshes: some thousand files at once would hold up the first picture.
+    /// those that the screen shows first have theirs first, and the others at later refreshes: some thousand files at once would hold up the first picture, and
+    /// at each of the next ones would be most of what a refresh costs.
     fn put_titles(&mut self, processes: &mut [ProcessFigures]) {
+        let is_first = self.titles.is_empty();
+        let known_processes = &self.processes;
+        let key = |pid: Pid| -> Identity { (pid, known_processes.start_ticks(pid)) };
         let mut kept = HashMap::with_capacity(processes.len());
         let mut unread = Vec::new();
         for (at, process) in processes.iter().enumerate() {
-            let known = self.titles.remove(&process.pid).filter(|(name, _)| *name == process.name);
+            let known = self.titles.remove(&key(process.pid)).filter(|(name, _)| *name == process.name);
             if known.is_none() || process.cpus > 0.0 {
                 unread.push(at);
             }
             if let Some(entry) = known {
-                kept.insert(process.pid, entry);
+                kept.insert(key(process.pid), entry);
             }
         }
-        if unread.len() > TITLES_MAX {
-            unread.select_nth_unstable_by(TITLES_MAX, |&a, &b| {
+        let busy = unread.iter().filter(|&&at| processes[at].cpus > 0.0).count();
+        let most = if is_first { TITLES_MAX } else { TITLES_MAX.min(busy + IDLE_TITLES_MAX) };
+        if unread.len() > most {
+            unread.select_nth_unstable_by(most, |&a, &b| {
                 let (a, b) = (&processes[a], &processes[b]);
                 b.cpus.total_cmp(&a.cpus).then(b.resident_bytes.cmp(&a.resident_bytes))
             });
-            unread.truncate(TITLES_MAX);
+            unread.truncate(most);
         }
         for process in unread.into_iter().map(|at| &processes[at]) {
-            let title: Arc<str> = title(self.live.root(), process.pid, &mut self.buffer).into();
+            let title: Arc<str> = title_of_named(self.live.root(), process.pid, &process.name, &mut self.buffer).into();
             let title = if title.is_empty() { process.name.clone() } else { title };
-            kept.insert(process.pid, (process.name.clone(), title));
+            kept.insert(key(process.pid), (process.name.clone(), title));
         }
         for process in processes {
-            if let Some((_, title)) = kept.get(&process.pid) {
+            if let Some((_, title)) = kept.get(&key(process.pid)) {
                 process.name = title.clone();
             }
         }
