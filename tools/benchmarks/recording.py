@@ -124,8 +124,8 @@ class Recording(Bench):
               f"goal 16, MemProf {MEMPROF_SAMPLE_BYTES})")
 
     def slowdown(self):
-        """Wall time of recorded programs over the same programs as any compiler builds them. Without a recorder the call-outs return at once: what they take
-        then, for the calls and for the loops that the compiler no longer turns into vectors, no simulation behind them can save."""
+        """Wall time of recorded programs over the same programs as any compiler builds them. Without a recorder the call-outs only find that there is none:
+        what they take then is the calls, and the loops that the compiler no longer turns into vectors."""
         heading(f"slow-down of recorded programs over native, 16 threads on {MACHINE}, default sizes")
         print(f"{'program':16} {'native s':>24} {'call-outs alone s':>24} {'recorded s':>24} {'alone':>7} {'ratio':>7}")
         ratios = {"call-outs alone": [], "recorded": []}
