@@ -170,11 +170,14 @@ static bool restore(struct guard *guard) {
     return true;
 }
 
+static bool overlaps(const struct guard *guard, uintptr_t start, size_t bytes) {
+    return start < guard->original.end && start + bytes > guard->original.start;
+}
+
 /* One in force, or with `is_past` one that was. */
 static struct guard *guard_at(uintptr_t start, size_t bytes, bool is_past) {
     for (int i = 0; i < guards_high; i++) {
-        const struct mapping *was = &guards[i].original;
-        if ((guards[i].anchor == NULL) == is_past && start < was->end && start + bytes > was->start) return &guards[i];
+        if ((guards[i].anchor == NULL) == is_past && overlaps(&guards[i], start, bytes)) return &guards[i];
     }
     return NULL;
 }
@@ -184,6 +187,13 @@ void np_guard_lock(void) { held_for_fork = lock(); }
 void np_guard_unlock(void) { unlock(held_for_fork); }
 
 bool np_guard_has_any(void) { return may_be_guarded(0, SIZE_MAX); }
+
+/* Before the program's first write: no process has a copy any more. True: the program has its mapping back. */
+static bool give_back_to_writer(struct guard *guard) {
+    collapse(guard->prefix);
+    np_remap_log(&guard->original, -1, "collapsed", REASON_WRITTEN);
+    return restore(guard);
+}
 
 void np_guard_release(uintptr_t start, size_t bytes, bool will_write) {
     if (!may_be_guarded(start, bytes)) return;
@@ -206,12 +216,8 @@ void np_guard_fill(uintptr_t start, size_t bytes) {
     int saved = errno;
     struct held held = lock();
     for (int i = 0; i < guards_high; i++) {
-        const struct mapping *was = &guards[i].original;
-        bool is_there = guards[i].anchor && start < was->end && start + bytes > was->start;
-        if (!is_there || !(was->protection & PROT_WRITE)) continue;
-        collapse(guards[i].prefix);
-        np_remap_log(was, -1, "collapsed", REASON_WRITTEN);
-        restore(&guards[i]);
+        struct guard *guard = &guards[i];
+        if (guard->anchor && overlaps(guard, start, bytes) && (guard->original.protection & PROT_WRITE)) give_back_to_writer(guard);
     }
     unlock(held);
     errno = saved;
@@ -227,9 +233,7 @@ static bool mend(int signal, const siginfo_t *info) {
     struct guard *guard = guard_at(address, 1, false);
     bool is_write_fault = signal == SIGSEGV && info->si_code == SEGV_ACCERR, is_mended = false;
     if (guard && is_write_fault && (guard->original.protection & PROT_WRITE)) {
-        collapse(guard->prefix);
-        np_remap_log(&guard->original, -1, "collapsed", REASON_WRITTEN);
-        is_mended = restore(guard);
+        is_mended = give_back_to_writer(guard);
     } else if (guard && signal == SIGBUS && is_collapsed(guard->prefix)) {
         is_mended = restore(guard);
     } else if (!guard && guard_at(address, 1, true) && tried_again != address) {
