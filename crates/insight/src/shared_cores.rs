@@ -26,9 +26,6 @@ fn shared_core(machine: &Machine, cpu: &Cpu) -> Option<CpuId> {
 
 /// Whether threads share cores as they ran in the recording.
 pub(crate) fn are_shared(trace: &Trace, machine: &Machine, usage: &Usage) -> bool {
-    if machine.cpus().iter().all(|cpu| shared_core(machine, cpu).is_none()) {
-        return false;
-    }
     let is_bound = trace.meta().simulated;
     are_crowded(trace, machine, usage, &|row| row.from) || (is_bound && are_bound_together(trace, machine, usage))
 }
@@ -73,7 +70,9 @@ pub(crate) fn are_crowded(trace: &Trace, machine: &Machine, usage: &Usage, seat:
     }
     // Of what is no more than rounding.
     let longest_ns = usage.windows.ns * (1.0 + 1e-6) / ran_share(trace, usage);
-    let cores: Vec<f64> = machine.nodes().iter().map(|node| cores_of(machine, &node.cpus)).collect();
+    // Where no core of a node is online, threads seem to run all the same.
+    let cores: Vec<f64> =
+        machine.nodes().iter().map(|node| machine.online_cores_of(&node.cpus).max(1) as f64).collect();
     busy_ns.iter().any(|of_node| of_node.iter().zip(&cores).any(|(busy_ns, cores)| *busy_ns > cores * longest_ns))
 }
 
@@ -85,12 +84,6 @@ fn ran_share(trace: &Trace, usage: &Usage) -> f64 {
     }
     let busy_ns: f64 = usage.paces.iter().map(|pace| pace.busy_ns).sum();
     processor_ns(trace.meta()).map_or(1.0, |ran_ns| (ran_ns / busy_ns.max(1.0)).min(1.0))
-}
-
-/// Cores among these CPUs that are online; a node without any counts as one, where threads seem to run all the same.
-fn cores_of(machine: &Machine, cpus: &[CpuId]) -> f64 {
-    let is_first = |cpu: &&Cpu| cpu.online && shared_core(machine, cpu).is_none_or(|first| first == cpu.id);
-    cpus.iter().filter_map(|id| machine.cpu(*id)).filter(is_first).count().max(1) as f64
 }
 
 #[cfg(test)]

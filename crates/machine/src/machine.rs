@@ -318,11 +318,18 @@ impl Machine {
 
     /// Number of distinct cores among the CPUs online; CPUs of unknown core count as one each.
     pub fn online_core_count(&self) -> usize {
-        let online = |id: &CpuId| self.cpu(*id).is_some_and(|c| c.online);
-        self.cpus()
-            .iter()
-            .filter(|c| c.online && c.siblings.iter().find(|s| online(s)).is_none_or(|&s| s == c.id))
-            .count()
+        self.cpus().iter().filter(|cpu| self.is_first_of_core(cpu)).count()
+    }
+
+    /// Number of distinct cores among these CPUs, as far as they are online. All hardware threads of a core have to be among them, or none.
+    pub fn online_cores_of(&self, cpus: &[CpuId]) -> usize {
+        cpus.iter().filter_map(|id| self.cpu(*id)).filter(|cpu| self.is_first_of_core(cpu)).count()
+    }
+
+    /// Whether this CPU is online, and the first that is of its core: each core has one such CPU.
+    fn is_first_of_core(&self, cpu: &Cpu) -> bool {
+        let is_online = |id: &&CpuId| self.cpu(**id).is_some_and(|cpu| cpu.online);
+        cpu.online && cpu.siblings.iter().find(is_online).is_none_or(|first| *first == cpu.id)
     }
 
     /// Numbers of the packages, ascending.

@@ -204,13 +204,8 @@ fn sharing(machine: &Machine, caches: &[&Cache]) -> String {
     if all_have_sockets(machine) && all(&socket) {
         return "shared_by = \"socket\"".to_owned();
     }
-    let cores = |cache: &Cache| {
-        let first = |cpu: &CpuId| {
-            machine.cpu(*cpu).is_some_and(|cpu| cpu.siblings.iter().find(|s| is_online(s)) == Some(&cpu.id))
-        };
-        members(cache).iter().filter(|cpu| first(cpu)).count().max(1)
-    };
-    format!("shared_by_cores = {}", caches.iter().map(|cache| cores(cache)).max().unwrap_or(1))
+    let cores = caches.iter().map(|cache| machine.online_cores_of(&members(cache)));
+    format!("shared_by_cores = {}", cores.max().unwrap_or(1).max(1))
 }
 
 fn distances(out: &mut String, machine: &Machine) {

@@ -7,7 +7,7 @@
 //!
 //! Of writes nothing is said: where writes alone stay behind, the memory's own turns between reading and writing may be the reason.
 
-use numapilot_machine::{CpuId, Machine, NodeId};
+use numapilot_machine::{Machine, NodeId};
 use numapilot_traffic::LINE_BYTES;
 
 use crate::calibration::Limit;
@@ -33,7 +33,9 @@ pub fn read_port(machine: &Machine, results: &Results, node: NodeId, is_filled: 
         return None;
     }
     let one = results.bandwidth.iter().filter(is_own).find(|cell| cell.cpus == 1 && cell.kernel == Kernel::Read);
-    let cores = read.cpus.min(cores(machine, node)) as f64;
+    // Hardware threads of one core share its outstanding misses.
+    let cores = machine.node(node).map_or(0, |node| machine.online_cores_of(&node.cpus));
+    let cores = read.cpus.min(cores) as f64;
     let is_shared = one.is_some_and(|one| cores * one.bytes_per_s.best() > CLEAR * most);
     if !(is_shared || is_filled) || most < PARTS * LINE_BYTES * 1e9 / least_latency_ns(results, node)? {
         return None;
@@ -63,17 +65,6 @@ fn most_read(results: &Results, node: NodeId) -> Option<f64> {
 pub fn read_share(kernel: Kernel) -> Option<f64> {
     let usage = kernel.usage();
     (!usage.allocates).then(|| usage.reads as f64 / (usage.reads + usage.writes) as f64)
-}
-
-/// Cores of a node with a CPU online: hardware threads of one core share its outstanding misses.
-fn cores(machine: &Machine, node: NodeId) -> usize {
-    let is_online = |cpu: &CpuId| machine.cpu(*cpu).is_some_and(|cpu| cpu.online);
-    let is_first = |cpu: &CpuId| {
-        let siblings = machine.cpu(*cpu).map_or(&[][..], |cpu| &cpu.siblings);
-        siblings.iter().find(|sibling| is_online(sibling)) == Some(cpu)
-    };
-    let cpus = machine.node(node).map_or(&[][..], |node| &node.cpus);
-    cpus.iter().filter(|cpu| is_first(cpu)).count()
 }
 
 /// The shortest idle latency of the node's CPUs.
