@@ -379,11 +379,8 @@ impl<R: Read> Import<R> {
                 Err(error) => error,
             }
         } else {
-            match session.decode(header, body, entry.offset) {
-                Ok(Record::Sample(event, sample)) => {
-                    return samples.sample(event, &session.events()[event], &sample, entry.time);
-                }
-                Ok(Record::SideBand(record, id)) => return samples.side_band(&record, &id, entry.time),
+            match session.decode_side_band(header, body, entry.offset) {
+                Ok((record, id)) => return samples.side_band(&record, &id, entry.time),
                 Err(error) => error,
             }
         };

@@ -208,6 +208,20 @@ impl Session {
             let event = self.decode_sample(header, body, offset, &mut sample)?;
             return Ok(Record::Sample(event, sample));
         }
+        let (record, id) = self.decode_side_band(header, body, offset)?;
+        Ok(Record::SideBand(record, id))
+    }
+
+    /// Decodes a record that is no sample, as [`Session::decode`] does, and what its trailer says of where it comes from.
+    ///
+    /// # Errors
+    /// If the record is cut or contradicts itself.
+    pub fn decode_side_band<'a>(
+        &self,
+        header: Header,
+        body: &'a [u8],
+        offset: u64,
+    ) -> Result<(SideBand<'a>, SampleId), DecodeError> {
         let body = self.body(header, body, offset)?;
         // The perf tool's own records have no trailer.
         let attr = self.event_of_other(body).filter(|_| header.kind < kind::HEADER_ATTR);
@@ -221,7 +235,7 @@ impl Session {
             _ => SampleId::default(),
         };
         let mut bytes = Bytes::new(own, offset, self.endian);
-        Ok(Record::SideBand(SideBand::decode((header.kind, header.misc), attr, &mut bytes)?, id))
+        Ok((SideBand::decode((header.kind, header.misc), attr, &mut bytes)?, id))
     }
 
     /// Decodes the record of a sample, as [`Session::decode`] does, into `sample`, which is [`Sample::default`] still: it is large, and to move it takes long.

@@ -18,7 +18,6 @@ use numapilot_host::Pid;
 use numapilot_machine::CpuId;
 use numapilot_perf::Header;
 use numapilot_perf::MemoryAccess;
-use numapilot_perf::Record;
 use numapilot_perf::Sample;
 use numapilot_perf::SideBand;
 use numapilot_perf::TaskChange;
@@ -369,8 +368,8 @@ impl<'a> Reader<'a> {
                 self.outcome.filled_for_others += u64::from(is_anothers);
                 let ns = self.events.session.peek_time(header, body).map(|ns| written_ns.next(ns, is_anothers));
                 if header.kind == kind::AUX
-                    && let Ok(Record::SideBand(SideBand::Aux { offset, size, flags }, id)) =
-                        self.events.session.decode(header, body, 0)
+                    && let Ok((SideBand::Aux { offset, size, flags }, id)) =
+                        self.events.session.decode_side_band(header, body, 0)
                 {
                     self.aux_piece.clear();
                     ring.ring.read_aux(offset, size, &mut self.aux_piece);
@@ -473,18 +472,14 @@ impl<'a> Reader<'a> {
         if header.kind == kind::SAMPLE {
             return self.sample(header, entry);
         }
-        match self.events.session.decode(header, self.queue.body(entry), 0) {
-            Ok(Record::SideBand(record, id)) => {
-                if let SideBand::Exit(change) = &record {
-                    self.events.thread_ended(change.tid);
-                }
-                self.samples.side_band(&on_order_scale(record, entry.time), &id, entry.time)
-            }
-            Ok(Record::Sample(..)) | Err(_) => {
-                self.outcome.counts.undecodable += 1;
-                Ok(())
-            }
+        let Ok((record, id)) = self.events.session.decode_side_band(header, self.queue.body(entry), 0) else {
+            self.outcome.counts.undecodable += 1;
+            return Ok(());
+        };
+        if let SideBand::Exit(change) = &record {
+            self.events.thread_ended(change.tid);
         }
+        self.samples.side_band(&on_order_scale(record, entry.time), &id, entry.time)
     }
 
     fn sample(&mut self, header: Header, entry: &Entry) -> Result<(), ChunkError> {
