@@ -204,7 +204,7 @@ fn a_thread_that_jumps_out_of_a_call_out_is_simulated_on() {
 }
 
 const CLANG: &[&str] =
-    &["-Xclang", "-fsanitize=thread", "-mllvm", "-tsan-instrument-func-entry-exit=0", "-mcx16", "-w"];
+    &["-Xclang", "-fsanitize=thread", "-mllvm", "-tsan-instrument-func-entry-exit=0", WIDE_ATOMICS, "-w"];
 
 fn compilers() -> Vec<(&'static str, &'static [&'static str])> {
     let all = [("gcc", GCC), ("clang", CLANG)];

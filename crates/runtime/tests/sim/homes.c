@@ -444,7 +444,11 @@ __attribute__((no_sanitize_thread)) static void on_populate(int signal, siginfo_
     (void)signal, (void)info;
     __atomic_store_n(&contest, 1, __ATOMIC_RELEASE);
     while (__atomic_load_n(&contest, __ATOMIC_ACQUIRE) != 2) sched_yield();
+#if defined(__x86_64__)
     ((ucontext_t *)context)->uc_mcontext.gregs[REG_RAX] = 0;
+#else
+    ((ucontext_t *)context)->uc_mcontext.regs[0] = 0;
+#endif
 }
 
 __attribute__((no_sanitize_thread)) static void *write_between(void *unused) {
@@ -457,10 +461,17 @@ __attribute__((no_sanitize_thread)) static void *write_between(void *unused) {
 
 /* Not by the C library's prctl: the tracker would take care to make no such call in a thread that a filter holds. */
 static long raw_prctl(long option, long a, long b) {
+#if defined(__x86_64__)
     long result = SYS_prctl;
     register long r10 __asm__("r10") = 0;
     __asm__ volatile("syscall" : "+a"(result) : "D"(option), "S"(a), "d"(b), "r"(r10) : "rcx", "r11", "memory");
     return result;
+#else
+    register long number __asm__("x8") = SYS_prctl, result __asm__("x0") = option;
+    register long x1 __asm__("x1") = a, x2 __asm__("x2") = b, x3 __asm__("x3") = 0;
+    __asm__ volatile("svc 0" : "+r"(result) : "r"(number), "r"(x1), "r"(x2), "r"(x3) : "memory");
+    return result;
+#endif
 }
 
 static void *ask_first(void *unused) {

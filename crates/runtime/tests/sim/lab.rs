@@ -8,8 +8,10 @@ use std::process::Output;
 
 use tempfile::TempDir;
 
+/// The option by which compilers have instructions for atomics of 16 bytes.
+pub const WIDE_ATOMICS: &str = if cfg!(target_arch = "x86_64") { "-mcx16" } else { "-march=armv8.1-a" };
 /// Options of an instrumented compilation.
-pub const GCC: &[&str] = &["-fsanitize=thread", "--param=tsan-instrument-func-entry-exit=0", "-mcx16", "-w"];
+pub const GCC: &[&str] = &["-fsanitize=thread", "--param=tsan-instrument-func-entry-exit=0", WIDE_ATOMICS, "-w"];
 
 pub struct Lab {
     pub dir: TempDir,

@@ -1,6 +1,7 @@
 //! What the tracker's tests share: an arena of their own, programs compiled on the spot, and checks on what they left in their rings.
 
 pub mod arena;
+mod ties;
 
 use std::collections::BTreeMap;
 use std::collections::HashMap;
@@ -112,7 +113,7 @@ impl Run {
     pub fn ordered(&self) -> Vec<&Record> {
         let mut records: Vec<&Record> = self.rings.iter().flatten().collect();
         records.sort_by_key(|record| record.stamp.order);
-        records
+        ties::settled(&records)
     }
 
     /// Events of all rings that `pick` takes.

@@ -8,6 +8,7 @@ use std::process::Command;
 use std::process::Output;
 use std::process::id;
 
+use crate::sim::lab::WIDE_ATOMICS;
 use tempfile::NamedTempFile;
 use tempfile::TempDir;
 
@@ -21,7 +22,7 @@ pub const INSTRUMENT: u32 = 2;
 pub const SPREAD: u32 = 0;
 pub const PACK: u32 = 1;
 pub const NONE: u32 = 2;
-const CALL_OUTS: &[&str] = &["-fsanitize=thread", "--param=tsan-instrument-func-entry-exit=0", "-mcx16"];
+const CALL_OUTS: &[&str] = &["-fsanitize=thread", "--param=tsan-instrument-func-entry-exit=0", WIDE_ATOMICS];
 
 pub struct Bench {
     dir: TempDir,

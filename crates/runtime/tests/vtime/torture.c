@@ -25,9 +25,15 @@ static _Atomic long rounds;
 
 static void hidden_wait(void) {
     struct timespec limit = {0, 3000000};
+#if defined(__x86_64__)
     long result;
     register long r10 __asm__("r10") = (long)&limit;
     __asm__ volatile("syscall" : "=a"(result) : "a"(SYS_futex), "D"(&hidden), "S"(FUTEX_WAIT), "d"(0), "r"(r10) : "rcx", "r11", "memory");
+#else
+    register long number __asm__("x8") = SYS_futex, x0 __asm__("x0") = (long)&hidden;
+    register long x1 __asm__("x1") = FUTEX_WAIT, x2 __asm__("x2") = 0, x3 __asm__("x3") = (long)&limit;
+    __asm__ volatile("svc 0" : "+r"(x0) : "r"(number), "r"(x1), "r"(x2), "r"(x3) : "memory");
+#endif
 }
 
 static void step(unsigned kind, unsigned *seed) {
