@@ -18,7 +18,7 @@ pub const FILE: &str = "NUMAPILOT_NOT_RUN";
 /// What a test needs and this machine may lack. The name of each is its word in `tools/may-be-absent`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// A cross compiler for 64-bit Arm and QEMU's user mode to run its programs (packages gcc-aarch64-linux-gnu, qemu-user).
+    /// A cross compiler for 64-bit Arm, and for some tests QEMU's user mode to run its programs (packages gcc-aarch64-linux-gnu, qemu-user).
     ArmTools,
     /// Memory that can be bound to a node (`mbind`).
     BoundMemory,
