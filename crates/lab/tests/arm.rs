@@ -1,7 +1,8 @@
 //! A guest of 64-bit Arm: a file tree of its own, with the host's folders in it, and programs that a cross compiler made for it. Its kernel places pages,
 //! moves them and reports page faults as the other one does. Where there is no cross compiler (Debian: gcc-aarch64-linux-gnu), what needs it is counted as
-//! not run.
+//! not run; numapilot itself runs there where a variable names one that was built for it.
 
+use std::env;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -18,6 +19,8 @@ use numapilot_lab::TruthOptions;
 use numapilot_not_run::not_run;
 
 const COMPILER: &str = "aarch64-linux-gnu-gcc";
+/// Names a numapilot that was built for aarch64 (`cargo build --target aarch64-unknown-linux-gnu -p numapilot`).
+const NUMAPILOT: &str = "NUMAPILOT_AARCH64";
 /// Pages of a block, as in `programs/places.c`.
 const PAGES: &str = "64";
 
@@ -93,6 +96,43 @@ fn pages_are_where_they_are_bound_moved_to_and_touched_on_arm() {
         let outcome = lab().kernel(kernel).run(&shell(&script)).expect("a guest").expect_success();
         eprintln!("{}", outcome.how);
         assert_eq!(outcome.stdout, expected, "kernel {kernel}");
+    }
+}
+
+/// The number of pages behind `node N: ` in the line of a report that says where pages were first touched.
+fn first_touched(report: &str, node: u32) -> u32 {
+    let line = report.lines().find(|line| line.trim_start().starts_with("Touched first")).unwrap_or_default();
+    let pages = line.split_once(&format!("node {node}: ")).and_then(|(_, rest)| rest.split_once(' '));
+    pages.and_then(|(pages, _)| pages.parse().ok()).unwrap_or(0)
+}
+
+#[test]
+fn numapilot_for_arm_sees_the_nodes_and_records_page_faults_by_node() {
+    if !numapilot_lab::wanted("numapilot on an aarch64 kernel") {
+        return;
+    }
+    let Some(numapilot) = env::var_os(NUMAPILOT).map(PathBuf::from) else {
+        return not_run!(ArmBuild, "{NUMAPILOT} names no numapilot that was built for aarch64");
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let Some(program) = cross_compiled("places.c", folder.path()) else {
+        return not_run!(ArmTools, "{COMPILER} is needed (package gcc-aarch64-linux-gnu)");
+    };
+    let script = "echo 0 > /proc/sys/kernel/numa_balancing; \"$0\" topo; \"$0\" doctor; \
+                  \"$0\" record --quiet --engine fault -o recorded.numatrace -- \"$1\" > /dev/null && exec \"$0\" report recorded.numatrace";
+    let mut command = shell(script);
+    command.arg(&numapilot).arg(&program).current_dir(folder.path());
+    let place = numapilot.parent().expect("a path with a folder");
+    let outcome = lab().see(place).run(&command).expect("a guest").expect_success();
+    eprintln!("{}", outcome.how);
+    let said = &outcome.stdout;
+    assert!(said.contains("4 nodes · 4 sockets") && said.contains("8 CPUs online"), "{said}");
+    for way in ["fault", "track", "import"] {
+        let line = said.lines().find(|line| line.starts_with(way)).unwrap_or_default();
+        assert_eq!(line.split_whitespace().nth(1), Some("works"), "{way}: {said}");
+    }
+    for node in 0..4 {
+        assert!(first_touched(said, node) >= 64, "node {node}: {said}");
     }
 }
 
