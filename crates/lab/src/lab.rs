@@ -225,8 +225,8 @@ impl Lab {
     }
 
     /// Runs a command to its end: program, arguments, environment and folder of `command` count. Its folder (by default this process's) is
-    /// shared for writing; of all other files of the host that it sees ([`Lab::arch`]) the guest has a copy that it may change for itself. Where a defect of the
-    /// emulator ends the guest ([`LabError::is_emulators`]), the command runs again from its beginning, in a new guest with an exchange folder of its own;
+    /// shared for writing; of all other files of the host that it sees ([`Lab::arch`]) the guest has a copy that it may change for itself. Where a defect of
+    /// the emulator ends the guest ([`LabError::is_emulators`]), the command runs again from its beginning, in a new guest with an exchange folder of its own;
     /// [`Outcome::how`] says so.
     ///
     /// # Errors
