@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use numapilot_random::fnv1a;
 
+use crate::arch::Arch;
 use crate::cache::Cache;
 use crate::error::AtPath;
 use crate::error::LabError;
@@ -21,10 +22,10 @@ const PROGRAM: u32 = 0o100_755;
 const DEVICE: u32 = 0o020_600;
 
 /// An archive for this kernel: where it lies, and a hash of what it holds.
-pub(crate) fn file(cache: &Cache, kernel: &KernelFiles) -> Result<(PathBuf, u64), LabError> {
-    let busybox = cache.once("busybox-1", |path| {
+pub(crate) fn file(cache: &Cache, arch: Arch, kernel: &KernelFiles) -> Result<(PathBuf, u64), LabError> {
+    let busybox = cache.once(&arch.cached("busybox-1"), |path| {
         let _lock = cache.lock("apt")?;
-        Archive::open(cache)?.unpack_with_dependencies(&["busybox-static"], path)
+        Archive::open(cache, arch.debian())?.unpack_with_dependencies(&["busybox-static"], path)
     })?;
     let busybox =
         ["bin/busybox", "usr/bin/busybox"].map(|b| busybox.join(b)).into_iter().find(|b| b.exists()).unwrap_or(busybox);

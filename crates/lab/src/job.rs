@@ -36,14 +36,28 @@ pub(crate) fn working_folder(command: &Command) -> Result<PathBuf, LabError> {
     Ok(folder)
 }
 
-/// Writes what the guest is to do; the words `before` come before the command's own.
-pub(crate) fn write(before: &[&str], command: &Command, work: &Path, files: &Path) -> Result<(), LabError> {
+/// Writes what the guest is to do; the words `before` come before the command's own. `seen`: folders of the host that the guest shall see where its file tree
+/// is not the host's.
+pub(crate) fn write(
+    before: &[&str],
+    command: &Command,
+    work: &Path,
+    files: &Path,
+    seen: &[PathBuf],
+) -> Result<(), LabError> {
     let mut settings = Vec::new();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
     settings.extend_from_slice(format!("LAB_TIME={now}\nLAB_WORK=").as_bytes());
     // A root that the guest could write would be the host's own.
     settings.extend(quoted_bytes(if work == Path::new("/") { b"".as_slice() } else { work.as_os_str().as_bytes() }));
     settings.push(b'\n');
+    if !seen.is_empty() {
+        settings.extend_from_slice(b"see_folders() {\n");
+        for folder in seen {
+            settings.extend([b"see ", quoted_bytes(folder.as_os_str().as_bytes()).as_slice(), b"\n"].concat());
+        }
+        settings.extend_from_slice(b"}\n");
+    }
     let mut job = Vec::new();
     for name in INHERITED {
         if let Some(value) = env::var_os(name) {
@@ -94,14 +108,14 @@ mod tests {
         let words = ["a b", "it's", "$HOME `x` \\ \"", "", "*", "-n\nnew"];
         let mut command = Command::new("printf");
         command.arg("[%s]").args(words).env("LAB_TEST", "a'b $c").env_remove("HOME").current_dir(&work);
-        write(&[], &command, &working_folder(&command).expect("a folder"), folder.path()).expect("written");
+        write(&[], &command, &working_folder(&command).expect("a folder"), folder.path(), &[]).expect("written");
         let job = folder.path().join("job");
         let output = Command::new("sh").arg(&job).stdin(Stdio::null()).output().expect("sh runs");
         let expected: String = words.iter().map(|w| format!("[{w}]")).collect();
         assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "{}", String::from_utf8_lossy(&output.stderr));
         let mut command = Command::new("sh");
         command.args(["-c", "printf '%s|%s' \"$LAB_TEST\" \"$PWD\""]).env("LAB_TEST", "a'b $c").current_dir(&work);
-        write(&[], &command, &work, folder.path()).expect("written");
+        write(&[], &command, &work, folder.path(), &[]).expect("written");
         let output = Command::new("sh").arg(&job).output().expect("sh runs");
         assert_eq!(String::from_utf8_lossy(&output.stdout), format!("a'b $c|{}", work.display()));
     }
@@ -109,8 +123,19 @@ mod tests {
     #[test]
     fn the_root_is_not_shared_for_writing() {
         let folder = tempfile::tempdir().expect("a folder");
-        write(&[], &Command::new("true"), Path::new("/"), folder.path()).expect("written");
+        write(&[], &Command::new("true"), Path::new("/"), folder.path(), &[]).expect("written");
         let settings = fs::read_to_string(folder.path().join("settings")).expect("written");
         assert!(settings.contains("LAB_WORK=''\n"), "{settings}");
+        assert!(!settings.contains("see"), "{settings}");
+    }
+
+    #[test]
+    fn the_shell_reads_which_folders_are_seen() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let seen = [PathBuf::from("/it's a folder"), PathBuf::from("/b")];
+        write(&[], &Command::new("true"), Path::new("/"), folder.path(), &seen).expect("written");
+        let script = "see() { echo \"<$1>\"; }; . \"$0/settings\"; see_folders";
+        let output = Command::new("sh").args(["-c", script]).arg(folder.path()).output().expect("sh runs");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "</it's a folder>\n</b>\n");
     }
 }

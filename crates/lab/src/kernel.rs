@@ -1,17 +1,15 @@
 //! The guest's kernels: stock Debian ones, as they are downloaded, with the few modules that the guest loads.
-//!
-//! QEMU boots the uncompressed kernel (its PVH entry), which saves the guest seconds of unpacking: the payload of the packaged image
-//! (`Documentation/arch/x86/boot.rst`: setup_sects, payload_offset, payload_length).
 
 use std::fmt;
 use std::fs;
 use std::io;
-use std::io::Read;
 use std::path::Path;
 use std::path::PathBuf;
-use std::process::Command;
 use std::str::FromStr;
 
+use crate::arch::Arch;
+use crate::boot_image;
+use crate::boot_image::unpack_xz;
 use crate::cache::Cache;
 use crate::error::AtPath;
 use crate::error::LabError;
@@ -46,7 +44,7 @@ impl Kernel {
     /// All kernels of the lab, newest first.
     pub const ALL: [Kernel; 2] = [Kernel::V6_12, Kernel::V6_1];
 
-    /// What its packages' names begin with; a version and `-amd64` follow.
+    /// What its packages' names begin with; a version and Debian's name of the architecture follow.
     fn package_prefix(self) -> &'static str {
         match self {
             Kernel::V6_12 => "linux-image-6.12.",
@@ -79,7 +77,7 @@ impl FromStr for Kernel {
 /// A kernel on disk.
 #[derive(Debug, Clone)]
 pub(crate) struct KernelFiles {
-    /// The ELF file that QEMU boots.
+    /// The file that QEMU boots.
     pub(crate) vmlinux: PathBuf,
     /// Modules to load, in this order.
     pub(crate) modules: Vec<PathBuf>,
@@ -88,8 +86,8 @@ pub(crate) struct KernelFiles {
 }
 
 /// The kernel's files, downloaded on first use.
-pub(crate) fn files(cache: &Cache, kernel: Kernel) -> Result<KernelFiles, LabError> {
-    let folder = cache.once(&format!("kernel-{kernel}"), |path| fetch(cache, kernel, path))?;
+pub(crate) fn files(cache: &Cache, arch: Arch, kernel: Kernel) -> Result<KernelFiles, LabError> {
+    let folder = cache.once(&arch.cached(&format!("kernel-{kernel}")), |path| fetch(cache, arch, kernel, path))?;
     let text = |name: &str| {
         let path = folder.join(name);
         fs::read_to_string(&path).at(&path, "cannot read")
@@ -98,28 +96,16 @@ pub(crate) fn files(cache: &Cache, kernel: Kernel) -> Result<KernelFiles, LabErr
     Ok(KernelFiles { vmlinux: folder.join("vmlinux"), modules, release: text("release")? })
 }
 
-fn fetch(cache: &Cache, kernel: Kernel, folder: &Path) -> Result<(), LabError> {
+fn fetch(cache: &Cache, arch: Arch, kernel: Kernel, folder: &Path) -> Result<(), LabError> {
     let scratch = folder.join("scratch");
-    let package = {
-        let _lock = cache.lock("apt")?;
-        crate::say(&format!("downloading kernel {kernel} (about 100 MB) into {}, once", cache.root().display()));
-        let archive = Archive::open(cache)?;
-        let prefix = kernel.package_prefix();
-        let newest = archive.names(prefix)?.into_iter().filter_map(|n| version(&n, prefix).map(|v| (v, n))).max();
-        let Some((_, name)) = newest else {
-            let what =
-                format!("Debian's package lists have no package {prefix}*-amd64; check that the mirror is complete");
-            return Err(LabError::Unexpected { path: cache.root().join("apt"), what });
-        };
-        archive.download(&name, &scratch)?
-    };
+    let package = download(cache, arch, kernel, &scratch)?;
     let patterns: Vec<String> = MODULE_FOLDERS.iter().map(|f| format!("*/modules/*/{f}/*")).collect();
     let mut patterns: Vec<&str> = patterns.iter().map(String::as_str).collect();
     patterns.push("*/boot/vmlinuz-*");
     packages::unpack_some(&package, &patterns, &scratch)?;
     let image = only_file(&scratch.join("boot"), "vmlinuz-")?;
     let release = image.file_name().unwrap_or_default().to_string_lossy().trim_start_matches("vmlinuz-").to_owned();
-    write(&folder.join("vmlinux"), &uncompressed(&image)?)?;
+    write(&folder.join("vmlinux"), &boot_image::kernel(arch, &image)?)?;
     let root =
         ["lib/modules", "usr/lib/modules"].map(|l| scratch.join(l).join(&release)).into_iter().find(|p| p.exists());
     let root = root.ok_or_else(|| unexpected(&package, "no folder of modules in this package"))?;
@@ -132,9 +118,27 @@ fn fetch(cache: &Cache, kernel: Kernel, folder: &Path) -> Result<(), LabError> {
     fs::remove_dir_all(&scratch).at(&scratch, "cannot delete")
 }
 
+/// The newest package of the kernel, downloaded into `scratch`.
+fn download(cache: &Cache, arch: Arch, kernel: Kernel, scratch: &Path) -> Result<PathBuf, LabError> {
+    let _lock = cache.lock("apt")?;
+    let debian = arch.debian();
+    let root = cache.root().display();
+    crate::say(&format!("downloading kernel {kernel} for {arch} (about 100 MB) into {root}, once"));
+    let archive = Archive::open(cache, debian)?;
+    let prefix = kernel.package_prefix();
+    let names = archive.names(prefix)?.into_iter();
+    let newest = names.filter_map(|name| version(&name, prefix, debian).map(|version| (version, name))).max();
+    let Some((_, name)) = newest else {
+        let what =
+            format!("Debian's package lists have no package {prefix}*-{debian}; check that the mirror is complete");
+        return Err(LabError::Unexpected { path: archive.folder().to_path_buf(), what });
+    };
+    archive.download(&name, scratch)
+}
+
 /// The numbers in a package's name, for order: `linux-image-6.12.117+deb12-amd64` gives 6.12.117.12 without the prefix. None for other flavours.
-fn version(name: &str, prefix: &str) -> Option<Vec<u32>> {
-    let middle = name.strip_prefix(prefix)?.strip_suffix("-amd64")?;
+fn version(name: &str, prefix: &str, debian: &str) -> Option<Vec<u32>> {
+    let middle = name.strip_prefix(prefix)?.strip_suffix(debian)?.strip_suffix('-')?;
     let plain = middle.replace("+deb", ".");
     plain.split(['.', '-']).map(|part| part.parse().ok()).collect()
 }
@@ -173,55 +177,6 @@ fn dependencies(module: &[u8]) -> Vec<String> {
     String::from_utf8_lossy(&value).split(',').filter(|n| !n.is_empty()).map(str::to_owned).collect()
 }
 
-/// The kernel's ELF file out of a bzImage.
-fn uncompressed(image: &Path) -> Result<Vec<u8>, LabError> {
-    let bytes = fs::read(image).at(image, "cannot read")?;
-    let payload = payload(&bytes).ok_or_else(|| unexpected(image, "this is not an x86 boot image with a payload"))?;
-    let kernel = if payload.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
-        let mut kernel = Vec::new();
-        let decoder = zstd::Decoder::new(payload).map(zstd::Decoder::single_frame);
-        decoder.and_then(|mut d| d.read_to_end(&mut kernel)).at(image, "cannot unpack the zstd payload")?;
-        kernel
-    } else if payload.starts_with(b"\xfd7zXZ\0") {
-        let packed = image.with_extension("payload.xz");
-        write(&packed, payload)?;
-        unpack_xz(&packed)?
-    } else {
-        return Err(unexpected(image, "the payload is neither zstd nor xz"));
-    };
-    if kernel.starts_with(b"\x7fELF") { Ok(kernel) } else { Err(unexpected(image, "the payload holds no ELF file")) }
-}
-
-fn payload(image: &[u8]) -> Option<&[u8]> {
-    let word = |at: usize| image.get(at..at + 4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]) as usize);
-    if image.get(0x202..0x206)? != b"HdrS" {
-        return None;
-    }
-    let setup_sectors = match *image.get(0x1f1)? {
-        0 => 4,
-        n => usize::from(n),
-    };
-    let start = (setup_sectors + 1) * 512 + word(0x248)?;
-    image.get(start..start.checked_add(word(0x24c)?)?)
-}
-
-fn unpack_xz(path: &Path) -> Result<Vec<u8>, LabError> {
-    // The kernel's payload has its size after the stream, which xz reports as trailing garbage after writing all.
-    let output = Command::new("xz")
-        .args(["--decompress", "--stdout", "--single-stream", "--quiet"])
-        .arg(path)
-        .output()
-        .map_err(|error| LabError::Missing {
-            program: "xz".into(),
-            error,
-            remedy: "install xz-utils (tools/setup lab does)",
-        })?;
-    if output.stdout.is_empty() {
-        return Err(unexpected(path, &format!("xz cannot unpack it: {}", String::from_utf8_lossy(&output.stderr))));
-    }
-    Ok(output.stdout)
-}
-
 fn only_file(folder: &Path, prefix: &str) -> Result<PathBuf, LabError> {
     let entries = fs::read_dir(folder).and_then(Iterator::collect::<io::Result<Vec<_>>>).at(folder, "cannot list")?;
     let mut found = entries.into_iter().filter(|e| e.file_name().to_string_lossy().starts_with(prefix));
@@ -256,9 +211,15 @@ mod tests {
             "linux-image-6.12.119+deb12-amd64-dbg",
         ];
         let prefix = Kernel::V6_12.package_prefix();
-        let newest = names.iter().filter_map(|n| version(n, prefix).map(|v| (v, *n))).max();
+        let newest = names.iter().filter_map(|n| version(n, prefix, "amd64").map(|v| (v, *n))).max();
         assert_eq!(newest, Some((vec![117, 12], names[2])));
-        assert_eq!(version("linux-image-6.1.0-56-amd64", Kernel::V6_1.package_prefix()), Some(vec![0, 56]));
+        let of_arm = |name| version(name, Kernel::V6_1.package_prefix(), "arm64");
+        assert_eq!(of_arm("linux-image-6.1.0-56-arm64"), Some(vec![0, 56]));
+        for other in
+            ["linux-image-6.1.0-56-amd64", "linux-image-6.1.0-56-rt-arm64", "linux-image-6.1.0-56-arm64-unsigned"]
+        {
+            assert_eq!(of_arm(other), None, "{other}");
+        }
     }
 
     #[test]
@@ -266,20 +227,5 @@ mod tests {
         assert_eq!(dependencies(b"ELF\0license=GPL\0depends=9pnet,netfs\0name=9p\0"), ["9pnet", "netfs"]);
         assert!(dependencies(b"ELF\0depends=\0name=9pnet\0").is_empty());
         assert!(dependencies(b"ELF").is_empty());
-    }
-
-    #[test]
-    fn a_cut_off_or_foreign_image_has_no_payload() {
-        assert_eq!(payload(b""), None);
-        let mut image = vec![0u8; 4096];
-        assert_eq!(payload(&image), None, "no signature");
-        image[0x202..0x206].copy_from_slice(b"HdrS");
-        image[0x1f1] = 1;
-        image[0x248..0x24c].copy_from_slice(&16u32.to_le_bytes());
-        image[0x24c..0x250].copy_from_slice(&4u32.to_le_bytes());
-        image[1040..1044].copy_from_slice(b"load");
-        assert_eq!(payload(&image), Some(&b"load"[..]));
-        image[0x24c..0x250].copy_from_slice(&u32::MAX.to_le_bytes());
-        assert_eq!(payload(&image), None, "reaches past the end");
     }
 }

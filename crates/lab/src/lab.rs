@@ -15,6 +15,7 @@ use std::time::Instant;
 use tempfile::TempDir;
 
 use crate::accelerator::Accelerator;
+use crate::arch::Arch;
 use crate::cache::Cache;
 use crate::cache::remove;
 use crate::error::AtPath;
@@ -36,6 +37,7 @@ use crate::qemu::Qemu;
 use crate::snapshot;
 use crate::stale;
 use crate::topology::Topology;
+use crate::tree;
 use crate::truth::Truth;
 use crate::truth::TruthOptions;
 use crate::turn;
@@ -54,11 +56,13 @@ const LOOK: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone)]
 pub struct Lab {
     topology: Topology,
+    arch: Arch,
     kernel: Kernel,
     accelerator: Accelerator,
     cold: bool,
     stream: bool,
     limit: Duration,
+    seen: Vec<PathBuf>,
     devices: Vec<String>,
     plugins: Vec<String>,
     truth: Option<TruthOptions>,
@@ -118,15 +122,32 @@ impl Lab {
     pub fn new(topology: Topology) -> Self {
         Self {
             topology,
+            arch: Arch::default(),
             kernel: Kernel::default(),
             accelerator: Accelerator::default(),
             cold: false,
             stream: false,
             limit: RUN,
+            seen: Vec::new(),
             devices: Vec::new(),
             plugins: Vec::new(),
             truth: None,
         }
+    }
+
+    /// Sets the guest's architecture. One that is not the host's is emulated, and its guest sees a small Debian of its own; of the host's files it sees the
+    /// command's folder, the folder of its program, the project with its builds, and the folder of temporary files ([`Lab::see`] adds others).
+    #[must_use]
+    pub fn arch(mut self, arch: Arch) -> Self {
+        self.arch = arch;
+        self
+    }
+
+    /// A further folder of the host that a guest of another architecture sees at the same path. Changes stay in the guest.
+    #[must_use]
+    pub fn see(mut self, folder: &Path) -> Self {
+        self.seen.push(folder.to_path_buf());
+        self
     }
 
     /// Sets the guest's kernel.
@@ -204,8 +225,9 @@ impl Lab {
     }
 
     /// Runs a command to its end: program, arguments, environment and folder of `command` count. Its folder (by default this process's) is
-    /// shared for writing; of all other files of the host the guest sees a copy that it may change for itself. Where a defect of the emulator ends the guest
-    /// ([`LabError::is_emulators`]), the command runs again from its beginning, in a new guest with an exchange folder of its own; [`Outcome::how`] says so.
+    /// shared for writing; of all other files of the host that it sees ([`Lab::arch`]) the guest has a copy that it may change for itself. Where a defect of
+    /// the emulator ends the guest ([`LabError::is_emulators`]), the command runs again from its beginning, in a new guest with an exchange folder of its own;
+    /// [`Outcome::how`] says so.
     ///
     /// # Errors
     /// If the guest cannot be had, dies, or takes too long; not if the command fails.
@@ -239,7 +261,7 @@ impl Lab {
             }
             None => &[],
         };
-        job::write(before, command, &work, files.path())?;
+        job::write(before, command, &work, files.path(), &tree::seen(&machine.root, command, &self.seen))?;
         let _turn = turn::take();
         let started = Instant::now();
         let (mut guest, verb) =
@@ -325,12 +347,16 @@ impl Lab {
             return Err(LabError::Skipped);
         }
         let cache = Cache::of_user()?;
-        let topology = self.topology.arguments()?;
-        let qemu = Qemu::find(&cache)?;
-        let kernel = kernel::files(&cache, self.kernel)?;
-        let (initramfs, initramfs_hash) = initramfs::file(&cache, &kernel)?;
-        let machine = Machine { qemu, kernel, initramfs, initramfs_hash, topology, devices: self.devices.clone() };
+        if self.truth.is_some() {
+            self.arch.check_countable()?;
+        }
+        let machine = self.parts(&cache)?;
         let accelerator = match self.accelerator {
+            Accelerator::Kvm if !self.arch.is_hosts() => {
+                let arch = self.arch;
+                return Err(LabError::Command(format!("KVM runs no {arch} guest here: do not name an accelerator")));
+            }
+            Accelerator::Auto if !self.arch.is_hosts() => Accelerator::Emulated,
             // Plugins see only what is emulated.
             Accelerator::Auto if !self.plugins.is_empty() || self.truth.is_some() => Accelerator::Emulated,
             Accelerator::Kvm if self.truth.is_some() => {
@@ -343,6 +369,15 @@ impl Lab {
             asked => asked,
         };
         Ok((cache, machine, accelerator))
+    }
+
+    fn parts(&self, cache: &Cache) -> Result<Machine, LabError> {
+        let topology = self.topology.arguments(self.arch)?;
+        let qemu = Qemu::find(cache, self.arch)?;
+        let kernel = kernel::files(cache, self.arch, self.kernel)?;
+        let (initramfs, initramfs_hash) = initramfs::file(cache, self.arch, &kernel)?;
+        let (root, devices) = (tree::root(cache, self.arch)?, self.devices.clone());
+        Ok(Machine { arch: self.arch, qemu, kernel, initramfs, initramfs_hash, root, topology, devices })
     }
 
     /// The machine's snapshot, taken now if there is none.

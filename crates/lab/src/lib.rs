@@ -3,7 +3,8 @@
 //! Owns: downloading QEMU and stock Debian kernels (once per user, nothing is installed), booting them with a described [`Topology`], restoring
 //! from a snapshot in about a second, running one command with the host's files visible under the same paths, and bringing back its exit code,
 //! output and files.
-//! Assumes an x86-64 Linux host with apt and dpkg for the first set-up. KVM is optional: without it, the guest is emulated.
+//! Assumes an x86-64 Linux host with apt and dpkg for the first set-up. KVM is optional: without it, the guest is emulated, as a guest of another
+//! architecture ([`Arch`]) always is.
 //!
 //! **Never judge placement by the guest's run time:** all memory of the guest has the same latency. Judge by page counts, or by modelled time.
 //!
@@ -17,6 +18,8 @@
 //! ```
 
 mod accelerator;
+mod arch;
+mod boot_image;
 mod cache;
 mod error;
 mod guest;
@@ -38,11 +41,13 @@ mod snapshot;
 mod stale;
 mod time_limit;
 mod topology;
+mod tree;
 mod truth;
 mod turn;
 mod watch;
 
 pub use accelerator::Accelerator;
+pub use arch::Arch;
 pub use error::LabError;
 pub use job::FILES_IN_GUEST;
 pub use kernel::Kernel;

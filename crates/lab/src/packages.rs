@@ -14,11 +14,13 @@ use crate::cache::Cache;
 use crate::error::AtPath;
 use crate::error::LabError;
 
-const OFFLINE: &str = "The lab is downloaded once (about 220 MB) from Debian's mirror: check the network, name another mirror in \
+const OFFLINE: &str = "The lab is downloaded once (220 MB, or 190 MB for aarch64) from Debian's mirror: check the network, name another mirror in \
     NUMAPILOT_LAB_MIRROR (the part before /debian), or set NUMAPILOT_LAB=skip to skip what needs a kernel with several nodes.";
 const NO_APT: &str = "the lab's kernel and QEMU are Debian packages; on other systems run the lab in a Debian container, or set NUMAPILOT_LAB=skip";
 /// The release whose packages are taken, whatever the host runs.
 const RELEASE: &str = "bookworm";
+/// Architecture of the packages whose programs run on the host.
+pub(crate) const HOSTS: &str = "amd64";
 const KEYRING: &str = "usr/share/keyrings/debian-archive-keyring.gpg";
 
 /// Runs a program of the set-up to its end; its standard output.
@@ -34,21 +36,23 @@ pub(crate) fn run(command: &mut Command, what: &'static str, remedy: &'static st
     Err(LabError::Failed { what, command: format!("{command:?}"), output: lines.join("\n"), remedy })
 }
 
-/// apt with its own configuration.
+/// apt with its own configuration, for the packages of one architecture.
 #[derive(Debug)]
 pub(crate) struct Archive {
     folder: PathBuf,
+    /// Debian's name of it.
+    arch: &'static str,
 }
 
 impl Archive {
     /// Fetches the lists of packages; holds no lock, so the caller must.
-    pub(crate) fn open(cache: &Cache) -> Result<Self, LabError> {
-        let folder = cache.root().join("apt");
+    pub(crate) fn open(cache: &Cache, arch: &'static str) -> Result<Self, LabError> {
+        let folder = cache.root().join(if arch == HOSTS { "apt".into() } else { format!("apt-{arch}") });
         for part in ["state/lists/partial", "cache/archives/partial"] {
             let path = folder.join(part);
             fs::create_dir_all(&path).at(&path, "cannot make a folder")?;
         }
-        let archive = Self { folder };
+        let archive = Self { folder, arch };
         let status = archive.folder.join("status");
         fs::write(&status, "").at(&status, "cannot write")?;
         let keyring = archive.keyring()?;
@@ -61,7 +65,7 @@ impl Archive {
             ("debian", format!("{RELEASE}-backports")),
             ("debian-security", format!("{RELEASE}-security")),
         ] {
-            sources += &format!("deb [arch=amd64 signed-by={}] {mirror}/{area} {suite} main\n", keyring.display());
+            sources += &format!("deb [arch={arch} signed-by={}] {mirror}/{area} {suite} main\n", keyring.display());
         }
         let list = archive.folder.join("sources.list");
         fs::write(&list, sources).at(&list, "cannot write")?;
@@ -109,7 +113,6 @@ impl Archive {
             "Dir::Etc::SourceParts=/dev/null",
             "Dir::Etc::Preferences=/dev/null",
             "Dir::Etc::PreferencesParts=/dev/null",
-            "APT::Architecture=amd64",
             "APT::Sandbox::User=root",
             "APT::Install-Recommends=false",
             "Acquire::Languages=none",
@@ -119,8 +122,14 @@ impl Archive {
         ] {
             command.args(["-o", option]);
         }
+        command.args(["-o", &format!("APT::Architecture={}", self.arch)]);
         command.env("LC_ALL", "C").env("DEBIAN_FRONTEND", "noninteractive");
         command
+    }
+
+    /// Where its lists and its configuration are.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// Names of packages that begin so.

@@ -2,23 +2,24 @@
 //!
 //! 9.2 is the first that takes the lab's plugin (`plugin/qemu_api.h`), 8.2 the first that migrates to and from files; 7.2 also crashed the guest's kernel in
 //! one of forty boots.
-//! `NUMAPILOT_LAB_QEMU` names another `qemu-system-x86_64`.
+//! `NUMAPILOT_LAB_QEMU` names another `qemu-system-x86_64`, `NUMAPILOT_LAB_QEMU_AARCH64` another `qemu-system-aarch64`.
 
 use std::env;
 use std::path::Path;
 use std::path::PathBuf;
 use std::process::Command;
 
+use crate::arch::Arch;
+use crate::arch::Emulator;
 use crate::cache::Cache;
 use crate::error::LabError;
 use crate::packages;
 use crate::packages::Archive;
+use crate::packages::HOSTS;
 
 const OLDEST: (u32, u32) = (9, 2);
-const REINSTALL: &str =
-    "delete the lab's folder (see NUMAPILOT_LAB_CACHE) and run this again, or install qemu-system-x86 9.2 or later";
-/// The recipe by which it was unpacked; a new one gets a new folder.
-const UNPACKED: &str = "qemu-1";
+const REINSTALL: &str = "delete the lab's folder (see NUMAPILOT_LAB_CACHE) and run this again, or install qemu-system-x86 (for aarch64 guests qemu-system-arm) \
+    9.2 or later";
 
 /// A QEMU that can be started.
 #[derive(Debug, Clone)]
@@ -33,35 +34,36 @@ pub(crate) struct Qemu {
 
 impl Qemu {
     /// Finds one, or downloads it.
-    pub(crate) fn find(cache: &Cache) -> Result<Self, LabError> {
-        if let Some(path) = env::var_os("NUMAPILOT_LAB_QEMU").filter(|p| !p.is_empty()) {
+    pub(crate) fn find(cache: &Cache, arch: Arch) -> Result<Self, LabError> {
+        let emulator = arch.emulator();
+        if let Some(path) = env::var_os(emulator.variable).filter(|p| !p.is_empty()) {
             return Self { words: vec![path.into()], modules: None, version: String::new() }.with_version();
         }
-        if let Some(installed) = Self::installed() {
+        if let Some(installed) = Self::installed(emulator) {
             return Ok(installed);
         }
-        let root = cache.once(UNPACKED, |path| {
+        let root = cache.once(emulator.folder, |path| {
             let _lock = cache.lock("apt")?;
             crate::say(&format!(
-                "downloading QEMU (36 MB, no installed one is 9.2 or later) into {}, once",
+                "downloading QEMU for {arch} (36 MB, no installed one is 9.2 or later) into {}, once",
                 cache.root().display()
             ));
-            Archive::open(cache)?.unpack_with_dependencies(&["qemu-system-x86"], path)
+            Archive::open(cache, HOSTS)?.unpack_with_dependencies(&[emulator.package], path)
         })?;
-        Self::unpacked(&root).with_version()
+        Self::unpacked(&root, emulator).with_version()
     }
 
-    fn installed() -> Option<Self> {
-        let qemu = Self { words: vec!["qemu-system-x86_64".into()], modules: None, version: String::new() };
+    fn installed(emulator: Emulator) -> Option<Self> {
+        let qemu = Self { words: vec![emulator.program.into()], modules: None, version: String::new() };
         qemu.with_version().ok().filter(|q| parse_version(&q.version).is_some_and(|v| v >= OLDEST))
     }
 
     /// Runs through its own loader with its own C library, so that the host's may be of any age.
-    fn unpacked(root: &Path) -> Self {
+    fn unpacked(root: &Path, emulator: Emulator) -> Self {
         let libraries = ["lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu"].map(|l| root.join(l));
         let path = libraries.each_ref().map(|l| l.display().to_string()).join(":");
         let mut words = vec![libraries[0].join("ld-linux-x86-64.so.2"), "--library-path".into(), path.into()];
-        words.extend(["--argv0".into(), "qemu-system-x86_64".into(), root.join("usr/bin/qemu-system-x86_64")]);
+        words.extend(["--argv0".into(), emulator.program.into(), root.join("usr/bin").join(emulator.program)]);
         for data in ["usr/share/qemu", "usr/share/seabios", "usr/lib/ipxe/qemu"] {
             words.extend(["-L".into(), root.join(data)]);
         }

@@ -1,6 +1,7 @@
 //! The guest's machine: memory nodes, their CPUs, their distances, and the firmware's table of latencies and bandwidths (HMAT).
 //! Pure: from a description to QEMU's arguments.
 
+use crate::arch::Arch;
 use crate::error::LabError;
 
 /// The distance of a node from itself, by ACPI's definition (SLIT).
@@ -203,11 +204,12 @@ impl Topology {
     ///
     /// # Errors
     /// Rejects a topology that QEMU or the kernel does not support.
-    pub(crate) fn arguments(&self) -> Result<Vec<String>, LabError> {
+    pub(crate) fn arguments(&self, arch: Arch) -> Result<Vec<String>, LabError> {
         self.check()?;
+        let machine = arch.machine(self.hmat)?;
         let mut words: Vec<String> = Vec::new();
         let mut option = |name: &str, value: String| words.extend([name.to_owned(), value]);
-        option("-M", if self.hmat { "q35,hmat=on".into() } else { "q35".into() });
+        option("-M", machine.to_owned());
         option("-m", format!("{}M", self.memory_mib.iter().sum::<u32>()));
         let with_cpus = self.cpus.iter().filter(|&&c| c > 0).count();
         let per_socket = self.cpus[0];
@@ -256,7 +258,7 @@ mod tests {
 
     #[test]
     fn a_symmetric_machine_in_qemus_words() {
-        let words = Topology::symmetric(2).arguments().expect("a machine").join(" ");
+        let words = Topology::symmetric(2).arguments(Arch::X86_64).expect("a machine").join(" ");
         assert_eq!(
             words,
             "-M q35 -m 1024M -smp 4,sockets=2,cores=2,threads=1 \
@@ -284,7 +286,7 @@ mod tests {
         assert_eq!(topology.distances()[4], [24, 34, 34, 34, 10, 34]);
         assert_eq!(topology.distances()[5], [34, 24, 34, 34, 34, 10]);
         assert_eq!((topology.nodes(), topology.cpus(), topology.cpus_of(4)), (6, 8, None));
-        let words = topology.arguments().expect("a machine").join(" ");
+        let words = topology.arguments(Arch::X86_64).expect("a machine").join(" ");
         assert!(words.contains("-numa node,nodeid=5,memdev=m5,initiator=1"), "{words}");
         assert!(
             words.contains("initiator=1,target=5,hierarchy=memory,data-type=access-latency,latency=240"),
@@ -297,10 +299,10 @@ mod tests {
     fn distances_are_read_and_checked() {
         let rows = Topology::parse_distances("# two\n10 21\n\n31 10 # asymmetric\n").expect("numbers");
         assert_eq!(rows, [[10, 21], [31, 10]]);
-        assert!(Topology::with_distances(rows).arguments().is_ok());
+        assert!(Topology::with_distances(rows).arguments(Arch::X86_64).is_ok());
         let wrong = |text: &str| {
             Topology::parse_distances(text)
-                .and_then(|d| Topology::with_distances(d).arguments())
+                .and_then(|d| Topology::with_distances(d).arguments(Arch::X86_64))
                 .map_err(|e| e.to_string())
         };
         for (text, part) in [

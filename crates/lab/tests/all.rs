@@ -4,6 +4,7 @@
 
 mod common;
 
+mod arm;
 mod lab;
 mod sampling;
 mod truth;

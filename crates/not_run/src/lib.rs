@@ -18,7 +18,9 @@ pub const FILE: &str = "NUMAPILOT_NOT_RUN";
 /// What a test needs and this machine may lack. The name of each is its word in `tools/may-be-absent`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// A cross compiler for 64-bit Arm and QEMU's user mode to run its programs (packages gcc-aarch64-linux-gnu, qemu-user).
+    /// A numapilot that was built for 64-bit Arm, which `NUMAPILOT_AARCH64` names.
+    ArmBuild,
+    /// A cross compiler for 64-bit Arm, and for some tests QEMU's user mode to run its programs (packages gcc-aarch64-linux-gnu, qemu-user).
     ArmTools,
     /// Memory that can be bound to a node (`mbind`).
     BoundMemory,
@@ -60,7 +62,8 @@ pub enum Need {
 
 impl Need {
     /// Every need.
-    pub const ALL: [Need; 19] = [
+    pub const ALL: [Need; 20] = [
+        Need::ArmBuild,
         Need::ArmTools,
         Need::BoundMemory,
         Need::Cmake,
@@ -86,6 +89,7 @@ impl Need {
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
+            Need::ArmBuild => "arm-build",
             Need::ArmTools => "arm-tools",
             Need::BoundMemory => "bound-memory",
             Need::Cmake => "cmake",

@@ -216,7 +216,15 @@ fn hypervisor(root: &Root, cpuinfo: &str) -> Option<String> {
         let product = root.text("sys/class/dmi/id/product_name").unwrap_or_default();
         kind.or(compatible.map(|text| text.trim_end_matches('\0').to_owned()))
             .or(guest_by_firmware(&maker, &product).map(str::to_owned))
+            .or(is_qemus_tree(root).then(|| "QEMU".to_owned()))
     }
+}
+
+/// Whether the device tree has the device through which QEMU configures a guest (systemd-detect-virt looks for it, too). Without firmware nothing else names
+/// the maker of its own machine for Arm (`create_fw_cfg` in QEMU's hw/arm/virt.c).
+#[cfg(any(test, not(target_arch = "x86_64")))]
+fn is_qemus_tree(root: &Root) -> bool {
+    root.names("proc/device-tree").iter().any(|name| name.starts_with("fw-cfg@"))
 }
 
 /// The hypervisor of machines whose processors do not tell of one, by the maker and product that their firmware names (as systemd-detect-virt has them).
@@ -284,6 +292,17 @@ mod tests {
         {
             assert_eq!(guest_by_firmware(maker, product), None, "{maker} {product}");
         }
+    }
+
+    #[test]
+    fn guests_of_qemu_without_firmware_are_told_by_their_device_tree() {
+        let folder = tempfile::tempdir().unwrap();
+        let (root, tree) = (Root::new(folder.path()), folder.path().join("proc/device-tree"));
+        assert!(!is_qemus_tree(&root), "no device tree");
+        fs::create_dir_all(tree.join("memory@40000000")).unwrap();
+        assert!(!is_qemus_tree(&root), "a machine's own");
+        fs::create_dir(tree.join("fw-cfg@9020000")).unwrap();
+        assert!(is_qemus_tree(&root));
     }
 
     #[test]

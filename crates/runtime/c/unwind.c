@@ -96,6 +96,10 @@ static NP_COLD enum step step_signal(struct walk *walk) {
 
 /* Code without unwinding data: if it keeps frame pointers, the chain goes on through them. */
 static NP_COLD enum step step_guess(struct walk *walk) {
+#if defined(__aarch64__)
+    /* The chain of frame records ends with a frame pointer of zero (AAPCS64, "The Frame Pointer"): a program's _start and a thread's clone set it. */
+    if (walk->fp == 0) return STEP_END;
+#endif
     if (walk->fp < walk->sp || !inside(walk, walk->fp) || !inside(walk, walk->fp + 8)) return STEP_FAIL;
     walk->pc = load(walk, walk->fp + 8);
     walk->sp = walk->fp + 16;

@@ -12,6 +12,7 @@ mod vtime {
 
 mod addresses;
 mod alloc;
+mod arm;
 mod homes;
 mod java;
 mod lifecycle;

@@ -10,6 +10,7 @@ use anyhow::Context;
 use clap::Args;
 use clap::ValueEnum;
 use numapilot_lab::Accelerator;
+use numapilot_lab::Arch;
 use numapilot_lab::Kernel;
 use numapilot_lab::Lab;
 use numapilot_lab::PrivateCache;
@@ -27,13 +28,14 @@ Examples:
   cargo xtask lab --kernel 6.1 --icount -- numactl --interleave=all ls
   cargo xtask lab --icount --truth counts.json --cache 1024x8 --model opteron-8385 -- ./program
   cargo xtask lab --icount --truth counts.json --samples perf.data -- ./program
+  cargo xtask lab --arch aarch64 -- numactl --hardware
   cargo xtask lab --setup";
 
 /// Runs a command on a real kernel with several memory nodes, in QEMU.
 ///
-/// The guest sees the host's files under the same paths. The working folder is shared for writing; changes elsewhere stay in the guest. /run/lab
-/// ($NUMAPILOT_LAB_FILES) is the exchange folder. Exit code and output are the command's. Run times are not meaningful, because all memory of the
-/// guest has the same latency.
+/// The guest sees the host's files under the same paths (one of another architecture only some folders of them: docs/lab.md). The working folder is shared for
+/// writing; changes elsewhere stay in the guest. /run/lab ($NUMAPILOT_LAB_FILES) is the exchange folder. Exit code and output are the command's. Run times are
+/// not meaningful, because all memory of the guest has the same latency.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct LabArgs {
@@ -55,6 +57,12 @@ pub struct LabArgs {
     /// Nodes without CPUs, beside the others
     #[arg(long, default_value_t = 0, value_name = "N")]
     memory_only: usize,
+    /// Architecture of the guest: x86_64 or aarch64
+    #[arg(long, default_value_t = Arch::X86_64)]
+    arch: Arch,
+    /// A folder of the host that a guest of another architecture sees, beside the working folder, the project, temporary files and the program's folder
+    #[arg(long, value_name = "FOLDER")]
+    see: Vec<PathBuf>,
     /// Version of the kernel: 6.12 or 6.1
     #[arg(long, default_value_t = Kernel::V6_12)]
     kernel: Kernel,
@@ -153,7 +161,9 @@ impl LabArgs {
             (false, Run::Kvm) => Accelerator::Kvm,
             (false, Run::Emulated) => Accelerator::Emulated,
         };
-        let lab = Lab::new(self.topology()?).kernel(self.kernel).accelerator(accelerator).cold(self.cold);
+        let lab =
+            Lab::new(self.topology()?).arch(self.arch).kernel(self.kernel).accelerator(accelerator).cold(self.cold);
+        let lab = self.see.iter().fold(lab, |lab, folder| lab.see(folder));
         let mut lab = lab.time_limit(Duration::from_secs(self.limit)).device(self.device.iter().cloned());
         if self.truth.is_some() {
             let sampling = self.samples.as_ref().map(|_| Sampling { period: self.period, seed: 0 });
