@@ -84,12 +84,14 @@ build: setup-demo
 query: build
 	@cargo build --release $(CARGO_FLAGS) $(QUERY)
 
-# What people install, in dist/: docs/start/install.md. The SQL engine is in it if it was built, and is brought up to date then.
+# What people install, in dist/: docs/start/install.md. The SQL engine is in it if it was built, and is brought up to date then. lintian and rpmlint check it,
+# where they are installed.
 packages: build setup-packages
 	@if [ -e target/release/numapilot-query ]; then $(MAKE) --no-print-directory query; fi
 	@$(MAKE) --no-print-directory -C crates/capi OUT=$(CURDIR)/$(BUILD)/packages/capi
 	@$(MAKE) --no-print-directory -C crates/replica/c OUT=$(CURDIR)/$(BUILD)/packages/replica CFLAGS="-O2 -g $(MAPPED_C)"
 	@tools/packages dist
+	@tools/lint-packages dist
 
 # All of a release but publishing it, of which the workflow `release` uploads what this leaves: dist/ and build/release/NOTES.md. TAG: the release's tag (else
 # there may be none yet). RELEASE: more options of tools/release, such as --unreleased. REUSE=yes: with the packages that are in dist/.

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import time
 
-from packing import MAINTAINER, Entry, Failed, entries_of, rpm_layout, run, stage, symbols_of
+from packing import MAINTAINER, Entry, Failed, bytes_of, entries_of, rpm_layout, run, stage, symbols_of
 from third_party import OURS
 
 # rpm's names of the architectures that elf.MACHINES has by Debian's.
@@ -41,6 +41,18 @@ def needs(files):
 def provides(files):
     """What ELF files bring for others, as elfdeps names it. Nothing for programs."""
     return sorted(f"{file.soname}({version})(64bit)" for file in files if file.soname for version in ["", *file.defines])
+
+
+def pkg_config(entries):
+    """What pkg-config files bring, as rpm's own pkgconfigdeps names it. Raises Failed for one without a version."""
+    provided = []
+    for target, entry in sorted(entries.items()):
+        if target.endswith(".pc"):
+            version = re.search(r"^Version: *(\S+)$", bytes_of(entry).decode(), re.MULTILINE)
+            if version is None:
+                raise Failed(f"{target} has no line `Version`")
+            provided.append(f"pkgconfig({pathlib.PurePosixPath(target).stem}) = {version[1]}")
+    return provided
 
 
 def name_of(package, tables):
@@ -83,14 +95,19 @@ def scriptlets(name, table, folder):
     return made
 
 
-def package_section(name, table, own, tables, release):
+def capital(text):
+    """A summary as rpm's distributions begin it."""
+    return text[:1].upper() + text[1:]
+
+
+def package_section(name, table, own, entries, tables, release):
     """Lines of a package's header and description. `own`: its ELF files, `table["licence"]`: the SPDX expression of all that is in it."""
     if "debug" not in table:
-        required, provided = needs(own), provides(own)
+        required, provided = needs(own), provides(own) + pkg_config(entries)
     else:
         required, provided = [], []
     required += [relation(text, tables, release.package_version) for text in table.get("depends", [])]
-    fields = [("Summary", escaped(table["summary"])), ("License", table["licence"]), ("AutoReqProv", "no")]
+    fields = [("Summary", capital(escaped(table["summary"]))), ("License", table["licence"]), ("AutoReqProv", "no")]
     fields += [("BuildArch", "noarch")] if table.get("architecture") == "all" else []
     fields += [("Requires", text) for text in required] + [("Provides", text) for text in provided]
     fields += [("Suggests", name_of(other, tables)) for other in table.get("suggests", [])]
@@ -100,9 +117,10 @@ def package_section(name, table, own, tables, release):
 
 def spec(parts, tables, release):
     """The spec of all packages. `parts`: of each, its rpm name, table, ELF files, entries and scriptlets; the first is numapilot, as all are built from it."""
-    lines = ["Name: numapilot", f"Version: {release.package_version}", "Release: 1", f"URL: {release.homepage}", f"Vendor: {escaped(MAINTAINER)}"]
-    for name, table, own, _, _ in parts:
-        lines += package_section(name, table, own, tables, release)
+    lines = ["Name: numapilot", f"Version: {release.package_version}", "Release: 1", f"URL: {release.homepage}"]
+    lines += [f"{tag}: {escaped(MAINTAINER)}" for tag in ["Vendor", "Packager"]]
+    for name, table, own, entries, _ in parts:
+        lines += package_section(name, table, own, entries, tables, release)
     lines += ["%install", 'cp -a "%{staged}/." "%{buildroot}"', ""]
     for name, table, _, entries, scripts in parts:
         for section, text in scripts:
