@@ -21,6 +21,8 @@ NAMES = {"g++": "gcc-c++", "gfortran": "gcc-gfortran", "linux-perf": "perf", "pk
 # years reads.
 MACROS = {
     "_buildhost": "localhost",
+    # Of the processor that packs: packages for all processors would have other bytes on each.
+    "_target_platform": "linux",
     "use_source_date_epoch_as_buildtime": "1",
     "source_date_epoch_from_changelog": "0",
     "_build_id_links": "none",
@@ -131,6 +133,16 @@ def spec(parts, tables, release):
     return "\n".join(lines)
 
 
+def of_all_processors(file):
+    """Takes the number of the processor that packed out of the beginning of a package that is for all of them: its bytes are then the same wherever it is made.
+    rpm reads neither that number nor what else its place (the lead) has, and no sum is of it. `file` calls 255 noarch. Raises Failed for another file."""
+    with open(file, "r+b") as opened:
+        # Magic number, version 3.0, a binary package, the processor: Linux Standard Base, "Package File Format".
+        if opened.read(8) != b"\xed\xab\xee\xdb\x03\x00\x00\x00":
+            raise Failed(f"{file}: rpmbuild wrote a package that does not begin as one")
+        opened.write(b"\x00\xff")
+
+
 def parts_of(tables, found, contents, release, tree, work):
     """What `spec` takes of every package, and of one with debug symbols for each that has programs."""
     layout, folders, parts = rpm_layout(), {"tree": tree, "built": work / "built"}, []
@@ -175,5 +187,7 @@ def make(tables, found, contents, release, tree, work, out):
     for name, table, _, _, _ in parts:
         file = out / f"{name}-{release.file_version}-1.{ARCHITECTURES[table.get('architecture', release.architecture)]}.rpm"
         shutil.move(folder / "made" / f"{name}.rpm", file)
+        if table.get("architecture") == "all":
+            of_all_processors(file)
         made.append(file)
     return made
