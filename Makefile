@@ -11,6 +11,20 @@ DEMO_TRACE := $(BUILD)/demo/streamcluster.numatrace
 DEMO_PICTURE := $(BUILD)/demo/streamcluster-traffic.svg
 DEMO_PAGE := $(BUILD)/demo/streamcluster.html
 
+# Packages for another processor than this machine's: make packages TARGET=aarch64-unknown-linux-gnu makes them in dist/ below a folder of that name, with
+# Debian's cross compiler (docs/start/install.md). From the command line only: in the environment, other programs' variables may have this name.
+CROSS := $(if $(filter command,$(firstword $(origin TARGET))),$(TARGET))
+# What Debian names the processor's compilers and folders by.
+TRIPLET := $(subst riscv64gc,riscv64,$(subst -unknown-,-,$(CROSS)))
+CROSS_FLAGS := $(if $(CROSS),--target $(CROSS))
+# What was built for packages: programs, and the C libraries; and where the packages go.
+PACKED := target/$(if $(CROSS),$(CROSS)/)release
+PACKED_LIBRARIES := $(BUILD)/packages$(if $(CROSS),/$(CROSS))
+DIST := dist$(if $(CROSS),/$(CROSS))
+ifneq ($(CROSS),)
+export CARGO_TARGET_$(shell echo '$(CROSS)' | tr a-z- A-Z_)_LINKER := $(TRIPLET)-gcc
+endif
+
 # Packages name no folder of the machine that builds them, in messages or debug symbols: other machines make the same bytes, and nobody reads who built them.
 # Other flags mean another build, so this holds for the whole run of make: `make query packages` builds everything once.
 ifneq ($(filter packages,$(MAKECMDGOALS)),)
@@ -24,6 +38,7 @@ MAPPED_C := $(REMAPPED:%=-ffile-prefix-map=%)
 export RUSTFLAGS := $(strip $(RUSTFLAGS) $(REMAPPED:%=--remap-path-prefix=%))
 # What the crate `cc` gives to compilers of C, beside CFLAGS.
 export HOST_CFLAGS := $(strip $(HOST_CFLAGS) $(MAPPED_C))
+export TARGET_CFLAGS := $(strip $(TARGET_CFLAGS) $(MAPPED_C))
 # Lines for backtraces; they go into packages of their own.
 export CARGO_PROFILE_RELEASE_DEBUG := line-tables-only
 endif
@@ -49,7 +64,8 @@ help:
 	@echo "make page    the HTML report's script, after a change in web/"
 	@echo "make docs    the documents as a searchable book (build/book/index.html), every link checked"
 	@echo "make build   only the release binary: $(NUMAPILOT)"
-	@echo "make packages  packages for Debian and rpm, tarballs and a bill of materials in dist/ (with numapilot-query, if make query built it)"
+	@echo "make packages  packages for Debian and rpm, tarballs, a wheel, a container image and a bill of materials in dist/"
+	@echo "             (with numapilot-query, if make query built it; TARGET=aarch64-unknown-linux-gnu: for that processor)"
 	@echo "make release-dry-run  a release without publishing: checks, packages, notes, a table of what would be uploaded (RELEASE=--unreleased; REUSE=yes: of dist/)"
 	@echo "make query   that, and the SQL engine of 'numapilot query' beside it (some minutes more)"
 	@echo "make abi     the C libraries' interfaces compared with those of the last release, and which version the difference needs (ABI=--write: renews the baselines)"
@@ -73,7 +89,7 @@ setup-servers:
 setup-docs:
 	@tools/setup docs
 setup-packages:
-	@tools/setup packages
+	@tools/setup packages $(CROSS)
 setup-abi:
 	@tools/setup abi
 
@@ -81,15 +97,25 @@ build: setup-demo
 	@cargo build --profile $(BUILD_PROFILE) $(CARGO_FLAGS) $(if $(filter dev,$(BUILD_PROFILE)),--workspace --tests,-p numapilot)
 
 # The SQL engine is large, so it is a program of its own, which `numapilot query` starts.
-query: build
-	@cargo build --release $(CARGO_FLAGS) $(QUERY)
+query: $(if $(CROSS),setup-demo,build)
+	@cargo build --release $(CARGO_FLAGS) $(CROSS_FLAGS) $(QUERY)
 
-# What people install, in dist/: docs/start/install.md. The SQL engine is in it if it was built, and is brought up to date then.
-packages: build setup-packages
-	@if [ -e target/release/numapilot-query ]; then $(MAKE) --no-print-directory query; fi
-	@$(MAKE) --no-print-directory -C crates/capi OUT=$(CURDIR)/$(BUILD)/packages/capi
-	@$(MAKE) --no-print-directory -C crates/replica/c OUT=$(CURDIR)/$(BUILD)/packages/replica CFLAGS="-O2 -g $(MAPPED_C)"
-	@tools/packages dist
+# What people install, in dist/: docs/start/install.md. The SQL engine is in it if it was built, and is brought up to date then. lintian and rpmlint check it,
+# where they are installed.
+# Each package of Rust is built alone, as it asks for less of what all share than the workspace does; and its licences are listed as it is built.
+packages: $(if $(CROSS),setup-demo,build) setup-packages
+	@if [ -e $(PACKED)/numapilot-query ]; then $(MAKE) --no-print-directory query; fi
+ifneq ($(CROSS),)
+	@cargo build --release $(CARGO_FLAGS) $(CROSS_FLAGS) -p numapilot
+	@cargo build --release $(CARGO_FLAGS) $(CROSS_FLAGS) -p numapilot-capi
+endif
+	@cargo build --release $(CARGO_FLAGS) $(CROSS_FLAGS) -p numapilot-python
+	@$(MAKE) --no-print-directory -C crates/capi OUT=$(CURDIR)/$(PACKED_LIBRARIES)/capi \
+		$(if $(CROSS),CC=$(TRIPLET)-gcc ARCHIVE=$(CURDIR)/$(PACKED)/libnumapilot_capi.a)
+	@$(MAKE) --no-print-directory -C crates/replica/c OUT=$(CURDIR)/$(PACKED_LIBRARIES)/replica CFLAGS="-O2 -g $(MAPPED_C)" \
+		$(if $(CROSS),CC=$(TRIPLET)-gcc AR=$(TRIPLET)-ar)
+	@tools/packages --built $(PACKED) --libraries $(PACKED_LIBRARIES) --work $(PACKED_LIBRARIES)/work $(DIST)
+	@tools/lint-packages $(DIST)
 
 # All of a release but publishing it, of which the workflow `release` uploads what this leaves: dist/ and build/release/NOTES.md. TAG: the release's tag (else
 # there may be none yet). RELEASE: more options of tools/release, such as --unreleased. REUSE=yes: with the packages that are in dist/.

@@ -39,6 +39,8 @@ class Layout:
     pc_libdir: str
     # Whether manual pages and changelogs are compressed.
     is_compressed: bool
+    # Of shared libraries: Debian forbids that they may be executed; tools of rpm take no others for libraries.
+    library_mode: int = 0o644
 
     def target(self, template, package):
         """A target of packages.toml as a path of this layout."""
@@ -60,7 +62,8 @@ def rpm_layout():
     share = "usr/share"
     completions = {"bash": f"{share}/bash-completion/completions", "zsh": f"{share}/zsh/site-functions", "fish": f"{share}/fish/vendor_completions.d"}
     return Layout("usr/bin", "usr/lib64", "usr/include", f"{share}/man/man1", **completions, share=share, doc=f"{share}/doc/{{package}}",
-                  unit="usr/lib/systemd/system", etc="etc", debug="usr/lib/debug", pc_prefix="/usr", pc_libdir="${prefix}/lib64", is_compressed=True)
+                  unit="usr/lib/systemd/system", etc="etc", debug="usr/lib/debug", pc_prefix="/usr", pc_libdir="${prefix}/lib64", is_compressed=True,
+                  library_mode=0o755)
 
 
 def tarball_layout():
@@ -142,6 +145,8 @@ def prepared(target, path, layout):
         return target, Entry(data=relocated(path.read_text(encoding="utf-8"), layout.pc_prefix, layout.pc_libdir).encode())
     if layout.is_compressed and target.startswith(layout.man + "/"):
         return target + ".gz", compressed(path.read_bytes())
+    if re.search(r"\.so(\.\d+)+$", target):
+        return target, Entry(path=path, mode=layout.library_mode)
     return target, Entry(path=path, mode=0o755 if target.startswith(layout.bin + "/") else 0o644)
 
 

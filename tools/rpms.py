@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import time
 
-from packing import MAINTAINER, Entry, Failed, entries_of, rpm_layout, run, stage, symbols_of
+from packing import MAINTAINER, Entry, Failed, bytes_of, entries_of, rpm_layout, run, stage, symbols_of
 from third_party import OURS
 
 # rpm's names of the architectures that elf.MACHINES has by Debian's.
@@ -21,6 +21,8 @@ NAMES = {"g++": "gcc-c++", "gfortran": "gcc-gfortran", "linux-perf": "perf", "pk
 # years reads.
 MACROS = {
     "_buildhost": "localhost",
+    # Of the processor that packs: packages for all processors would have other bytes on each.
+    "_target_platform": "linux",
     "use_source_date_epoch_as_buildtime": "1",
     "source_date_epoch_from_changelog": "0",
     "_build_id_links": "none",
@@ -41,6 +43,18 @@ def needs(files):
 def provides(files):
     """What ELF files bring for others, as elfdeps names it. Nothing for programs."""
     return sorted(f"{file.soname}({version})(64bit)" for file in files if file.soname for version in ["", *file.defines])
+
+
+def pkg_config(entries):
+    """What pkg-config files bring, as rpm's own pkgconfigdeps names it. Raises Failed for one without a version."""
+    provided = []
+    for target, entry in sorted(entries.items()):
+        if target.endswith(".pc"):
+            version = re.search(r"^Version: *(\S+)$", bytes_of(entry).decode(), re.MULTILINE)
+            if version is None:
+                raise Failed(f"{target} has no line `Version`")
+            provided.append(f"pkgconfig({pathlib.PurePosixPath(target).stem}) = {version[1]}")
+    return provided
 
 
 def name_of(package, tables):
@@ -83,14 +97,19 @@ def scriptlets(name, table, folder):
     return made
 
 
-def package_section(name, table, own, tables, release):
+def capital(text):
+    """A summary as rpm's distributions begin it."""
+    return text[:1].upper() + text[1:]
+
+
+def package_section(name, table, own, entries, tables, release):
     """Lines of a package's header and description. `own`: its ELF files, `table["licence"]`: the SPDX expression of all that is in it."""
     if "debug" not in table:
-        required, provided = needs(own), provides(own)
+        required, provided = needs(own), provides(own) + pkg_config(entries)
     else:
         required, provided = [], []
     required += [relation(text, tables, release.package_version) for text in table.get("depends", [])]
-    fields = [("Summary", escaped(table["summary"])), ("License", table["licence"]), ("AutoReqProv", "no")]
+    fields = [("Summary", capital(escaped(table["summary"]))), ("License", table["licence"]), ("AutoReqProv", "no")]
     fields += [("BuildArch", "noarch")] if table.get("architecture") == "all" else []
     fields += [("Requires", text) for text in required] + [("Provides", text) for text in provided]
     fields += [("Suggests", name_of(other, tables)) for other in table.get("suggests", [])]
@@ -100,9 +119,10 @@ def package_section(name, table, own, tables, release):
 
 def spec(parts, tables, release):
     """The spec of all packages. `parts`: of each, its rpm name, table, ELF files, entries and scriptlets; the first is numapilot, as all are built from it."""
-    lines = ["Name: numapilot", f"Version: {release.package_version}", "Release: 1", f"URL: {release.homepage}", f"Vendor: {escaped(MAINTAINER)}"]
-    for name, table, own, _, _ in parts:
-        lines += package_section(name, table, own, tables, release)
+    lines = ["Name: numapilot", f"Version: {release.package_version}", "Release: 1", f"URL: {release.homepage}"]
+    lines += [f"{tag}: {escaped(MAINTAINER)}" for tag in ["Vendor", "Packager"]]
+    for name, table, own, entries, _ in parts:
+        lines += package_section(name, table, own, entries, tables, release)
     lines += ["%install", 'cp -a "%{staged}/." "%{buildroot}"', ""]
     for name, table, _, entries, scripts in parts:
         for section, text in scripts:
@@ -111,6 +131,16 @@ def spec(parts, tables, release):
     date = time.strftime("%a %b %d %Y", time.gmtime(release.epoch))
     lines += ["%changelog", f"* {date} {escaped(MAINTAINER)} - {release.package_version}-1", "- What changed: CHANGELOG.md in /usr/share/doc/numapilot.", ""]
     return "\n".join(lines)
+
+
+def of_all_processors(file):
+    """Takes the number of the processor that packed out of the beginning of a package that is for all of them: its bytes are then the same wherever it is made.
+    rpm reads neither that number nor what else its place (the lead) has, and no sum is of it. `file` calls 255 noarch. Raises Failed for another file."""
+    with open(file, "r+b") as opened:
+        # Magic number, version 3.0, a binary package, the processor: Linux Standard Base, "Package File Format".
+        if opened.read(8) != b"\xed\xab\xee\xdb\x03\x00\x00\x00":
+            raise Failed(f"{file}: rpmbuild wrote a package that does not begin as one")
+        opened.write(b"\x00\xff")
 
 
 def parts_of(tables, found, contents, release, tree, work):
@@ -157,5 +187,7 @@ def make(tables, found, contents, release, tree, work, out):
     for name, table, _, _, _ in parts:
         file = out / f"{name}-{release.file_version}-1.{ARCHITECTURES[table.get('architecture', release.architecture)]}.rpm"
         shutil.move(folder / "made" / f"{name}.rpm", file)
+        if table.get("architecture") == "all":
+            of_all_processors(file)
         made.append(file)
     return made

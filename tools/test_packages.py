@@ -57,22 +57,23 @@ def output(*command):
     return subprocess.run([str(word) for word in command], check=True, capture_output=True, text=True, env=environment).stdout
 
 
-def build(folder):
-    """Builds the program and libraries into folders such as tools/packages takes: (built, libraries)."""
+def build(folder, prefix=""):
+    """Builds the program and libraries into folders such as tools/packages takes: (built, libraries). `prefix` of the programs of a cross compiler."""
     built, libraries = folder / "release", folder / "libraries"
     for path in [built, libraries / "capi", libraries / "replica"]:
         path.mkdir(parents=True)
     source = folder / "program.c"
     source.write_text(PROGRAM.replace("VERSION", VERSION), encoding="utf-8")
-    cc = ["gcc", "-g", "-O1", "-Wl,--build-id"]
+    cc = [f"{prefix}gcc", "-g", "-O1", "-Wl,--build-id"]
     output(*cc, "-o", built / "numapilot", source)
+    output(*cc, "-shared", "-fPIC", "-o", built / "libnumapilot_native.so", source)
     for name in ["capi/libnumapilot", "replica/libnumapilot_replica"]:
         versions = ["-Wl,--version-script", TREE / "crates/capi/numapilot.map"] if "capi" in name else []
         output(*cc, "-shared", "-fPIC", f"-Wl,-soname,{os.path.basename(name)}.so.0", *versions, "-o", libraries / f"{name}.so.0", source)
-        output("gcc", "-g", "-c", "-o", folder / "object.o", source)
-        output("ar", "rcs", libraries / f"{name}.a", folder / "object.o")
+        output(f"{prefix}gcc", "-g", "-c", "-o", folder / "object.o", source)
+        output(f"{prefix}ar", "rcs", libraries / f"{name}.a", folder / "object.o")
     for name in ["capi/numapilot.pc", "replica/numapilot-replica.pc"]:
-        (libraries / name).write_text("prefix=/usr/local\nlibdir=/usr/local/lib\nincludedir=${prefix}/include\nName: x\n", encoding="utf-8")
+        (libraries / name).write_text("prefix=/usr/local\nlibdir=/usr/local/lib\nincludedir=${prefix}/include\nName: x\nVersion: 1.2.3\n", encoding="utf-8")
     return built, libraries
 
 
@@ -290,8 +291,8 @@ class Tried(unittest.TestCase):
 
 
 class Scripts(unittest.TestCase):
-    """What the daemon's packages run when they are installed, upgraded and removed, in a folder in the place of /run and /var, with a `systemctl` that notes
-    what it is asked."""
+    """What the daemon's packages run when they are installed, upgraded and removed, in a folder in the place of /run and /var, with a `systemctl` and Debian's
+    helpers for it that note what they are asked."""
 
     def setUp(self):
         scratch = tempfile.TemporaryDirectory()
@@ -303,13 +304,21 @@ class Scripts(unittest.TestCase):
         self.record = self.root / "var/lib/numapilot/changed.json"
         (self.root / "bin/rm").symlink_to(shutil.which("rm"))
         # A start of the daemon restores what its record says.
-        self.systemctl = self.root / "bin/systemctl"
         restores = f"case $1 in start) rm '{self.record}' ;; esac"
-        self.systemctl.write_text(f"#!/bin/sh\necho \"$*\" >>'{self.root}/asked'\n{restores}\nexit 1\n", encoding="utf-8")
-        self.systemctl.chmod(0o755)
+        self.systemctl = self.fake("systemctl", "", restores)
+        # Debian's system has them, with systemd or without.
+        self.fake("deb-systemd-invoke", "invoke ", "")
+        self.fake("deb-systemd-helper", "helper ", "")
+
+    def fake(self, name, said, does):
+        """A program in the place of the real one: it notes what it is asked, behind what is `said`, and fails."""
+        path = self.root / "bin" / name
+        path.write_text(f"#!/bin/sh\necho \"{said}$*\" >>'{self.root}/asked'\n{does}\nexit 1\n", encoding="utf-8")
+        path.chmod(0o755)
+        return path
 
     def asked(self, script, *words, killed=False):
-        """What a script asks of systemctl, which always fails: no script may fail for that. `killed`: a killed daemon has left its record."""
+        """What a script asks of these programs, which always fail: no script may fail for that. `killed`: a killed daemon has left its record."""
         text = (TREE / "packaging" / script).read_text(encoding="utf-8")
         # In whatever way a path is quoted: these tests may be root, and the scripts remove folders.
         text = re.sub(r"(?<![\w.])/(?=(?:run|var)/)", f"{self.root}/", text)
@@ -336,48 +345,76 @@ class Scripts(unittest.TestCase):
 
     RELOAD = "--system daemon-reload"
     RESTART = "try-restart numapilot.service"
-    GONE = ["stop numapilot.service", "--quiet disable numapilot.service"]
+    STOP = "stop numapilot.service"
+    GONE = [STOP, "--quiet disable numapilot.service"]
+    # In the words of Debian's helpers.
+    STATE = "helper update-state numapilot.service"
+    UNLINKED = "helper disable numapilot.service"
+    FORGOTTEN = "helper purge numapilot.service"
 
     def test_installing_starts_nothing(self):
-        self.assertEqual(self.debian("postinst", "configure", ""), [self.RELOAD])
+        self.assertEqual(self.debian("postinst", "configure", ""), [self.STATE, self.RELOAD])
         self.assertEqual(self.rpm("post", "1"), [self.RELOAD])
 
     def test_an_upgrade_restarts_a_daemon_that_runs_and_stops_none_before(self):
         before = [self.debian("prerm", "upgrade", "2"), self.debian("postrm", "upgrade", "2")]
         self.assertEqual(before, [[], [self.RELOAD]])
-        self.assertEqual(self.debian("postinst", "configure", "1"), [self.RELOAD, self.RESTART])
+        self.assertEqual(self.debian("postinst", "configure", "1"), [self.STATE, self.RELOAD, f"invoke {self.RESTART}"])
         # The new one's, then the old one's.
         self.assertEqual([self.rpm("post", "2"), self.rpm("preun", "1")], [[self.RELOAD], []])
         self.assertEqual(self.rpm("postun", "1"), [self.RELOAD, self.RESTART])
         self.assertTrue((self.root / "var/lib/numapilot/history").exists())
 
     def test_removing_stops_the_daemon_and_leaves_no_link(self):
-        self.assertEqual(self.debian("prerm", "remove"), self.GONE)
+        self.assertEqual(self.debian("prerm", "remove"), [f"invoke {self.STOP}", self.UNLINKED])
         self.assertEqual(self.rpm("preun", "0"), self.GONE)
         self.assertEqual(self.debian("postrm", "remove"), [self.RELOAD])
         self.assertEqual(self.rpm("postun", "0"), [self.RELOAD])
         self.assertTrue((self.root / "var/lib/numapilot/history").exists())
 
+    @unittest.skipUnless(shutil.which("deb-systemd-helper"), "no deb-systemd-helper")
+    def test_debians_helper_removes_the_link_of_an_enabled_unit_and_its_own_record(self):
+        """The real one, in a folder in the place of the root folder: the unit is enabled by hand, then removed, then purged."""
+        unit, link = self.root / "usr/lib/systemd/system/numapilot.service", self.root / "etc/systemd/system/multi-user.target.wants/numapilot.service"
+        for path in [unit, link]:
+            path.parent.mkdir(parents=True)
+        shutil.copyfile(TREE / "packaging/systemd/numapilot.service", unit)
+        link.symlink_to("/usr/lib/systemd/system/numapilot.service")
+        (self.root / "bin/deb-systemd-helper").unlink()
+        (self.root / "bin/deb-systemd-helper").symlink_to(shutil.which("deb-systemd-helper"))
+        more = {"PATH": f"{self.root}/bin:/usr/bin:/bin", "DPKG_ROOT": str(self.root), "DPKG_MAINTSCRIPT_PACKAGE": "numapilot-daemon"}
+        there = []
+        for script, *words in [["postinst", "configure", ""], ["prerm", "remove"], ["postrm", "remove"], ["postrm", "purge"]]:
+            text = (TREE / f"packaging/debian/numapilot-daemon.{script}").read_text(encoding="utf-8")
+            text = re.sub(r"(?<![\w.])/(?=(?:run|var)/)", f"{self.root}/", text)
+            subprocess.run(["sh", "-c", text, script, *words], env=more, check=True, capture_output=True)
+            there.append((link.is_symlink(), bool(list(self.root.glob("var/lib/systemd/**/numapilot.service*")))))
+        self.assertEqual(there, [(True, True), (False, True), (False, True), (False, False)])
+
     def test_what_a_killed_daemon_changed_is_restored_before_its_record_goes(self):
-        for script, word in [("debian/numapilot-daemon.prerm", "remove"), ("rpm/numapilot-daemon.preun", "0")]:
-            asked = self.asked(script, word, killed=True)
-            self.assertEqual(asked, [self.GONE[0], "reset-failed numapilot.service", "start numapilot.service", *self.GONE])
+        reset, start, stop = "reset-failed numapilot.service", "start numapilot.service", f"invoke {self.STOP}"
+        expected = {
+            "debian/numapilot-daemon.prerm": ("remove", [stop, f"invoke {reset}", start, stop, self.UNLINKED]),
+            "rpm/numapilot-daemon.preun": ("0", [self.STOP, reset, start, *self.GONE]),
+        }
+        for script, (word, asked) in expected.items():
+            self.assertEqual(self.asked(script, word, killed=True), asked)
             self.assertFalse(self.record.exists())
 
     def test_a_purge_takes_state_and_journal_along(self):
-        self.assertEqual(self.debian("postrm", "purge"), [self.RELOAD])
+        self.assertEqual(self.debian("postrm", "purge"), [self.RELOAD, self.FORGOTTEN])
         self.assertEqual([path for path in (self.root / "var").rglob("*") if "numapilot" in path.name], [])
 
     def test_without_a_running_systemd_nothing_is_started_or_stopped(self):
         shutil.rmtree(self.root / "run")
         for _ in range(2):
             disabled = self.GONE[1:] if self.systemctl.exists() else []
-            self.assertEqual([self.debian("postinst", "configure", ""), self.debian("postinst", "configure", "1")], [[], []])
-            self.assertEqual([self.debian("prerm", "remove"), self.debian("postrm", "remove")], [disabled, []])
+            self.assertEqual([self.debian("postinst", "configure", ""), self.debian("postinst", "configure", "1")], [[self.STATE], [self.STATE]])
+            self.assertEqual([self.debian("prerm", "remove"), self.debian("postrm", "remove")], [[self.UNLINKED], []])
             self.assertEqual([self.rpm("post", "1"), self.rpm("preun", "0"), self.rpm("postun", "0"), self.rpm("postun", "1")], [[], disabled, [], []])
             # Nor where there is no systemd at all.
             self.systemctl.unlink(missing_ok=True)
-        self.assertEqual(self.debian("postrm", "purge"), [])
+        self.assertEqual(self.debian("postrm", "purge"), [self.FORGOTTEN])
         self.assertFalse((self.root / "var/lib/numapilot").exists())
 
     def test_every_script_is_tried_here(self):
@@ -453,7 +490,8 @@ class OfThisTree(unittest.TestCase):
         tables = tomllib.loads((TREE / "packaging/packages.toml").read_text(encoding="utf-8"))
         for name, table in tables.items():
             self.assertLess(len(f"{name} - {table['summary']}"), 100, name)
-            self.assertLessEqual(max(map(len, table["description"].splitlines())), 79, name)
+            for one in [table, *table.get("except", {}).values()]:
+                self.assertLessEqual(max(map(len, one["description"].splitlines())), 79, name)
 
     def test_every_source_is_there(self):
         tables = tomllib.loads((TREE / "packaging/packages.toml").read_text(encoding="utf-8"))
@@ -529,8 +567,8 @@ class Made(unittest.TestCase):
     def test_two_runs_give_the_same_bytes(self):
         sums = (self.first / "SHA256SUMS").read_text(encoding="utf-8")
         self.assertEqual(sums, (self.second / "SHA256SUMS").read_text(encoding="utf-8"))
-        # Of eight packages each of two kinds, two tarballs and the bill of materials.
-        self.assertEqual(len(sums.splitlines()), 2 * 8 + 2 + 1)
+        # Of eight packages each of two kinds, two tarballs, the wheel, the image and the bill of materials.
+        self.assertEqual(len(sums.splitlines()), 2 * 8 + 2 + 3)
         self.assertNotIn("~", sums)
         output("sh", "-c", f"cd '{self.second}' && sha256sum --check --strict SHA256SUMS")
 
@@ -585,6 +623,19 @@ class Made(unittest.TestCase):
             self.assertIn(f"{needed} = {version}\n", output("rpm", "-qp", "--requires", self.rpms[name]), name)
         self.assertIn("gcc-c++\n", output("rpm", "-qp", "--suggests", self.rpms["numapilot"]))
 
+    def test_packages_for_rpm_say_what_their_distributions_tools_ask_for(self):
+        provided = output("rpm", "-qp", "--provides", self.rpms["libnumapilot-devel"]).splitlines()
+        self.assertLessEqual({"pkgconfig(numapilot) = 1.2.3", "pkgconfig(numapilot-replica) = 1.2.3"}, set(provided))
+        with self.assertRaisesRegex(packages.Failed, "a.pc has no line `Version`"):
+            packages.rpms.pkg_config({"lib/a.pc": packages.Entry(data=b"Name: x\n")})
+        for name, file in self.rpms.items():
+            packager, summary = output("rpm", "-qp", "--queryformat", "%{PACKAGER}\n%{SUMMARY}", file).splitlines()
+            self.assertEqual((packager, summary[:1]), (packing.MAINTAINER, summary[:1].upper()), name)
+        modes = output("rpm", "-qp", "--queryformat", "[%{FILEMODES:perms} %{FILENAMES}\n]", self.rpms["libnumapilot0"])
+        self.assertIn("-rwxr-xr-x /usr/lib64/libnumapilot.so.0\n", modes)
+        (library,) = [mode for path, mode in self.listed("libnumapilot0").items() if path.endswith("/libnumapilot.so.0")]
+        self.assertEqual(library, ("-rw-r--r--", "root/root"), "lintian: shared-library-is-executable")
+
     def test_packages_for_rpm_name_no_machine_and_no_time_but_the_commits(self):
         epoch = packages.release_of(TREE, self.built).epoch
         query = "%{BUILDHOST} %{BUILDTIME} %{ARCH} %{LICENSE}\\n[%{FILEUSERNAME} %{FILEGROUPNAME} %{FILEMTIMES}\\n]"
@@ -620,7 +671,7 @@ class Made(unittest.TestCase):
         (whole,) = self.first.glob("*.cdx.json")
         bill = json.loads(whole.read_text(encoding="utf-8"))
         ours = {made["name"]: made for made in bill["components"] if made["purl"].startswith("pkg:generic/") and "numapilot" in made["name"]}
-        self.assertEqual(sorted(ours), ["libnumapilot", "libnumapilot_replica", "numapilot"])
+        self.assertEqual(sorted(ours), ["libnumapilot", "libnumapilot_native", "libnumapilot_replica", "numapilot"])
         with tempfile.TemporaryDirectory() as folder:
             output("dpkg-deb", "--extract", self.debs["numapilot"], folder)
             program = pathlib.Path(folder, "usr/bin/numapilot").read_bytes()
@@ -732,6 +783,11 @@ class Made(unittest.TestCase):
             output("gcc", "-Wl,--build-id=none", "-o", path, "-x", "c", pathlib.Path(self.scratch.name, "program.c"))
             with self.assertRaisesRegex(packages.Failed, "no build id"):
                 packages.split(path, path.with_name("stripped"), path.with_name("debug"), 0)
+
+
+def load_tests(loader, tests, pattern):
+    """With those of what else packages are made and checked with."""
+    return unittest.TestSuite([tests, loader.loadTestsFromNames(["test_images", "test_lint", "test_platforms"])])
 
 
 if __name__ == "__main__":

@@ -137,7 +137,9 @@ class Tree(unittest.TestCase):
         tables = tomllib.loads((TREE / "packaging/packages.toml").read_text(encoding="utf-8"))
         names = [f"{name}_{shown}_amd64.deb" for name in tables]
         names += [f"{table.get('rpm', name)}-{shown}-1.x86_64.rpm" for name, table in tables.items()]
-        names += [f"numapilot-{shown}-x86_64-linux{end}" for end in (".tar.xz", "-debug.tar.xz", ".cdx.json")]
+        names += [f"numapilot-{shown}-x86_64-linux{end}" for end in (".tar.xz", "-debug.tar.xz", "-image.tar", ".cdx.json")]
+        wheel = release.packages.wheels.version_of(release.packages.dated_version(self.tree, VERSION)[0])
+        names.append(f"numapilot-{wheel}-cp39-abi3-manylinux_2_34_x86_64.whl")
         for name in names:
             (dist / name).write_text(name)
         self.list_sums(dist, names)
@@ -149,6 +151,8 @@ class Tree(unittest.TestCase):
     def test_the_folder_has_all_packages_of_this_commit_and_nothing_else(self):
         self.commit()
         dist, names = self.packed()
+        # Of another processor, in a folder of its own.
+        (dist / "aarch64-unknown-linux-gnu").mkdir()
         self.assertEqual(release.wrong_packages(self.tree, dist, VERSION), [])
         (dist / names[0]).write_text("damaged")
         (dist / "more").write_text("")

@@ -1,10 +1,14 @@
-"""Unit tests of what the Python package is built with: its metadata, and that wheels have the notices of the crates that are linked in. Run by
-crates/cli/tests/packages.rs.
+"""Unit tests of what the Python package is built with: its metadata, and that wheels have the notices of the crates that are linked in; and of the wheel that
+`make packages` makes (tools/wheels.py). Run by crates/cli/tests/packages.rs.
 
 Another maturin stands in the place of the real one: nothing is compiled.
 """
 
 import ast
+import base64
+import csv
+import email
+import hashlib
 import os
 import pathlib
 import re
@@ -14,9 +18,17 @@ import sys
 import tempfile
 import tomllib
 import unittest
+import zipfile
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 TREE = FOLDER.parent
+sys.path.insert(0, str(FOLDER))
+sys.dont_write_bytecode = True
+
+import elf  # noqa: E402
+import wheels  # noqa: E402
+from packing import Failed, Release  # noqa: E402
+
 PACKAGE = TREE / "crates/python"
 # Each of its functions prints its name, what it was given, and what lies where maturin looks for licences.
 MATURIN = """
@@ -115,6 +127,83 @@ class Notices(unittest.TestCase):
     def test_git_and_images_leave_them_out(self):
         for name in [".gitignore", ".dockerignore"]:
             self.assertIn("crates/python/THIRD-PARTY.txt*", [line.strip("/") for line in (TREE / name).read_text(encoding="utf-8").splitlines()], name)
+
+
+class Packed(unittest.TestCase):
+    """The wheel that `make packages` makes, of a library that is none."""
+
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.folder = pathlib.Path(scratch.name)
+        self.library = self.folder / "library.so"
+        self.library.write_bytes(b"its bytes")
+
+    def make(self, name="out", processor="x86_64", versions=("GLIBC_2.9", "GLIBC_2.34")):
+        out = self.folder / name
+        out.mkdir()
+        release = Release("1.2.3", "1.2.3~git20260101.abcdef12", 1_767_225_601, "https://example.org", "amd64", f"{processor}-linux-gnu")
+        return wheels.make(TREE, self.library, elf.Elf(62, ["libc.so.6"], {"libc.so.6": set(versions)}), "notices\n", release, out)
+
+    def test_versions_sort_as_the_packages_do(self):
+        expected = {"1.2.3": "1.2.3", "1.2.3~rc.1": "1.2.3rc1", "1.2.3~beta.2": "1.2.3b2", "1.2.3~git20260101.abcdef12": "1.2.3.dev20260101+abcdef12",
+                    "1.2.3~rc.1~git20260101.abcdef12.changed": "1.2.3rc1.dev20260101+abcdef12.changed"}
+        self.assertEqual({version: wheels.version_of(version) for version in expected}, expected)
+        for version in ["1.2", "1.2.3~odd.1", "1.2.3~rc.1.2"]:
+            with self.subTest(version=version), self.assertRaises(Failed):
+                wheels.version_of(version)
+
+    def test_the_name_says_python_glibc_and_processor(self):
+        self.assertEqual(self.make().name, "numapilot-1.2.3.dev20260101+abcdef12-cp39-abi3-manylinux_2_34_x86_64.whl")
+        arm = self.make("arm", "aarch64", ["GLIBC_2.17", "GLIBC_2.4", "GLIBC_PRIVATE"])
+        self.assertTrue(arm.name.endswith("-cp39-abi3-manylinux_2_17_aarch64.whl"), arm.name)
+        self.assertTrue(self.make("old", versions=["GLIBC_2.2.5"]).name.endswith("-manylinux_2_17_x86_64.whl"))
+        with self.assertRaisesRegex(Failed, "asks for no version of glibc"):
+            self.make("none", versions=[])
+
+    def test_its_record_names_each_file_with_its_sum(self):
+        with zipfile.ZipFile(self.make()) as archive:
+            self.assertIsNone(archive.testzip())
+            (name,) = [name for name in archive.namelist() if name.endswith("/RECORD")]
+            rows = {row[0]: row[1:] for row in csv.reader(archive.read(name).decode().splitlines())}
+            self.assertEqual(sorted(rows), sorted(archive.namelist()))
+            self.assertEqual(rows.pop(name), ["", ""])
+            for path, (hashed, size) in rows.items():
+                data = archive.read(path)
+                self.assertEqual(hashed, "sha256=" + base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip("="), path)
+                self.assertEqual(int(size), len(data), path)
+            self.assertEqual(archive.read(wheels.MODULE), b"its bytes")
+            python = {path.relative_to(PACKAGE / "python").as_posix() for path in PACKAGE.glob("python/**/*") if path.is_file() and path.suffix != ".pyc"}
+            self.assertLessEqual(python, set(rows))
+            modes = {member.filename: member.external_attr >> 16 for member in archive.infolist()}
+            self.assertEqual((modes[wheels.MODULE], modes["numapilot/__init__.py"]), (0o100755, 0o100644))
+
+    def test_its_metadata_is_that_of_the_project(self):
+        project = tomllib.loads((PACKAGE / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        with zipfile.ZipFile(self.make()) as archive:
+            (name,) = [name for name in archive.namelist() if name.endswith("/METADATA")]
+            said = email.message_from_bytes(archive.read(name))
+            self.assertEqual((said["Name"], said["Version"]), (project["name"], "1.2.3.dev20260101+abcdef12"))
+            self.assertEqual((said["License-Expression"], said["Requires-Python"]), (project["license"], project["requires-python"]))
+            self.assertEqual(said.get_all("Classifier"), project["classifiers"])
+            self.assertEqual(len(said.get_all("Requires-Dist")), len(project["optional-dependencies"]["test"]))
+            folder = name.partition("/")[0]
+            for licence in said.get_all("License-File"):
+                self.assertTrue(archive.read(f"{folder}/licenses/{licence}"), licence)
+            self.assertEqual(archive.read(f"{folder}/licenses/THIRD-PARTY.txt"), b"notices\n")
+            self.assertIn("Tag: cp39-abi3-manylinux_2_34_x86_64\n", archive.read(f"{folder}/WHEEL").decode())
+
+    def test_the_module_is_where_the_package_imports_it_from(self):
+        module = tomllib.loads((PACKAGE / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["maturin"]["module-name"]
+        self.assertEqual(wheels.MODULE, module.replace(".", "/") + ".abi3.so")
+        library = tomllib.loads((PACKAGE / "Cargo.toml").read_text(encoding="utf-8"))
+        self.assertEqual((wheels.PACKAGE, wheels.LIBRARY), (library["package"]["name"], f"lib{library['lib']['name']}.so"))
+
+    def test_two_runs_give_the_same_bytes(self):
+        first = self.make("one")
+        os.utime(self.library, (0, 0))
+        self.library.chmod(0o600)
+        self.assertEqual(self.make("two").read_bytes(), first.read_bytes())
 
 
 if __name__ == "__main__":

@@ -48,12 +48,12 @@ def goals(command):
 class Workflows(unittest.TestCase):
     def test_all_jobs_are_read(self):
         self.assertEqual({name: list(jobs(text)) for name, text in FILES.items()}, {
-            "check.yml": ["check", "docs"], "nightly.yml": ["zoo", "soak", "fuzz", "packages"], "release.yml": ["packages", "publish"],
-            "test.yml": ["test", "first-steps", "packages", "installed"]})
+            "check.yml": ["check", "docs"], "nightly.yml": ["zoo", "soak", "fuzz", "packages"], "release.yml": ["packages", "packages-arm64", "publish"],
+            "test.yml": ["test", "first-steps", "packages", "packages-arm64", "installed"]})
         for name, text in FILES.items():
             self.assertNotIn("\t", text, name)
             for job, part in jobs(text).items():
-                self.assertEqual([value for value in values(part, "runs-on")], ["ubuntu-24.04"], (name, job))
+                self.assertEqual(values(part, "runs-on"), ["ubuntu-24.04-arm" if job.endswith("-arm64") else "ubuntu-24.04"], (name, job))
                 (minutes,) = values(part, "timeout-minutes")
                 self.assertLess(int(minutes), MINUTES_MAX, (name, job))
 
@@ -142,18 +142,51 @@ class Workflows(unittest.TestCase):
         for name, made in {"nightly.yml": "make query packages", "release.yml": 'TAG="$GITHUB_REF_NAME" make release-dry-run'}.items():
             commands = values(jobs(FILES[name])["packages"], "run")
             self.assertIn("tools/try-packages --throwaway dist", commands[commands.index(made) :], name)
-        self.assertEqual(values(jobs(FILES["release.yml"])["publish"], "needs"), ["packages"])
+        self.assertEqual(values(jobs(FILES["release.yml"])["publish"], "needs"), ["[packages, packages-arm64]"])
+
+    def test_packages_for_arm64_are_made_and_tried_as_the_others_are(self):
+        """The workflow test tries those of x86-64 in a job of their own, on several distributions."""
+        for name in ["release.yml", "test.yml"]:
+            own, arm = (values(jobs(FILES[name])[job], "run") for job in ["packages", "packages-arm64"])
+            tried = "tools/try-packages --throwaway dist"
+            self.assertEqual([command for command in own if command != tried], [command for command in arm if command != tried], name)
+            self.assertEqual(arm[-1], tried, name)
+
+    def test_packages_are_checked_by_lintian_and_rpmlint(self):
+        """With CI=true, tools/lint-packages fails without them."""
+        for name, text in FILES.items():
+            for job, part in jobs(text).items():
+                makes = any(goal in ("packages", "release-dry-run") for command in values(part, "run") for _, goal in goals(command))
+                self.assertEqual(" lintian rpmlint" in part, makes, (name, job))
+
+    def test_what_both_processors_have_has_one_checksum(self):
+        """The command that joins the lists, on folders with a file of each and one of both."""
+        join, _ = values(jobs(FILES["release.yml"])["publish"], "run")
+        for is_same in [True, False]:
+            with self.subTest(is_same=is_same), tempfile.TemporaryDirectory() as folder:
+                for name in ["dist", "arm64"]:
+                    made = pathlib.Path(folder, name)
+                    made.mkdir()
+                    (made / f"of_{name}").write_text(name)
+                    (made / "all").write_text("" if is_same else name)
+                    sums = subprocess.run(["sha256sum", f"of_{name}", "all"], cwd=made, capture_output=True, text=True, check=True).stdout
+                    (made / "SHA256SUMS").write_text(sums)
+                ran = subprocess.run(["bash", "-e", "-c", join], cwd=folder, capture_output=True, text=True, check=False)
+                self.assertEqual(ran.returncode == 0, is_same, ran.stderr)
+                if is_same:
+                    listed = [line.split()[1] for line in pathlib.Path(folder, "dist/SHA256SUMS").read_text(encoding="utf-8").splitlines()]
+                    self.assertEqual(listed, ["all", "of_arm64", "of_dist"])
 
     def test_what_is_published_is_what_a_rehearsal_left(self):
         makefile = (TREE / "Makefile").read_text(encoding="utf-8")
         rehearsal = makefile.partition("\nrelease-dry-run:")[2].partition("\n\n")[0].splitlines()[1:]
         self.assertEqual([line.split()[0] for line in rehearsal], ["@$(RELEASED)", "@$(if", "@$(RELEASED)"])
         self.assertIn("$(MAKE) --no-print-directory query packages", rehearsal[1])
-        packages, publish = jobs(FILES["release.yml"]).values()
-        self.assertEqual(values(packages, "path"), ["dist/", "build/release/NOTES.md"])
-        self.assertEqual(values(publish, "path"), ["dist", "notes"])
-        self.assertEqual(values(packages, "name"), values(publish, "name"))
-        (command,) = values(publish, "run")
+        packages, arm, publish = jobs(FILES["release.yml"]).values()
+        self.assertEqual([values(part, "path") for part in [packages, arm]], [["dist/", "build/release/NOTES.md"], ["dist/"]])
+        self.assertEqual(values(publish, "path"), ["dist", "arm64", "notes"])
+        self.assertEqual(sorted(values(packages, "name") + values(arm, "name")), sorted(values(publish, "name")))
+        _, command = values(publish, "run")
         self.assertTrue(command.endswith("--notes-file notes/NOTES.md dist/*"), command)
         self.assertIn('--draft --verify-tag --prerelease="$IS_CANDIDATE"', command)
         self.assertEqual(values(publish, "IS_CANDIDATE"), ["${{ contains(github.ref_name, '-') }}"])
