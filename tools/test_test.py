@@ -84,8 +84,8 @@ class Runner(unittest.TestCase):
             self.runner.test_jobs(True)
 
     def test_other_processors_leave_out_what_their_list_says_and_say_so(self):
-        run, left_out = self.runner.emulated_tests("# why\n\nrun\thost\nnot\thost homes::*\tno pages\nnot\thost gone::*\told\n")
-        self.assertEqual(run, ["host"])
+        run, guest, left_out = self.runner.emulated_tests("# why\n\nrun\thost\nguest\tkernel\nnot\thost homes::*\tno pages\nnot\thost gone::*\told\n")
+        self.assertEqual((run, guest), (["host"], ["kernel"]))
         jobs = [self.run_job(job) for job in self.runner.jobs_of("all", str(self.program), self.package, True, left_out)]
         self.assertEqual([(job.name, job.results()) for job in jobs], [("host/lab_homes", [(1, 0, 0)]), ("host/all", [(1, 0, 0)])])
         self.assertEqual(left_out.idle(), ["host gone::*"])
