@@ -162,7 +162,7 @@ impl Policy for Watcher {
 
     fn requirements(&self) -> PolicyRequirements {
         let next_ns = (self.interval_ns / LOOKS_PER_INTERVAL).clamp(1, LOOK_MAX_NS);
-        PolicyRequirements { next_ns, samples_per_s_and_cpu: SAMPLES_PER_S_AND_CPU, mapped: false }
+        PolicyRequirements { next_ns, samples_per_s_and_cpu: SAMPLES_PER_S_AND_CPU, mapped: false, homes: false }
     }
 
     fn decide(&mut self, seen: &Observation) -> Vec<Action> {
