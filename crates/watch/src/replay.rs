@@ -104,7 +104,7 @@ pub fn replay(trace: &Path, machine: Option<Machine>, options: &ReplayOptions) -
     let inner = policy_by_name(&options.policy, &machine, options.seed);
     let inner = inner.map_err(|error| WatchError::Option { option: "--policy", why: error.to_string() })?;
     let requirements = inner.requirements();
-    if requirements.samples_per_s_and_cpu > 0.0 || requirements.mapped {
+    if requirements.samples_per_s_and_cpu > 0.0 || requirements.mapped || requirements.homes {
         let why = format!(
             "{} moves memory; a replay supports only policies that do not: first-touch, interleave",
             inner.name()
