@@ -1,4 +1,5 @@
-//! The kernel's memory tiers (`mm/memory-tiers.c`, Linux 6.7 to 6.12): which memory it takes for slower than that of nodes with CPUs, and where demoted pages go.
+//! The kernel's memory tiers (`mm/memory-tiers.c`, Linux 6.7 to 6.12): which memory it takes for slower than that of nodes with CPUs, and where it demotes
+//! pages to.
 
 use numapilot_machine::{Machine, NodeIndex};
 
@@ -29,7 +30,8 @@ impl KernelTiers {
     /// Computes them from latencies and bandwidths, as the kernel does from the firmware's HMAT (`mt_perf_to_adistance`). Nodes with CPUs are one tier, as
     /// `memory_tier_init` makes them.
     pub fn new(machine: &Machine, facts: &NodeFacts) -> Self {
-        let distance = |node: NodeIndex| if facts.cpus[node] > 0 { DRAM } else { abstract_distance(machine, facts, node) };
+        let distance =
+            |node: NodeIndex| if facts.cpus[node] > 0 { DRAM } else { abstract_distance(machine, facts, node) };
         let tier = |node: NodeIndex| facts.has_memory(node).then(|| distance(node) / CHUNK);
         let tiers: Vec<Option<u64>> = NodeIndex::all(facts.count()).map(tier).collect();
         let with_cpus = facts.with_memory.iter().filter(|&&node| facts.cpus[node] > 0);
@@ -146,6 +148,8 @@ mod tests {
     #[test]
     fn a_machine_without_such_nodes_has_one_tier() {
         let tiers = tiers("opteron-8385");
-        assert!(!tiers.are_several() && !tiers.have_slow() && tiers.is_top(NodeIndex(3)) && tiers.is_fastest(NodeIndex(0)));
+        assert!(
+            !tiers.are_several() && !tiers.have_slow() && tiers.is_top(NodeIndex(3)) && tiers.is_fastest(NodeIndex(0))
+        );
     }
 }

@@ -34,7 +34,9 @@ mod tiering;
 pub use action::{Action, Allocation, Outcome, Refusal};
 pub use error::PlacementError;
 pub use metrics::{Deviation, Traffic};
-pub use observation::{HintFault, HomeRun, NodeCounters, Observation, PageKey, PageSize, ReadOnlyRange, Sample, ThreadState};
+pub use observation::{
+    HintFault, HomeRun, NodeCounters, Observation, PageKey, PageSize, ReadOnlyRange, Sample, ThreadState,
+};
 pub use optimum::{
     Change, Demand, Optimum, OptimumOptions, PageGroup, PageHome, Phase, PhaseOptimum, Placement, ThreadGroup, Work,
     optimum, run_time_s, usual_placements,

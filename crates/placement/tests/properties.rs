@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use numapilot_host::PageNumber;
 use numapilot_machine::{Machine, NodeIndex, NodeSet};
 use numapilot_placement::{
-    Action, HintFault, HomeRun, NodeCounters, Observation, Outcome, PageKey, PageSize, Refusal, Sample, ThreadState, policies,
-    policy_by_name,
+    Action, HintFault, HomeRun, NodeCounters, Observation, Outcome, PageKey, PageSize, Refusal, Sample, ThreadState,
+    policies, policy_by_name,
 };
 use proptest::prelude::*;
 
@@ -104,7 +104,12 @@ fn observation(second: &Second, machine: &Machine, index: u64, before: &[Action]
         collapses: second.collapses.iter().map(|&page| (key(page, false), NodeIndex(0))).collect(),
         mapped: vec![(2, PageNumber(0), 40 * 512), (2, PageNumber(100_000), 40)],
         homes: homes(second, count),
-        accessed: (0..40).filter(|page| page % 3 == 0).map(|page| key(page, page % 2 == 0)).collect::<BTreeSet<_>>().into_iter().collect(),
+        accessed: (0..40)
+            .filter(|page| page % 3 == 0)
+            .map(|page| key(page, page % 2 == 0))
+            .collect::<BTreeSet<_>>()
+            .into_iter()
+            .collect(),
         outcomes: before.iter().map(outcome).collect(),
         ..Observation::default()
     }

@@ -64,8 +64,16 @@ impl Damon {
     /// The options of the policy.
     pub const OPTIONS: &[OptionInfo] = &[
         OptionInfo::new("sample-ms", "5", "sampling interval: one page of each region is looked at, milliseconds"),
-        OptionInfo::new("aggregation-ms", "100", "aggregation interval: regions are merged and split after it, milliseconds"),
-        OptionInfo::new("update-ms", "60000", "time after which regions are fitted to what is mapped (ops update), milliseconds"),
+        OptionInfo::new(
+            "aggregation-ms",
+            "100",
+            "aggregation interval: regions are merged and split after it, milliseconds",
+        ),
+        OptionInfo::new(
+            "update-ms",
+            "60000",
+            "time after which regions are fitted to what is mapped (ops update), milliseconds",
+        ),
         OptionInfo::new("min-regions", "10", "least number of regions"),
         OptionInfo::new("max-regions", "1000", "greatest number of regions"),
         OptionInfo::new("apply-ms", "1000", "time between two applications of the schemes, milliseconds"),
@@ -75,7 +83,11 @@ impl Damon {
             "on",
             "whether goals tune both quotas (99.7 % of the fast memory in use, 0.5 % of it free); off: the quotas are as given",
         ),
-        OptionInfo::new("hot-accesses", "1", "sampling intervals in which a region was accessed from which on it is hot"),
+        OptionInfo::new(
+            "hot-accesses",
+            "1",
+            "sampling intervals in which a region was accessed from which on it is hot",
+        ),
         OptionInfo::new("cold-age-ms", "0", "time without accesses from which on a region is cold, milliseconds"),
     ];
 
@@ -192,7 +204,8 @@ impl Damon {
     /// How far the goal of a scheme is reached, in ten-thousandths (`damos_quota_score`).
     fn goal(&self, kind: Kind) -> u64 {
         let fast = NodeIndex::all(self.free.len()).filter(|&node| self.tiers.is_fastest(node));
-        let (all, free) = fast.fold((0, 0), |(all, free), node| (all + self.memory_bytes[node.0], free + self.free[node.0]));
+        let (all, free) =
+            fast.fold((0, 0), |(all, free), node| (all + self.memory_bytes[node.0], free + self.free[node.0]));
         let part = |bytes: u64| (u128::from(bytes) * u128::from(WHOLE) / u128::from(all.max(1))) as u64;
         match kind {
             Kind::Hot => part(all - free.min(all)) * WHOLE / USED_GOAL,
@@ -328,7 +341,8 @@ impl Policy for Damon {
         }
         if seen.nodes.len() != self.free.len() {
             let (is, expected) = (seen.nodes.len(), self.free.len());
-            self.explanation = format!("{is} nodes in the observation, {expected} expected: no decision in this interval");
+            self.explanation =
+                format!("{is} nodes in the observation, {expected} expected: no decision in this interval");
             return Vec::new();
         }
         self.free.iter_mut().zip(&seen.nodes).for_each(|(free, node)| *free = node.free_bytes);

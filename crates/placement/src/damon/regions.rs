@@ -113,9 +113,8 @@ impl Regions {
                         && last.pages + region.pages <= largest =>
                 {
                     let pages = last.pages + region.pages;
-                    let mean = |a: u32, b: u32| {
-                        ((u64::from(a) * last.pages + u64::from(b) * region.pages) / pages) as u32
-                    };
+                    let mean =
+                        |a: u32, b: u32| ((u64::from(a) * last.pages + u64::from(b) * region.pages) / pages) as u32;
                     (last.accesses, last.age) = (mean(last.accesses, region.accesses), mean(last.age, region.age));
                     last.pages = pages;
                 }

@@ -132,7 +132,8 @@ fn next_input(last: u64, score: u64) -> u64 {
     if score >= 2 * GOAL {
         return GOAL;
     }
-    let change = (u128::from(last) * u128::from(score.abs_diff(GOAL)) / u128::from(GOAL)).min(u128::from(u64::MAX)) as u64;
+    let change =
+        (u128::from(last) * u128::from(score.abs_diff(GOAL)) / u128::from(GOAL)).min(u128::from(u64::MAX)) as u64;
     if score > GOAL { last.saturating_sub(change).max(GOAL) } else { last.saturating_add(change) }
 }
 

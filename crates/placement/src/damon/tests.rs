@@ -9,7 +9,7 @@ use crate::registry::policy_by_name;
 /// Pages of 4 KiB in a MiB.
 const MIB: u64 = 256;
 
-/// Memory of one process on a machine with an expander: 16 MiB on node 0, none to speak of on node 1, 256 MiB on node 2.
+/// Memory of one process on a machine with an expander: 16 MiB on node 0, 1 MiB on node 1, 256 MiB on node 2.
 struct Memory {
     homes: Vec<usize>,
     /// Pages whose accessed bit is clear.
@@ -63,7 +63,7 @@ impl Memory {
             self.now_ns += 5_000_000;
             let requirements = policy.requirements();
             let accessed: Vec<u64> = self.cleared.range(hot.clone()).copied().collect();
-            accessed.iter().for_each(|page| drop(self.cleared.remove(page)));
+            self.cleared.retain(|page| !hot.contains(page));
             let node = |free_bytes: u64| NodeCounters { free_bytes, ..NodeCounters::default() };
             let seen = Observation {
                 now_ns: self.now_ns,
@@ -90,10 +90,10 @@ impl Memory {
         }
     }
 
-    /// Share of these pages that are on node 0.
+    /// Share of these pages that are on nodes with CPUs.
     fn fast(&self, pages: std::ops::Range<u64>) -> f64 {
         let number = (pages.end - pages.start) as f64;
-        pages.filter(|page| self.homes[*page as usize] == 0).count() as f64 / number
+        pages.filter(|page| self.homes[*page as usize] != 2).count() as f64 / number
     }
 }
 

@@ -1,8 +1,8 @@
 //! `kernel-tiering`: a model of Linux memory tiering, `numa_balancing=2` (`NUMA_BALANCING_MEMORY_TIERING`) with `demotion_enabled`: NUMA hinting faults on slow
 //! memory promote hot pages to the faulting thread's node, and kswapd demotes cold ones where a fast node is full.
 //!
-//! Rules and constants are those of `kernel/sched/fair.c`, `mm/migrate.c`, `mm/vmscan.c`, `mm/page_alloc.c` and `mm/memory-tiers.c`; hot page selection came with
-//! Linux 6.1 and is the same in 6.12. What differs from the kernel, and why, is in `docs/policies.md`.
+//! Rules and constants are those of `kernel/sched/fair.c`, `mm/migrate.c`, `mm/vmscan.c`, `mm/page_alloc.c` and `mm/memory-tiers.c`; hot page selection came
+//! with Linux 6.1 and is the same in 6.12. What differs from the kernel, and why, is in `docs/policies.md`.
 
 mod hot;
 mod lru;
@@ -182,10 +182,6 @@ impl KernelTiering {
                 continue;
             }
             let wanted = (node.watermarks.promo + 1).saturating_sub(node.free);
-            if wanted == 0 {
-                node.is_kswapd_awake = false;
-                continue;
-            }
             let reclaim = node.lru.reclaim(wanted);
             let clear = |key: &crate::observation::PageKey| Action::ClearAccessed {
                 process: key.process,
@@ -206,6 +202,8 @@ impl KernelTiering {
                 step.demoted += pages;
                 actions.push(Action::Migrate { page, to });
             }
+            let node = &mut self.nodes[index.0];
+            node.is_kswapd_awake = node.free <= node.watermarks.promo;
         }
     }
 
@@ -225,7 +223,9 @@ impl KernelTiering {
     /// Why nothing is ordered on this machine, and what to do; `None`: there is slow memory.
     fn idle(&self) -> Option<&'static str> {
         if !self.tiers.are_several() {
-            return Some("this machine has one tier of memory: nothing is ordered; take kernel-balancing (numa_balancing=1)");
+            return Some(
+                "this machine has one tier of memory: nothing is ordered; take kernel-balancing (numa_balancing=1)",
+            );
         }
         None
     }

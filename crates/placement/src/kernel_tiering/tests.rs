@@ -145,7 +145,7 @@ fn scans_unmap_slow_memory_alone_and_promotions_slow_them_down() {
     let mut policy = policy("");
     let homes = [(8000, 0), (30_000, 2), (8000, 1), (40_000, 2)];
     let mut scans = Vec::new();
-    for now_ms in (100..=4000).step_by(100) {
+    for now_ms in (100..=8000).step_by(100) {
         let faults = if now_ms % 500 == 0 { vec![slow_fault(20_000, now_ms, 5)] } else { Vec::new() };
         for action in policy.decide(&step(now_ms, &homes, ROOM, faults)) {
             if let Action::Unmap { first, pages, .. } = action {
@@ -156,7 +156,8 @@ fn scans_unmap_slow_memory_alone_and_promotions_slow_them_down() {
     // 256 MiB are 65,536 pages: the first scan takes the 30,000 and 35,536 of the 40,000.
     assert_eq!(scans[..2].iter().map(|scan| (scan.1, scan.2)).collect::<Vec<_>>(), [(8000, 30_000), (46_000, 35_536)]);
     assert_eq!((scans[2].1, scans[2].2), (81_536, 4464), "and the second the rest");
-    assert!(policy.scanner.periods_ms().1 > 1000, "{:?}", policy.scanner.periods_ms());
+    // Half a second each for the two pieces, at first.
+    assert!(policy.scanner.periods_ms().1 >= 2000, "{:?}", policy.scanner.periods_ms());
 }
 
 #[test]
@@ -171,7 +172,8 @@ fn a_machine_of_one_tier_is_told_what_to_take_instead() {
 /// To the kernel HBM is of a faster tier than memory of nodes with CPUs, so none is slow.
 #[test]
 fn beside_hbm_nothing_is_promoted() {
-    let mut policy = policy_by_name("kernel-tiering", &Machine::load("xeon-max-flat").expect("built-in"), 1).expect("known");
+    let mut policy =
+        policy_by_name("kernel-tiering", &Machine::load("xeon-max-flat").expect("built-in"), 1).expect("known");
     let mut seen = step(200, &[(8000, 0), (8000, 2)], ROOM, vec![slow_fault(9000, 200, 5)]);
     seen.nodes.push(seen.nodes[1].clone());
     assert!(moves(&policy.decide(&seen)).is_empty());
@@ -181,5 +183,7 @@ fn beside_hbm_nothing_is_promoted() {
 #[test]
 fn an_observation_of_another_machine_orders_nothing() {
     let mut policy = policy("");
-    assert!(policy.decide(&crate::fixtures::quiet()).is_empty() && policy.explain().contains("4 nodes in the observation"));
+    assert!(
+        policy.decide(&crate::fixtures::quiet()).is_empty() && policy.explain().contains("4 nodes in the observation")
+    );
 }
