@@ -181,7 +181,12 @@ impl KernelTiering {
             if !node.is_kswapd_awake {
                 continue;
             }
+            // Once all is well it looks again a tenth of a second later, and only then goes to sleep (`kswapd_try_to_sleep`).
             let wanted = (node.watermarks.promo + 1).saturating_sub(node.free);
+            if wanted == 0 {
+                node.is_kswapd_awake = false;
+                continue;
+            }
             let reclaim = node.lru.reclaim(wanted);
             let clear = |key: &crate::observation::PageKey| Action::ClearAccessed {
                 process: key.process,
@@ -202,8 +207,6 @@ impl KernelTiering {
                 step.demoted += pages;
                 actions.push(Action::Migrate { page, to });
             }
-            let node = &mut self.nodes[index.0];
-            node.is_kswapd_awake = node.free <= node.watermarks.promo;
         }
     }
 

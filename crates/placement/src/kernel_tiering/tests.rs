@@ -127,7 +127,14 @@ fn a_full_node_demotes_what_is_not_used_and_then_takes_hot_pages() {
     assert_eq!(demoted.len() as u64, marks.promo + 1 - 10, "as far as the watermark of promotion");
     let rest = [(16_000 - demoted.len() as u64, 0), (50_000, 2)];
     let free = [marks.promo + 1, 16_000, 80_000];
-    assert_eq!(moves(&policy.decide(&step(400, &rest, free, hot(400)))), [(20_000, 0)]);
+    let after = moves(&policy.decide(&step(400, &rest, free, hot(400))));
+    assert_eq!(after[0], (20_000, 0), "the hot page has room now");
+    assert!(
+        after.len() == 2 && after[1].0 < 1000 && after[1].1 == 2,
+        "and kswapd, still awake, makes up for it: {after:?}"
+    );
+    let idle = policy.decide(&step(500, &rest, free, Vec::new()));
+    assert!(moves(&idle).is_empty() && !policy.nodes[0].is_kswapd_awake, "then it sleeps");
 }
 
 #[test]
