@@ -16,7 +16,7 @@ static struct reader entry_reader(const uint8_t *entry) {
 
 static bool read_cie(const uint8_t *entry, struct description *result) {
     struct reader reader = entry_reader(entry);
-    if (fixed(&reader, 4) != 0) return false;
+    if (fixed(&reader, 4) != 0 || reader.bad) return false;
     uint64_t version = fixed(&reader, 1);
     const char *augmentation = (const char *)reader.at;
     while (fixed(&reader, 1) != 0 && !reader.bad) {}

@@ -21,9 +21,8 @@ static uint64_t packed_rule(struct np_slot *slot, uintptr_t pc, bool at_instruct
 
 /* Without the bits that pointer authentication has put above the address (xpaclri; a no-operation where the processor has none, and then nothing was put). */
 static inline uintptr_t stripped(uintptr_t pc) {
-    register uintptr_t x30 __asm__("x30") = pc;
-    __asm__("hint #7" : "+r"(x30));
-    return x30;
+    __asm__("mov x30, %0\n\thint #7\n\tmov %0, x30" : "+r"(pc) : : "x30");
+    return pc;
 }
 
 /* A handler's frame lies on the kernel's struct rt_sigframe (arch/arm64/kernel/signal.c): 128 bytes of siginfo, then the ucontext, whose registers begin at
