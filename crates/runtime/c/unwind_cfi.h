@@ -95,7 +95,7 @@ static inline bool fits(int64_t value) {
 #pragma GCC visibility push(hidden)
 /* The rule that a row at pc amounts to. */
 struct np_rule np_cfi_rule_of_row(const struct row *row, uintptr_t pc);
-/* No description covers these bytes beyond doubt: they can be read. On x86-64 the tables are trusted to be whole. */
+/* All these bytes can be read. On x86-64 lengths in the tables are trusted, and nothing is asked. */
 #if defined(__x86_64__)
 static inline bool np_cfi_is_readable(const uint8_t *at, uint64_t bytes) {
     (void)at, (void)bytes;
