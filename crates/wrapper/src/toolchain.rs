@@ -140,7 +140,7 @@ fn gcc_major(program: &Path, leading: &[OsString]) -> Option<u32> {
 
 /// The question counts as a wrapper inside this one: what it is put to may find us on PATH in its turn (`ccache` before our folder of links), and each
 /// would ask the next for ever.
-fn ask(program: &Path, leading: &[OsString], question: &str) -> Option<String> {
+pub(super) fn ask(program: &Path, leading: &[OsString], question: &str) -> Option<String> {
     let mut command = Command::new(program);
     command.args(leading).arg(question).env(DEPTH_VARIABLE, (depth_outside() + 1).to_string());
     let output = command.stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
