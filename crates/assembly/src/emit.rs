@@ -24,7 +24,8 @@ pub const PAGE_BIT: u32 = 44;
 /// Registers that calls destroy: what a call-out may use where they are dead.
 const SCRATCH: [u8; 9] = [RCX, RDX, RSI, RDI, 8, 9, 10, 11, RAX];
 
-/// In the description that the call gets: its bits.
+/// In the description that the call gets: its bits (callouts_after.c).
+const LOOKED: u32 = 1 << 15;
 const WRITE: u32 = 1 << 16;
 const ATOMIC: u32 = 1 << 17;
 const BLOCK: u32 = 1 << 18;
@@ -77,7 +78,7 @@ pub(crate) fn emit(check: &Check<'_>, number: usize, stub: &str) -> String {
             if check.live.has_flags() {
                 always(&mut text, check, &span, bits | bytes | COUNTS | check.count << COUNT_SHIFT, stub);
             } else {
-                filtered(&mut text, check, &span, bits | bytes | check.count << COUNT_SHIFT, in_line, (number, stub));
+                filtered(&mut text, check, &span, bits | bytes | LOOKED | check.count << COUNT_SHIFT, in_line, (number, stub));
             }
         }
         What::Atomic { memory, bytes } => {

@@ -46,7 +46,11 @@ pub fn instrument(text: &str) -> Instrumented {
     let items = parse(text);
     let plan = plan::plan(&items);
     // What a call has to save of the vector registers: where nothing in the file was made for wide ones, their low halves.
-    let stub = if items.iter().any(is_wide) { "np_after_wide" } else { "np_after_narrow" };
+    let stub = match items.iter().map(width).max() {
+        Some(Width::Wide) => "np_after_wide",
+        Some(Width::Narrow) => "np_after_narrow",
+        _ => "np_after_few",
+    };
     let locations = locations(&items);
     let mut inserted: BTreeMap<usize, String> = BTreeMap::new();
     for (number, check) in plan.checks.iter().enumerate() {
@@ -76,12 +80,27 @@ pub fn instrument(text: &str) -> Instrumented {
     Instrumented { text: result, counts: plan.counts }
 }
 
-fn is_wide(placed: &Placed<'_>) -> bool {
-    match &placed.item {
-        Item::Instruction(instruction) => instruction.mnemonic.starts_with('v') || instruction.text.contains("%k"),
-        Item::Opaque(text) => ["%ymm", "%zmm", "%k", "vzero"].iter().any(|name| text.contains(name)),
-        _ => false,
+/// Which vector registers an item may leave something in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Width {
+    /// The first eight, their low halves.
+    Few,
+    /// All sixteen of them.
+    Narrow,
+    Wide,
+}
+
+fn width(placed: &Placed<'_>) -> Width {
+    let (mnemonic, text) = match &placed.item {
+        Item::Instruction(instruction) => (instruction.mnemonic, instruction.text),
+        Item::Opaque(text) => ("", *text),
+        _ => return Width::Few,
+    };
+    if mnemonic.starts_with('v') || ["%ymm", "%zmm", "%k", "vzero", "vmov"].iter().any(|name| text.contains(name)) {
+        return Width::Wide;
     }
+    let is_high = |rest: &str| !rest.starts_with(|c: char| ('0'..='7').contains(&c)) || rest[1..].starts_with(|c: char| c.is_ascii_digit());
+    if text.split("xmm").skip(1).any(is_high) { Width::Narrow } else { Width::Few }
 }
 
 /// The `.loc` in force at each item: file, line and column.

@@ -1,16 +1,19 @@
 /* callouts_after.c: what call-outs call that were put into the compiler's assembly (`numapilot cc --after-optimisation`, crates/assembly).
  *
- * The first stage is inline there, word for word that of callouts.h. Where it misses, it calls np_after_narrow or np_after_wide, which keep every register and
+ * The first stage is inline there, word for word that of callouts.h. Where it misses, it calls np_after_few, np_after_narrow or np_after_wide, which keep every register and
  * the flags: nothing at such a place is the compiler's idea of a call. The address and a description lie below the caller's stack pointer, where compiled
  * code has nothing (`-mno-red-zone`):
  *   -24(%rsp) the address; -40(%rsp) the bytes of a block;
- *   -32(%rsp) bits 0-15 bytes, 16 write, 17 atomic, 18 block, 19 the accesses are not counted yet, 20-31 how many they are
+ *   -32(%rsp) bits 0-14 bytes, 15 the first stage was looked into already, 16 write, 17 atomic, 18 block, 19 the accesses are not counted yet,
+ *             20-31 how many they are
  * and down to -120(%rsp) what the caller keeps there for itself. x86-64 only. */
 #include "callouts.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
 
+#define AFTER_BYTES 0x7fffu
+#define AFTER_LOOKED "0x8000"
 #define AFTER_WRITE (1u << 16)
 #define AFTER_ATOMIC (1u << 17)
 #define AFTER_BLOCK (1u << 18)
@@ -37,14 +40,15 @@ NP_GENERAL bool np_after_hits(uintptr_t address, uint32_t description) {
     if (slot == NULL) return false;
     if (description & AFTER_COUNTS) np_add(slot->accesses, description >> AFTER_COUNT_SHIFT);
     if (description & (AFTER_ATOMIC | AFTER_BLOCK)) return false;
-    uintptr_t last = address + (description & 0xffff) - 1;
+    uintptr_t last = address + (description & AFTER_BYTES) - 1;
     if (!np_after_line_hits(slot, address, description)) return false;
     return (address ^ last) >> NP_LINE_SHIFT == 0 || np_after_line_hits(slot, last, description);
 }
 
 NP_HIDDEN NP_TEXT void np_after_miss(uintptr_t address, uint32_t description, size_t bytes, struct np_regs *caller) {
     struct np_slot *slot = np_callouts_slot;
-    if (slot == NULL) {
+    bool is_new = slot == NULL;
+    if (is_new) {
         if ((slot = np_attach_slot()) == NULL) return;
         np_add(slot->accesses, description >> AFTER_COUNT_SHIFT);
     }
@@ -55,9 +59,10 @@ NP_HIDDEN NP_TEXT void np_after_miss(uintptr_t address, uint32_t description, si
         return;
     }
     if (description & AFTER_ATOMIC) bits |= NP_ACC_ATOMIC;
-    uintptr_t last = address + (description & 0xffff) - 1;
-    if (!np_after_line_hits(slot, address, description)) table->miss(slot, address, bits, *caller);
-    if ((address ^ last) >> NP_LINE_SHIFT != 0 && !np_after_line_hits(slot, last, description)) {
+    uintptr_t last = address + (description & AFTER_BYTES) - 1;
+    bool is_one = (address ^ last) >> NP_LINE_SHIFT == 0;
+    if ((is_one && !is_new) || !np_after_line_hits(slot, address, description)) table->miss(slot, address, bits, *caller);
+    if (!is_one && !np_after_line_hits(slot, last, description)) {
         table->miss(slot, last & ~(uintptr_t)((1u << NP_LINE_SHIFT) - 1), bits, *caller);
     }
     if (description & AFTER_ATOMIC) table->rmw(slot, address);
@@ -93,8 +98,9 @@ NP_GENERAL void np_after_find_width(void) {
     "  movq %rsp, %rbp\n.cfi_def_cfa_register %rbp\n"                                                   \
     "  andq $-64, %rsp\n"                                                                               \
     "  movq 208(%rbp), %rdi\n  movl 200(%rbp), %esi\n"                                                  \
+    "  testl $" AFTER_LOOKED ", %esi\n  jne 7f\n"                                                       \
     "  call np_after_hits\n"                                                                            \
-    "  testb %al, %al\n  jne 8f\n"
+    "  testb %al, %al\n  jne 8f\n7:\n"
 
 /* struct np_regs and the saved control word lie above the vector registers. */
 #define CALL(room)                                                                                      \
@@ -116,13 +122,13 @@ NP_GENERAL void np_after_find_width(void) {
     "  leaq 136(%rsp), %rsp\n.cfi_adjust_cfa_offset -136\n"                                             \
     "  ret\n.cfi_endproc\n.size " name ", .-" name "\n"
 
+#define FEW(move) move("0") move("1") move("2") move("3") move("4") move("5") move("6") move("7")
 #define LOW(move)                                                                                       \
-    move("0") move("1") move("2") move("3") move("4") move("5") move("6") move("7")                     \
+    FEW(move)                                                                                           \
     move("8") move("9") move("10") move("11") move("12") move("13") move("14") move("15")
 #define HIGH(move)                                                                                      \
     move("16") move("17") move("18") move("19") move("20") move("21") move("22") move("23")             \
     move("24") move("25") move("26") move("27") move("28") move("29") move("30") move("31")
-#define MASKS(move) move("0") move("1") move("2") move("3") move("4") move("5") move("6") move("7")
 #define SAVE_X(n) "  movups %xmm" n ", 16*" n "(%rsp)\n"
 #define LOAD_X(n) "  movups 16*" n "(%rsp), %xmm" n "\n"
 #define SAVE_Y(n) "  vmovups %ymm" n ", 32*" n "(%rsp)\n"
@@ -134,9 +140,13 @@ NP_GENERAL void np_after_find_width(void) {
 #define SAVE_K16(n) "  kmovw %k" n ", 2048+8*" n "(%rsp)\n"
 #define LOAD_K16(n) "  kmovw 2048+8*" n "(%rsp), %k" n "\n"
 
-/* np_after_narrow is called from files that have no instruction for wider registers: what the upper halves hold there is nobody's. np_after_wide keeps
- * all that the processor has. */
+/* np_after_few is called from files that name no vector register but the first eight, and those as xmm: nobody hands others from function to function.
+ * np_after_narrow from files that have no instruction for wider registers: what the upper halves hold there is nobody's. np_after_wide keeps all that the
+ * processor has. */
 __asm__(".pushsection " NP_CALLOUTS_TEXT ",\"ax\",@progbits\n"
+        ENTER("np_after_few")
+        "  subq $192, %rsp\n" FEW(SAVE_X) CALL("128") FEW(LOAD_X)
+        LEAVE("np_after_few")
         ENTER("np_after_narrow")
         "  subq $320, %rsp\n" LOW(SAVE_X) CALL("256") LOW(LOAD_X)
         LEAVE("np_after_narrow")
@@ -146,10 +156,10 @@ __asm__(".pushsection " NP_CALLOUTS_TEXT ",\"ax\",@progbits\n"
         "  subq $320, %rsp\n" LOW(SAVE_X) CALL("256") LOW(LOAD_X) "  jmp 8f\n"
         "2:\n  subq $576, %rsp\n" LOW(SAVE_Y) CALL("512") LOW(LOAD_Y) "  jmp 8f\n"
         "3:\n  subq $2176, %rsp\n" LOW(SAVE_Z) HIGH(SAVE_Z)
-        "  cmpl $3, np_after_width(%rip)\n  je 4f\n" MASKS(SAVE_K) "  jmp 5f\n4:\n" MASKS(SAVE_K16) "5:\n"
+        "  cmpl $3, np_after_width(%rip)\n  je 4f\n" FEW(SAVE_K) "  jmp 5f\n4:\n" FEW(SAVE_K16) "5:\n"
         CALL("2112")
         LOW(LOAD_Z) HIGH(LOAD_Z)
-        "  cmpl $3, np_after_width(%rip)\n  je 6f\n" MASKS(LOAD_K) "  jmp 8f\n6:\n" MASKS(LOAD_K16)
+        "  cmpl $3, np_after_width(%rip)\n  je 6f\n" FEW(LOAD_K) "  jmp 8f\n6:\n" FEW(LOAD_K16)
         LEAVE("np_after_wide")
         ".popsection\n");
 #endif

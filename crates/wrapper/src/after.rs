@@ -221,7 +221,7 @@ mod tests {
         let (mut made, rest) = instrumented(&args).expect("readable").expect("call-outs");
         let mut text = String::new();
         made.read_to_string(&mut text).expect("text");
-        assert!(text.contains("call\tnp_after_narrow") && rest == ["-o", "a.o"], "{rest:?} {text}");
+        assert!(text.contains("call\tnp_after_few") && rest == ["-o", "a.o"], "{rest:?} {text}");
     }
 
     #[test]
