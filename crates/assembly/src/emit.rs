@@ -38,6 +38,8 @@ const SAVED: i32 = -120;
 const ADDRESS: i32 = -24;
 const DESCRIPTION: i32 = -32;
 const BYTES: i32 = -40;
+/// Lines that call-outs of a loop looked for last.
+const MEMO: i32 = -88;
 
 struct Scratch {
     registers: Vec<Register>,
@@ -65,6 +67,15 @@ impl Scratch {
             let _ = writeln!(text, "\tmovq\t{}(%rsp), {}", SAVED + 8 * number as i32, register.text());
         }
     }
+}
+
+/// Before a loop: no call-out of it has looked for a line. Keeps the flags.
+pub(crate) fn forget(memos: u8) -> String {
+    (0..memos).map(|memo| format!("\tmovq\t$-1, {}(%rsp)\n", memo_at(memo))).collect()
+}
+
+fn memo_at(memo: u8) -> i32 {
+    MEMO + 8 * i32::from(memo)
 }
 
 /// The text of a check; `number` makes its labels its own, `stub` is what it calls.
@@ -148,14 +159,22 @@ fn filtered(text: &mut String, check: &Check<'_>, span: &Span, description: u32,
     let scratch = Scratch::take(check, 4);
     let [key, slot, sum, page] = scratch.registers[..] else { return };
     scratch.save(text);
-    address(text, &span.first, span.is_thread, key);
-    let _ = writeln!(text, "\tmovq\tnumapilot_callouts_slot@gottpoff(%rip), {}", slot.text());
-    let _ = writeln!(text, "\tmovq\t%fs:({slot}), {slot}\n\ttestq\t{slot}, {slot}\n\tje\t.Lnp_miss{number}", slot = slot.text());
+    // The count holds for all of the block, whether or not there is anything to look for here.
+    if check.count > 0 {
+        load_slot(text, slot, number);
+    }
     match check.count {
         0 => {}
         1 => drop(writeln!(text, "\tincq\t({})", slot.text())),
         count => drop(writeln!(text, "\taddq\t${count}, ({})", slot.text())),
     }
+    if let Some(memo) = check.memo {
+        skip_same_line(text, span, in_line, [key, sum], memo, number);
+    }
+    if check.count == 0 {
+        load_slot(text, slot, number);
+    }
+    address(text, &span.first, span.is_thread, key);
     let is_write = description & WRITE != 0;
     look_up(text, [key, slot, sum, page], is_write);
     if !in_line {
@@ -171,6 +190,23 @@ fn filtered(text: &mut String, check: &Check<'_>, span: &Span, description: u32,
     call(text, description, stub);
     let _ = writeln!(text, ".Lnp_hit{number}:");
     scratch.restore(text);
+}
+
+fn load_slot(text: &mut String, slot: Register, number: usize) {
+    let _ = writeln!(text, "\tmovq\tnumapilot_callouts_slot@gottpoff(%rip), {}", slot.text());
+    let _ = writeln!(text, "\tmovq\t%fs:({slot}), {slot}\n\ttestq\t{slot}, {slot}\n\tje\t.Lnp_miss{number}", slot = slot.text());
+}
+
+/// In a loop: no look where the access lies in the line of the turn before. Else that is its line from now on, whatever the look finds.
+fn skip_same_line(text: &mut String, span: &Span, in_line: bool, [line, other]: [Register; 2], memo: u8, number: usize) {
+    let (name, at) = (line.text(), memo_at(memo));
+    address(text, if in_line { &span.first } else { &span.last }, span.is_thread, line);
+    let _ = writeln!(text, "\tshrq\t$6, {name}");
+    if !in_line {
+        address(text, &span.first, span.is_thread, other);
+        let _ = writeln!(text, "\tshrq\t$6, {other}\n\tcmpq\t{name}, {other}\n\tjne\t.Lnp_look{number}", other = other.text());
+    }
+    let _ = writeln!(text, "\tcmpq\t{name}, {at}(%rsp)\n\tje\t.Lnp_hit{number}\n.Lnp_look{number}:\n\tmovq\t{name}, {at}(%rsp)");
 }
 
 /// Leaves "equal" where the first stage holds the line of the address in `key`, or the page where the line is not simulated. `np_key_of`, `np_hits_read`

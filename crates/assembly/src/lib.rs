@@ -11,6 +11,7 @@ mod flow;
 mod parse;
 mod plan;
 mod registers;
+mod strides;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -53,6 +54,9 @@ pub fn instrument(text: &str) -> Instrumented {
     };
     let locations = locations(&items);
     let mut inserted: BTreeMap<usize, String> = BTreeMap::new();
+    for (at, memos) in &plan.forgets {
+        inserted.entry(items[*at].line).or_default().push_str(&emit::forget(*memos));
+    }
     for (number, check) in plan.checks.iter().enumerate() {
         let block = inserted.entry(items[check.at].line).or_default();
         let (here, there) = (locations[check.at], locations[check.access]);

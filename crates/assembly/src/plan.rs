@@ -1,9 +1,12 @@
 //! Which call-outs a file needs, and where: one for all accesses of a block to one line, as far as the operands show that.
 
+use std::collections::HashMap;
+
 use crate::accesses::{Access, Kind, OTHER, USERS, access};
 use crate::effects::Flow;
 use crate::flow::{Facts, Function, changes_section, facts, functions};
 use crate::parse::{Item, Memory, Placed};
+use crate::strides::{Loop, loop_at, mentions};
 use crate::registers::{RAX, RCX, RDI, RSI, Set};
 
 /// Bytes of a line (NP_LINE_SHIFT in wire.h).
@@ -33,6 +36,8 @@ pub(crate) struct Check<'t> {
     operands: Set,
     /// Item of its first access.
     pub(crate) access: usize,
+    /// In a loop, where it keeps the line that it looked for last: a number, from 0.
+    pub(crate) memo: Option<u8>,
 }
 
 /// Accesses of a file.
@@ -46,6 +51,8 @@ pub struct Counts {
 
 pub(crate) struct Plan<'t> {
     pub(crate) checks: Vec<Check<'t>>,
+    /// Items before which lines that were looked for are forgotten, and how many.
+    pub(crate) forgets: Vec<(usize, u8)>,
     pub(crate) counts: Counts,
 }
 
@@ -64,26 +71,35 @@ struct Planner<'i, 't> {
     /// First item of the run without jumps and calls in which this is, and the check in it that counts.
     begin: usize,
     counting: Option<usize>,
+    /// The loop in which this is, and the lines that it keeps so far.
+    turning: Option<(Loop, u8)>,
 }
+
+/// Most lines that a loop keeps: as many as have room below the stack pointer (emit.rs).
+pub(crate) const MEMOS: u8 = 6;
 
 pub(crate) fn plan<'t>(items: &[Placed<'t>]) -> Plan<'t> {
     let functions = functions(items);
-    let plan = Plan { checks: Vec::new(), counts: Counts::default() };
+    let plan = Plan { checks: Vec::new(), forgets: Vec::new(), counts: Counts::default() };
+    let mentions = mentions(items);
     let mut planner =
-        Planner { items, facts: facts(items), plan, versions: [0; 16], open: Vec::new(), begin: 0, counting: None };
+        Planner { items, facts: facts(items), plan, versions: [0; 16], open: Vec::new(), begin: 0, counting: None, turning: None };
     for function in &functions {
-        planner.function(function);
+        planner.function(function, &mentions);
     }
     planner.settle();
     planner.plan
 }
 
 impl<'t> Planner<'_, 't> {
-    fn function(&mut self, function: &Function) {
+    fn function(&mut self, function: &Function, mentions: &HashMap<&str, usize>) {
         self.close(function.first);
         for at in function.first..function.end {
             match &self.items[at].item {
-                Item::Label(_) if self.facts.is_entered[at] => self.close(at),
+                Item::Label(_) if self.facts.is_entered[at] => {
+                    self.close(at);
+                    self.turning = loop_at(self.items, &self.facts, at, mentions).map(|found| (found, 0));
+                }
                 Item::Label(_) => {}
                 Item::Directive(name, _) if changes_section(name) => self.close(at + 1),
                 Item::Directive(_, _) => {}
@@ -101,9 +117,29 @@ impl<'t> Planner<'_, 't> {
                         (found, None) => self.access(at, found),
                     }
                     self.after(at);
+                    self.leave_loop(at);
                 }
             }
         }
+    }
+
+    /// Behind a loop's last item: what its call-outs keep is to be forgotten when it is entered.
+    fn leave_loop(&mut self, at: usize) {
+        if let Some((found, memos)) = self.turning.take_if(|(found, _)| found.end == at)
+            && memos > 0
+        {
+            self.plan.forgets.push((found.label, memos));
+        }
+    }
+
+    /// A place to keep a line in, where the access advances in a loop.
+    fn memo(&mut self, memory: &Memory<'_>) -> Option<u8> {
+        let (found, memos) = self.turning.as_mut()?;
+        if *memos == MEMOS || !found.advances(memory) {
+            return None;
+        }
+        *memos += 1;
+        Some(*memos - 1)
     }
 
     /// Nothing joins what was before.
@@ -137,7 +173,7 @@ impl<'t> Planner<'_, 't> {
             Access::One { memory, bytes, kind: Kind::Atomic, .. } => {
                 self.close(at);
                 let operands = registers(&memory);
-                self.add(Check { at, what: What::Atomic { memory, bytes }, count: 1, live: Set::ALL, operands, access: at });
+                self.add(Check { at, what: What::Atomic { memory, bytes }, count: 1, live: Set::ALL, operands, access: at, memo: None });
             }
             Access::One { memory, bytes, kind, in_line } => {
                 let count = if kind == Kind::Update { 2 } else { 1 } + u32::from(bytes > 32);
@@ -146,7 +182,7 @@ impl<'t> Planner<'_, 't> {
             Access::Block { element, copies } => {
                 let operands = Set::of(&[RAX, RCX, RSI, RDI]);
                 for is_write in [false, true].into_iter().filter(|is_write| *is_write || copies) {
-                    self.add(Check { at, what: What::Block { element, is_write }, count: 0, live: Set::ALL, operands, access: at });
+                    self.add(Check { at, what: What::Block { element, is_write }, count: 0, live: Set::ALL, operands, access: at, memo: None });
                 }
                 self.close(at);
             }
@@ -181,7 +217,8 @@ impl<'t> Planner<'_, 't> {
         }
         let counted = if self.counting.is_some() { 0 } else { count };
         let what = What::Span { memory, low: from, high: to, is_write, in_line };
-        let check = self.add(Check { at, what, count: counted, live: Set::ALL, operands: registers(&memory), access: at });
+        let memo = self.memo(&memory);
+        let check = self.add(Check { at, what, count: counted, live: Set::ALL, operands: registers(&memory), access: at, memo });
         self.counting.get_or_insert(check);
         self.open.push(Open { check, versions });
     }
