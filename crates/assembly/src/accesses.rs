@@ -25,7 +25,10 @@ pub(crate) enum Access<'t> {
         in_line: bool,
     },
     /// `rep movs`, `rep stos`: as many elements as `%rcx` says, from `%rsi` (where `copies`) to `%rdi`.
-    Block { element: u8, copies: bool },
+    Block {
+        element: u8,
+        copies: bool,
+    },
     /// Why the access is left alone.
     Left(&'static str),
 }
@@ -42,7 +45,11 @@ pub(crate) fn access<'t>(instruction: &Instruction<'t>, frame: bool) -> Access<'
         return block(instruction);
     }
     let Some(memory) = instruction.memory() else { return Access::None };
-    if mnemonic.starts_with("lea") || mnemonic.starts_with("nop") || mnemonic.starts_with("prefetch") || mnemonic.starts_with("cl") {
+    if mnemonic.starts_with("lea")
+        || mnemonic.starts_with("nop")
+        || mnemonic.starts_with("prefetch")
+        || mnemonic.starts_with("cl")
+    {
         return Access::None;
     }
     if is_vector_register(memory.index) || instruction.has_braces || mnemonic.contains("maskmov") {
@@ -70,7 +77,8 @@ fn is_own(memory: &Memory<'_>, frame: bool) -> bool {
     let is_frame = |base: Register| base.class == Class::General && (base.number == RSP || frame && base.number == RBP);
     let is_in_frame = memory.index.is_none() && memory.segment.is_none() && memory.base.is_some_and(is_frame);
     let is_table = ["@GOTPCREL", "@gottpoff", "@GOT", "@got"].iter().any(|table| memory.symbol.contains(table));
-    let is_thread = memory.segment == Some("fs") && memory.symbol.is_empty() && memory.base.is_none() && memory.index.is_none();
+    let is_thread =
+        memory.segment == Some("fs") && memory.symbol.is_empty() && memory.base.is_none() && memory.index.is_none();
     is_in_frame || is_table || is_thread || memory.symbol.starts_with(".L")
 }
 
@@ -116,7 +124,13 @@ fn of_scalar(instruction: &Instruction<'_>) -> Found {
         // An offset in bits may lead anywhere.
         "bt" | "bts" | "btr" | "btc" if register.is_some() => return None,
         "xchg" => Kind::Atomic,
-        "mov" | "movbe" | "movnti" => if is_target { Kind::Write } else { Kind::Read },
+        "mov" | "movbe" | "movnti" => {
+            if is_target {
+                Kind::Write
+            } else {
+                Kind::Read
+            }
+        }
         "push" => Kind::Read,
         "pop" => Kind::Write,
         "cmp" | "test" | "bt" | "imul" | "mul" | "div" | "idiv" => Kind::Read,
@@ -167,13 +181,18 @@ fn vector_bytes(name: &str, full: Option<u8>) -> Option<u8> {
     if let Some(rest) = name.strip_prefix("cvtsi2s") {
         return width(rest.get(1..).filter(|suffix| !suffix.is_empty()).unwrap_or("l"));
     }
-    let (cvt, plain) = (name.starts_with("cvt"), name.strip_prefix("cvtt").or_else(|| name.strip_prefix("cvt")).unwrap_or(name));
+    let (cvt, plain) =
+        (name.starts_with("cvt"), name.strip_prefix("cvtt").or_else(|| name.strip_prefix("cvt")).unwrap_or(name));
     Some(match name {
         "movd" | "extractps" | "insertps" => 4,
         "movq" | "movlps" | "movhps" | "movlpd" | "movhpd" => 8,
         "movddup" if full? == 16 => 8,
         "movsldup" | "movshdup" | "movddup" => full?,
-        _ if ["extractf128", "extracti128", "insertf128", "inserti128", "broadcastf128", "broadcasti128"].contains(&name) => 16,
+        _ if ["extractf128", "extracti128", "insertf128", "inserti128", "broadcastf128", "broadcasti128"]
+            .contains(&name) =>
+        {
+            16
+        }
         _ if name.ends_with("32x4") || name.ends_with("64x2") => 16,
         _ if name.ends_with("64x4") || name.ends_with("32x8") => 32,
         "cvtps2pd" | "cvtdq2pd" | "cvtph2ps" | "cvtps2ph" | "cvtudq2pd" => full? / 2,
@@ -196,9 +215,14 @@ fn x87(rest: &str) -> Option<(u8, Kind)> {
     if matches!(rest, "ldcw" | "nstcw" | "stcw" | "nstsw") {
         return Some((2, if rest == "ldcw" { Kind::Read } else { Kind::Write }));
     }
-    let names = ["ldl", "lds", "ldt", "ldq", "ldll", "stl", "sts", "stpl", "stps", "stpt", "stpq", "stpll", "sttpl", "sttps", "sttpq", "sttpll"];
+    let names = [
+        "ldl", "lds", "ldt", "ldq", "ldll", "stl", "sts", "stpl", "stps", "stpt", "stpq", "stpll", "sttpl", "sttps",
+        "sttpq", "sttpll",
+    ];
     let sums = ["add", "sub", "subr", "mul", "div", "divr", "com", "comp"];
-    let is_sum = stem.split_at_checked(stem.len().saturating_sub(1)).is_some_and(|(sum, width)| sums.contains(&sum) && (width == "s" || width == "l"));
+    let is_sum = stem
+        .split_at_checked(stem.len().saturating_sub(1))
+        .is_some_and(|(sum, width)| sums.contains(&sum) && (width == "s" || width == "l"));
     if !names.contains(&stem) && !is_sum {
         return None;
     }
@@ -298,8 +322,18 @@ mod tests {
     #[test]
     fn what_is_no_access_of_the_program_has_none() {
         for text in [
-            "leaq 8(%rdi), %rax", "nopw 0(%rax,%rax)", "prefetcht0 (%rdi)", "movq %rax, -8(%rbp)", "movl 12(%rsp), %eax", "movsd .LC0(%rip), %xmm0",
-            "movq x@GOTPCREL(%rip), %rax", "movq %fs:40, %rax", "call *free@GOTPCREL(%rip)", "jmp *.L4(,%rax,8)", "pushq %rbp", "clflush (%rdi)",
+            "leaq 8(%rdi), %rax",
+            "nopw 0(%rax,%rax)",
+            "prefetcht0 (%rdi)",
+            "movq %rax, -8(%rbp)",
+            "movl 12(%rsp), %eax",
+            "movsd .LC0(%rip), %xmm0",
+            "movq x@GOTPCREL(%rip), %rax",
+            "movq %fs:40, %rax",
+            "call *free@GOTPCREL(%rip)",
+            "jmp *.L4(,%rax,8)",
+            "pushq %rbp",
+            "clflush (%rdi)",
         ] {
             assert_eq!(of(text), Access::None, "{text}");
         }

@@ -29,14 +29,16 @@ pub(crate) struct Effects<'t> {
     pub(crate) is_known: bool,
 }
 
-const UNKNOWN: Effects<'_> = Effects { uses: Set::ALL, kills: Set::NONE, writes: Set::ALL, flow: Flow::Next, is_known: false };
+const UNKNOWN: Effects<'_> =
+    Effects { uses: Set::ALL, kills: Set::NONE, writes: Set::ALL, flow: Flow::Next, is_known: false };
 
 /// Names without the suffix of the operands' width.
 const STEMS: &[&str] = &[
-    "mov", "movabs", "movbe", "movnti", "lea", "add", "sub", "adc", "sbb", "and", "or", "xor", "cmp", "test", "inc", "dec", "neg", "not", "imul",
-    "mul", "div", "idiv", "sal", "shl", "sar", "shr", "rol", "ror", "rcl", "rcr", "shld", "shrd", "bt", "bts", "btr", "btc", "bsf", "bsr",
-    "popcnt", "lzcnt", "tzcnt", "bswap", "xchg", "xadd", "cmpxchg", "push", "pop", "andn", "bextr", "bzhi", "blsr", "blsi", "blsmsk", "mulx",
-    "pdep", "pext", "rorx", "sarx", "shlx", "shrx", "adcx", "adox", "crc32",
+    "mov", "movabs", "movbe", "movnti", "lea", "add", "sub", "adc", "sbb", "and", "or", "xor", "cmp", "test", "inc",
+    "dec", "neg", "not", "imul", "mul", "div", "idiv", "sal", "shl", "sar", "shr", "rol", "ror", "rcl", "rcr", "shld",
+    "shrd", "bt", "bts", "btr", "btc", "bsf", "bsr", "popcnt", "lzcnt", "tzcnt", "bswap", "xchg", "xadd", "cmpxchg",
+    "push", "pop", "andn", "bextr", "bzhi", "blsr", "blsi", "blsmsk", "mulx", "pdep", "pext", "rorx", "sarx", "shlx",
+    "shrx", "adcx", "adox", "crc32",
 ];
 
 /// An instruction's name and the width in bytes that its suffix says.
@@ -70,17 +72,21 @@ pub(crate) fn extension(mnemonic: &str) -> Option<(u8, u8)> {
 
 /// How names of x87 instructions begin.
 const X87: &[&str] = &[
-    "fld", "fst", "fild", "fist", "fadd", "fiadd", "fsub", "fisub", "fmul", "fimul", "fdiv", "fidiv", "fcom", "fucom", "ficom", "fxch", "fabs",
-    "fchs", "frndint", "fsqrt", "fscale", "fprem", "fsin", "fcos", "fptan", "fpatan", "fyl2x", "f2xm1", "fcmov", "ftst", "fxam", "fnst",
-    "fnclex", "fwait", "ffree", "fxtract", "fincstp", "fdecstp",
+    "fld", "fst", "fild", "fist", "fadd", "fiadd", "fsub", "fisub", "fmul", "fimul", "fdiv", "fidiv", "fcom", "fucom",
+    "ficom", "fxch", "fabs", "fchs", "frndint", "fsqrt", "fscale", "fprem", "fsin", "fcos", "fptan", "fpatan", "fyl2x",
+    "f2xm1", "fcmov", "ftst", "fxam", "fnst", "fnclex", "fwait", "ffree", "fxtract", "fincstp", "fdecstp",
 ];
 
 pub(crate) fn is_vector(instruction: &Instruction<'_>) -> bool {
-    let special = |operand: &Operand<'_>| matches!(operand, Operand::Register(register) if register.class != Class::General);
+    let special =
+        |operand: &Operand<'_>| matches!(operand, Operand::Register(register) if register.class != Class::General);
     instruction.operands.iter().any(special)
         || instruction.mnemonic.contains("2si")
         || X87.iter().any(|stem| instruction.mnemonic.starts_with(stem))
-        || matches!(instruction.mnemonic, "vzeroupper" | "vzeroall" | "ldmxcsr" | "stmxcsr" | "vldmxcsr" | "vstmxcsr" | "emms")
+        || matches!(
+            instruction.mnemonic,
+            "vzeroupper" | "vzeroall" | "ldmxcsr" | "stmxcsr" | "vldmxcsr" | "vstmxcsr" | "emms"
+        )
 }
 
 /// The registers that operands mention: in addresses, and as operands.
@@ -121,7 +127,9 @@ fn plain(uses: Set, kills: Set, writes: Set) -> Effects<'static> {
 /// Calls that keep registers which others may destroy, or take something in one that they do not: profilers' hooks, thunks of indirect calls,
 /// stacks in parts.
 fn is_odd_call(target: &str) -> bool {
-    ["__x86_indirect", "__fentry", "mcount", "_mcount", "__morestack", "."].iter().any(|name| target.trim_start_matches('*').starts_with(name))
+    ["__x86_indirect", "__fentry", "mcount", "_mcount", "__morestack", "."]
+        .iter()
+        .any(|name| target.trim_start_matches('*').starts_with(name))
         || target.to_ascii_lowercase().contains("@tlscall")
         || target.starts_with(|c: char| c.is_ascii_digit())
 }
@@ -141,7 +149,9 @@ fn jump<'t>(instruction: &Instruction<'t>) -> Option<Effects<'t>> {
         "jmp" | "jmpq" => known(Set::GIVEN.with(Set::RETURNED), Set::NONE, Flow::Return),
         "ud2" | "hlt" | "int3" => known(Set::ALL, Set::NONE, Flow::Elsewhere),
         "jrcxz" | "jecxz" | "loop" => Some(UNKNOWN),
-        _ if mnemonic.starts_with('j') && target.starts_with(".L") => known(Set::FLAGS, Set::NONE, Flow::Branch(target)),
+        _ if mnemonic.starts_with('j') && target.starts_with(".L") => {
+            known(Set::FLAGS, Set::NONE, Flow::Branch(target))
+        }
         // A call in place of a return, on a condition.
         _ if mnemonic.starts_with('j') => known(Set::ALL, Set::NONE, Flow::Next),
         _ => None,
@@ -200,7 +210,10 @@ fn vector(instruction: &Instruction<'_>) -> Effects<'static> {
         kills = Set::FLAGS;
     }
     // A number that leaves a vector register fills a general one.
-    let is_result = name.starts_with("movmskp") || name.starts_with("pmovmskb") || name.starts_with("cvt") || matches!(name, "movd" | "movq");
+    let is_result = name.starts_with("movmskp")
+        || name.starts_with("pmovmskb")
+        || name.starts_with("cvt")
+        || matches!(name, "movd" | "movq");
     if is_result
         && let [Operand::Register(from), Operand::Register(to)] = instruction.operands[..]
         && from.class == Class::Vector
@@ -216,8 +229,9 @@ fn vector(instruction: &Instruction<'_>) -> Effects<'static> {
 /// Writes the flags whole, or leaves in them what nothing may look at.
 fn sets_flags(stem: &str, instruction: &Instruction<'_>) -> bool {
     match stem {
-        "add" | "sub" | "and" | "or" | "xor" | "cmp" | "test" | "neg" | "imul" | "mul" | "div" | "idiv" | "popcnt" | "lzcnt" | "tzcnt" | "bsf"
-        | "bsr" | "andn" | "bextr" | "bzhi" | "blsr" | "blsi" | "blsmsk" | "xadd" | "cmpxchg" => true,
+        "add" | "sub" | "and" | "or" | "xor" | "cmp" | "test" | "neg" | "imul" | "mul" | "div" | "idiv" | "popcnt"
+        | "lzcnt" | "tzcnt" | "bsf" | "bsr" | "andn" | "bextr" | "bzhi" | "blsr" | "blsi" | "blsmsk" | "xadd"
+        | "cmpxchg" => true,
         // By a count of zero they leave the flags.
         "sal" | "shl" | "sar" | "shr" => match instruction.operands[..] {
             [_] => true,
@@ -239,7 +253,10 @@ fn scalar(instruction: &Instruction<'_>) -> Option<Effects<'static>> {
     let result = last.map_or(Set::NONE, |register| Set::NONE.and(register));
     // The low half of a register takes the high one with it; narrower parts leave the rest.
     let whole = if last.is_some_and(|register| register.bytes >= 4) { result } else { Set::NONE };
-    let sources = registers.iter().take(registers.len() - usize::from(last.is_some())).fold(addresses, |set, register| set.and(*register));
+    let sources = registers
+        .iter()
+        .take(registers.len() - usize::from(last.is_some()))
+        .fold(addresses, |set, register| set.and(*register));
     if extension(mnemonic).is_some() {
         return Some(plain(sources, whole, result));
     }
@@ -256,10 +273,14 @@ fn scalar(instruction: &Instruction<'_>) -> Option<Effects<'static>> {
         ("xor" | "sub", [Operand::Register(left), Operand::Register(right)]) if left == right && left.bytes >= 4 => {
             plain(Set::NONE, result.with(flags), Set::NONE)
         }
-        ("mov" | "movabs" | "lea" | "movbe", _) => plain(if whole == Set::NONE { used } else { sources }, whole, result),
-        ("popcnt" | "lzcnt" | "tzcnt" | "andn" | "bextr" | "bzhi" | "blsr" | "blsi" | "blsmsk" | "pdep" | "pext" | "rorx" | "sarx" | "shlx" | "shrx", _) => {
-            plain(sources, whole.with(flags), result)
+        ("mov" | "movabs" | "lea" | "movbe", _) => {
+            plain(if whole == Set::NONE { used } else { sources }, whole, result)
         }
+        (
+            "popcnt" | "lzcnt" | "tzcnt" | "andn" | "bextr" | "bzhi" | "blsr" | "blsi" | "blsmsk" | "pdep" | "pext"
+            | "rorx" | "sarx" | "shlx" | "shrx",
+            _,
+        ) => plain(sources, whole.with(flags), result),
         ("imul", [_, _, _]) => plain(sources, whole.with(flags), result),
         ("imul" | "mul", [_]) => plain(used.with(Set::of(&[RAX])), flags, ax_dx),
         ("div" | "idiv", [_]) => plain(used.with(ax_dx), flags, ax_dx),
@@ -302,7 +323,15 @@ mod tests {
         ] {
             assert_eq!(of(text).kills.without(Set::FLAGS), Set::of(kills), "{text}");
         }
-        for text in ["movb %cl, %al", "movw %cx, %ax", "addl %ecx, %eax", "cmovne %ecx, %eax", "sete %al", "movq %rax, (%rdi)", "shlq %cl, %rax"] {
+        for text in [
+            "movb %cl, %al",
+            "movw %cx, %ax",
+            "addl %ecx, %eax",
+            "cmovne %ecx, %eax",
+            "sete %al",
+            "movq %rax, (%rdi)",
+            "shlq %cl, %rax",
+        ] {
             assert!(!of(text).kills.has(RAX), "{text}");
         }
     }
@@ -328,10 +357,27 @@ mod tests {
 
     #[test]
     fn flags_live_where_somebody_looks() {
-        for text in ["jne .L3", "setb %al", "adcq %rax, %rbx", "cmovg %eax, %ecx", "lahf", "pushfq", "fcmovb %st(1), %st", "foo %eax"] {
+        for text in [
+            "jne .L3",
+            "setb %al",
+            "adcq %rax, %rbx",
+            "cmovg %eax, %ecx",
+            "lahf",
+            "pushfq",
+            "fcmovb %st(1), %st",
+            "foo %eax",
+        ] {
             assert!(of(text).uses.has_flags(), "{text}");
         }
-        for text in ["incl %eax", "shlq %cl, %rax", "shll $0, %eax", "movl $1, %eax", "rorl $3, %eax", "btq %rax, %rcx", "notl %eax"] {
+        for text in [
+            "incl %eax",
+            "shlq %cl, %rax",
+            "shll $0, %eax",
+            "movl $1, %eax",
+            "rorl $3, %eax",
+            "btq %rax, %rcx",
+            "notl %eax",
+        ] {
             assert!(!of(text).kills.has_flags(), "{text}");
         }
         for text in ["cmpl $1, (%rdi)", "testb %al, %al", "subq $8, %rax", "shrq $6, %rax", "ucomisd (%rdi), %xmm0"] {
@@ -344,7 +390,11 @@ mod tests {
         assert_eq!(of("jmp .L4").flow, Flow::Jump(".L4"));
         assert_eq!(of("ja .L4").flow, Flow::Branch(".L4"));
         assert_eq!((of("jmp free").flow, of("jmp *%rax").flow), (Flow::Return, Flow::Elsewhere));
-        assert!(!of("call __x86_indirect_thunk_r11").is_known && !of("call *x@TLSCALL(%rax)").is_known && of("call free@PLT").is_known);
+        assert!(
+            !of("call __x86_indirect_thunk_r11").is_known
+                && !of("call *x@TLSCALL(%rax)").is_known
+                && of("call free@PLT").is_known
+        );
         assert!(of("call *%r11").uses.has(11) && of("call *8(%r11)").uses.has(11));
         assert!(!of("syscall").is_known && !of("xsavec (%rdi)").is_known);
     }

@@ -89,12 +89,29 @@ pub(crate) fn emit(check: &Check<'_>, number: usize, stub: &str) -> String {
             if check.live.has_flags() {
                 always(&mut text, check, &span, bits | bytes | COUNTS | check.count << COUNT_SHIFT, stub);
             } else {
-                filtered(&mut text, check, &span, bits | bytes | LOOKED | check.count << COUNT_SHIFT, in_line, (number, stub));
+                filtered(
+                    &mut text,
+                    check,
+                    &span,
+                    bits | bytes | LOOKED | check.count << COUNT_SHIFT,
+                    in_line,
+                    (number, stub),
+                );
             }
         }
         What::Atomic { memory, bytes } => {
-            let span = Span { first: memory.at(memory.displacement), last: String::new(), is_thread: memory.segment.is_some() };
-            always(&mut text, check, &span, u32::from(bytes) | WRITE | ATOMIC | COUNTS | check.count << COUNT_SHIFT, stub);
+            let span = Span {
+                first: memory.at(memory.displacement),
+                last: String::new(),
+                is_thread: memory.segment.is_some(),
+            };
+            always(
+                &mut text,
+                check,
+                &span,
+                u32::from(bytes) | WRITE | ATOMIC | COUNTS | check.count << COUNT_SHIFT,
+                stub,
+            );
         }
         What::Block { element, is_write } => {
             let scratch = Scratch::take(check, 1);
@@ -155,7 +172,14 @@ fn always(text: &mut String, check: &Check<'_>, span: &Span, description: u32, s
     scratch.restore(text);
 }
 
-fn filtered(text: &mut String, check: &Check<'_>, span: &Span, description: u32, in_line: bool, (number, stub): (usize, &str)) {
+fn filtered(
+    text: &mut String,
+    check: &Check<'_>,
+    span: &Span,
+    description: u32,
+    in_line: bool,
+    (number, stub): (usize, &str),
+) {
     let scratch = Scratch::take(check, 4);
     let [key, slot, sum, page] = scratch.registers[..] else { return };
     scratch.save(text);
@@ -181,7 +205,12 @@ fn filtered(text: &mut String, check: &Check<'_>, span: &Span, description: u32,
         let _ = writeln!(text, "\tjne\t.Lnp_miss{number}");
         address(text, &span.first, span.is_thread, sum);
         address(text, &span.last, span.is_thread, key);
-        let _ = writeln!(text, "\txorq\t{}, {sum}\n\tshrq\t$6, {sum}\n\tje\t.Lnp_hit{number}", key.text(), sum = sum.text());
+        let _ = writeln!(
+            text,
+            "\txorq\t{}, {sum}\n\tshrq\t$6, {sum}\n\tje\t.Lnp_hit{number}",
+            key.text(),
+            sum = sum.text()
+        );
         look_up(text, [key, slot, sum, page], is_write);
     }
     let _ = writeln!(text, "\tje\t.Lnp_hit{number}\n.Lnp_miss{number}:");
@@ -194,19 +223,37 @@ fn filtered(text: &mut String, check: &Check<'_>, span: &Span, description: u32,
 
 fn load_slot(text: &mut String, slot: Register, number: usize) {
     let _ = writeln!(text, "\tmovq\tnumapilot_callouts_slot@gottpoff(%rip), {}", slot.text());
-    let _ = writeln!(text, "\tmovq\t%fs:({slot}), {slot}\n\ttestq\t{slot}, {slot}\n\tje\t.Lnp_miss{number}", slot = slot.text());
+    let _ = writeln!(
+        text,
+        "\tmovq\t%fs:({slot}), {slot}\n\ttestq\t{slot}, {slot}\n\tje\t.Lnp_miss{number}",
+        slot = slot.text()
+    );
 }
 
 /// In a loop: no look where the access lies in the line of the turn before. Else that is its line from now on, whatever the look finds.
-fn skip_same_line(text: &mut String, span: &Span, in_line: bool, [line, other]: [Register; 2], memo: u8, number: usize) {
+fn skip_same_line(
+    text: &mut String,
+    span: &Span,
+    in_line: bool,
+    [line, other]: [Register; 2],
+    memo: u8,
+    number: usize,
+) {
     let (name, at) = (line.text(), memo_at(memo));
     address(text, if in_line { &span.first } else { &span.last }, span.is_thread, line);
     let _ = writeln!(text, "\tshrq\t$6, {name}");
     if !in_line {
         address(text, &span.first, span.is_thread, other);
-        let _ = writeln!(text, "\tshrq\t$6, {other}\n\tcmpq\t{name}, {other}\n\tjne\t.Lnp_look{number}", other = other.text());
+        let _ = writeln!(
+            text,
+            "\tshrq\t$6, {other}\n\tcmpq\t{name}, {other}\n\tjne\t.Lnp_look{number}",
+            other = other.text()
+        );
     }
-    let _ = writeln!(text, "\tcmpq\t{name}, {at}(%rsp)\n\tje\t.Lnp_hit{number}\n.Lnp_look{number}:\n\tmovq\t{name}, {at}(%rsp)");
+    let _ = writeln!(
+        text,
+        "\tcmpq\t{name}, {at}(%rsp)\n\tje\t.Lnp_hit{number}\n.Lnp_look{number}:\n\tmovq\t{name}, {at}(%rsp)"
+    );
 }
 
 /// Leaves "equal" where the first stage holds the line of the address in `key`, or the page where the line is not simulated. `np_key_of`, `np_hits_read`
@@ -215,7 +262,12 @@ fn look_up(text: &mut String, [key, slot, sum, page]: [Register; 4], is_write: b
     let (k, s, t, p) = (key.text(), slot.text(), sum.text(), page.text());
     let _ = writeln!(text, "\tshrq\t$6, {k}\n\tmovabsq\t${:#x}, {t}\n\timulq\t{k}, {t}\n\tmovq\t{k}, {p}", HASH);
     let _ = writeln!(text, "\tshrq\t$6, {p}\n\tbtsq\t${PAGE_BIT}, {p}\n\tshrq\t$40, {t}");
-    let _ = writeln!(text, "\tandl\t{LINE_MASK}({s}), {}\n\tcmpl\t{LINE_PICK}({s}), {}\n\tcmovneq\t{p}, {k}", sum.low(), sum.low());
+    let _ = writeln!(
+        text,
+        "\tandl\t{LINE_MASK}({s}), {}\n\tcmpl\t{LINE_PICK}({s}), {}\n\tcmovneq\t{p}, {k}",
+        sum.low(),
+        sum.low()
+    );
     let _ = writeln!(text, "\tmovl\t{L1_MASK}({s}), {}\n\tandl\t{}, {}", sum.low(), key.low(), sum.low());
     if is_write {
         let _ = writeln!(text, "\tleaq\t1({k},{k}), {k}\n\tcmpq\t{FILTER}({s},{t},8), {k}");

@@ -31,7 +31,10 @@ pub(crate) struct Facts<'t> {
 
 /// Whether a directive changes the section, so that what follows does not follow in memory.
 pub(crate) fn changes_section(name: &str) -> bool {
-    matches!(name, ".section" | ".pushsection" | ".popsection" | ".previous" | ".text" | ".data" | ".bss" | ".subsection")
+    matches!(
+        name,
+        ".section" | ".pushsection" | ".popsection" | ".previous" | ".text" | ".data" | ".bss" | ".subsection"
+    )
 }
 
 /// Labels that something may jump to: those of functions, and those that code or data mention. Debug information mentions many more.
@@ -44,7 +47,9 @@ fn entered<'t>(items: &[Placed<'t>]) -> HashSet<&'t str> {
                 if changes_section(name) {
                     is_debug = rest.starts_with(".debug") || rest.starts_with(".eh_frame");
                 }
-                let is_mark = name.starts_with(".loc") || name.starts_with(".cfi") || matches!(*name, ".size" | ".type" | ".file");
+                let is_mark = name.starts_with(".loc")
+                    || name.starts_with(".cfi")
+                    || matches!(*name, ".size" | ".type" | ".file");
                 if is_debug || is_mark { "" } else { rest }
             }
             Item::Instruction(instruction) => instruction.text,
@@ -90,7 +95,13 @@ pub(crate) fn facts<'t>(items: &[Placed<'t>]) -> Facts<'t> {
     Facts { effects, live, is_entered }
 }
 
-fn before(item: &Item<'_>, effects: Option<&Effects<'_>>, next: Set, places: &HashMap<&str, usize>, live: &[Set]) -> Set {
+fn before(
+    item: &Item<'_>,
+    effects: Option<&Effects<'_>>,
+    next: Set,
+    places: &HashMap<&str, usize>,
+    live: &[Set],
+) -> Set {
     let Some(effects) = effects else {
         return match item {
             Item::Opaque(_) => Set::ALL,
@@ -112,7 +123,9 @@ fn before(item: &Item<'_>, effects: Option<&Effects<'_>>, next: Set, places: &Ha
 
 pub(crate) fn functions(items: &[Placed<'_>]) -> Vec<Function> {
     let types = items.iter().filter_map(|placed| match placed.item {
-        Item::Directive(".type", rest) => rest.split_once(',').filter(|(_, kind)| kind.contains("function")).map(|(name, _)| name.trim()),
+        Item::Directive(".type", rest) => {
+            rest.split_once(',').filter(|(_, kind)| kind.contains("function")).map(|(name, _)| name.trim())
+        }
         _ => None,
     });
     let names: HashSet<&str> = types.collect();
@@ -150,7 +163,9 @@ fn instructions<'i, 't>(items: &'i [Placed<'t>]) -> impl Iterator<Item = &'i Ins
 }
 
 fn makes_frame(instruction: &Instruction<'_>) -> bool {
-    instruction.mnemonic.starts_with("mov") && is_general(instruction.operands.first(), RSP) && is_general(instruction.operands.get(1), RBP)
+    instruction.mnemonic.starts_with("mov")
+        && is_general(instruction.operands.first(), RSP)
+        && is_general(instruction.operands.get(1), RBP)
 }
 
 fn is_general(operand: Option<&Operand<'_>>, number: u8) -> bool {
@@ -159,13 +174,17 @@ fn is_general(operand: Option<&Operand<'_>>, number: u8) -> bool {
 
 /// Why nothing can be put into a function. Call-outs destroy registers that callers do not expect to be kept, and use the memory below the stack
 /// pointer, which functions of the wrapper's own compilation (`-mno-red-zone`) leave alone.
-fn reason<'i, 't: 'i, I: Iterator<Item = &'i Instruction<'t>>>(name: &str, body: impl Fn() -> I) -> Option<&'static str> {
+fn reason<'i, 't: 'i, I: Iterator<Item = &'i Instruction<'t>>>(
+    name: &str,
+    body: impl Fn() -> I,
+) -> Option<&'static str> {
     if name.ends_with(".resolver") {
         return Some(RESOLVER);
     }
     // They give back what others destroy: rdi, rsi, r8, r9, r11.
     let gives_back = |instruction: &Instruction<'_>| {
-        instruction.mnemonic.starts_with("pop") && [7, 6, 8, 9, 11].iter().any(|number| is_general(instruction.operands.first(), *number))
+        instruction.mnemonic.starts_with("pop")
+            && [7, 6, 8, 9, 11].iter().any(|number| is_general(instruction.operands.first(), *number))
     };
     if body().any(|instruction| gives_back(instruction) || instruction.mnemonic.starts_with("iret")) {
         return Some(CONVENTION);
@@ -178,12 +197,18 @@ fn reason<'i, 't: 'i, I: Iterator<Item = &'i Instruction<'t>>>(name: &str, body:
         depth += match (instruction.mnemonic, instruction.operands.first()) {
             ("push" | "pushq", _) if has_frame => 8,
             ("sub" | "subq", Some(Operand::Immediate(bytes))) if moves_stack => bytes.parse().unwrap_or(i64::MAX / 2),
-            ("sub" | "subq" | "and" | "andq" | "lea" | "leaq" | "mov" | "movq", _) if moves_stack => i64::from(u32::MAX),
+            ("sub" | "subq" | "and" | "andq" | "lea" | "leaq" | "mov" | "movq", _) if moves_stack => {
+                i64::from(u32::MAX)
+            }
             _ => 0,
         };
         let Some(memory) = instruction.memory().filter(|memory| memory.segment.is_none()) else { continue };
         let base = memory.base.filter(|base| base.class == Class::General).map(|base| base.number);
-        if base == Some(RSP) && memory.index.is_none() && memory.displacement < 0 && !instruction.mnemonic.starts_with("lea") {
+        if base == Some(RSP)
+            && memory.index.is_none()
+            && memory.displacement < 0
+            && !instruction.mnemonic.starts_with("lea")
+        {
             return Some(RED_ZONE);
         }
         if base == Some(RBP) {
@@ -208,7 +233,12 @@ mod tests {
         let items = parse(LOOP);
         let facts = facts(&items);
         let at = |line: usize| items.iter().position(|placed| placed.line == line).expect("the line");
-        assert!(facts.live[at(4)].has(RAX) && facts.live[at(4)].has(RSI) && !facts.live[at(4)].has(RCX) && !facts.live[at(4)].has_flags());
+        assert!(
+            facts.live[at(4)].has(RAX)
+                && facts.live[at(4)].has(RSI)
+                && !facts.live[at(4)].has(RCX)
+                && !facts.live[at(4)].has_flags()
+        );
         // The loop's own comparison sets the flags that its jump reads.
         assert!(facts.live[at(8)].has_flags() && !facts.live[at(7)].has_flags());
         assert!(facts.live[at(9)].has(RDX) && !facts.live[at(2)].has(RAX), "rdx is returned, rax is made");
@@ -217,7 +247,9 @@ mod tests {
 
     #[test]
     fn all_lives_where_control_goes_nobody_knows_where() {
-        for text in ["f:\n\tjmp *%rcx\n", "#APP\n\tfoo\n#NO_APP\n", "\tfoo %eax\n\tret\n", "\tjne .L9\n\tret\n", "\tud2\n"] {
+        for text in
+            ["f:\n\tjmp *%rcx\n", "#APP\n\tfoo\n#NO_APP\n", "\tfoo %eax\n\tret\n", "\tjne .L9\n\tret\n", "\tud2\n"]
+        {
             assert_eq!(facts(&parse(text)).live[0], Set::ALL, "{text}");
         }
     }
@@ -233,7 +265,12 @@ mod tests {
         assert_eq!(left("\tpushq %rbp\n\tmovq %rsp, %rbp\n\tsubq $16, %rsp\n\tmovl %edi, -4(%rbp)\n\tleave\n"), None);
         assert_eq!(left("\tpushq %rdi\n\tcall g\n\tpopq %rdi\n"), Some(CONVENTION));
         assert_eq!(left("\tpushq %rax\n\tcall g\n\tpopq %rcx\n"), None);
-        let both = functions(&parse("\t.type f, @function\nf:\n\tmovq %rsp, %rbp\n\tcall g\n\t.type f.cold, @function\nf.cold:\n\tret\n"));
-        assert!(both[0].has_frame && both[1].has_frame && both[0].end == both[1].first - 1 || both[0].has_frame && both[1].has_frame);
+        let both = functions(&parse(
+            "\t.type f, @function\nf:\n\tmovq %rsp, %rbp\n\tcall g\n\t.type f.cold, @function\nf.cold:\n\tret\n",
+        ));
+        assert!(
+            both[0].has_frame && both[1].has_frame && both[0].end == both[1].first - 1
+                || both[0].has_frame && both[1].has_frame
+        );
     }
 }

@@ -61,11 +61,15 @@ pub fn instrument(text: &str) -> Instrumented {
         let block = inserted.entry(items[check.at].line).or_default();
         let (here, there) = (locations[check.at], locations[check.access]);
         // A call-out has the line of its access, also where it stands before another one's.
-        if here != there && let Some(there) = there {
+        if here != there
+            && let Some(there) = there
+        {
             let _ = writeln!(block, "\t.loc\t{there}");
         }
         block.push_str(&emit::emit(check, number, stub));
-        if here != there && let Some(here) = here {
+        if here != there
+            && let Some(here) = here
+        {
             let _ = writeln!(block, "\t.loc\t{here}");
         }
     }
@@ -103,7 +107,9 @@ fn width(placed: &Placed<'_>) -> Width {
     if mnemonic.starts_with('v') || ["%ymm", "%zmm", "%k", "vzero", "vmov"].iter().any(|name| text.contains(name)) {
         return Width::Wide;
     }
-    let is_high = |rest: &str| !rest.starts_with(|c: char| ('0'..='7').contains(&c)) || rest[1..].starts_with(|c: char| c.is_ascii_digit());
+    let is_high = |rest: &str| {
+        !rest.starts_with(|c: char| ('0'..='7').contains(&c)) || rest[1..].starts_with(|c: char| c.is_ascii_digit())
+    };
     if text.split("xmm").skip(1).any(is_high) { Width::Narrow } else { Width::Few }
 }
 

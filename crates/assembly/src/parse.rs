@@ -89,8 +89,8 @@ pub(crate) struct Placed<'t> {
 }
 
 const PREFIXES: &[&str] = &[
-    "lock", "rep", "repe", "repz", "repne", "repnz", "notrack", "bnd", "data16", "addr32", "rex64", "xacquire", "xrelease", "cs", "ds", "es",
-    "ss", "fs", "gs",
+    "lock", "rep", "repe", "repz", "repne", "repnz", "notrack", "bnd", "data16", "addr32", "rex64", "xacquire",
+    "xrelease", "cs", "ds", "es", "ss", "fs", "gs",
 ];
 
 /// How compilers mark what they did not write themselves: its begin and its end, as comments.
@@ -184,7 +184,8 @@ fn is_name(text: &str) -> bool {
 
 fn label(text: &str) -> Option<(&str, &str)> {
     let (name, rest) = text.split_once(':')?;
-    let is_quoted = name.len() > 2 && name.starts_with('"') && name.ends_with('"') && !name[1..name.len() - 1].contains('"');
+    let is_quoted =
+        name.len() > 2 && name.starts_with('"') && name.ends_with('"') && !name[1..name.len() - 1].contains('"');
     (is_name(name) || is_quoted).then(|| (name, rest.trim_start()))
 }
 
@@ -192,7 +193,8 @@ fn instruction(statement: &str) -> Item<'_> {
     let mut prefixes = Vec::new();
     let mut rest = statement;
     loop {
-        let (mnemonic, text) = rest.split_once(char::is_whitespace).map_or((rest, ""), |(word, text)| (word, text.trim()));
+        let (mnemonic, text) =
+            rest.split_once(char::is_whitespace).map_or((rest, ""), |(word, text)| (word, text.trim()));
         if PREFIXES.contains(&mnemonic) && !text.is_empty() {
             prefixes.push(mnemonic);
             rest = text;
@@ -205,7 +207,9 @@ fn instruction(statement: &str) -> Item<'_> {
         // Where direct jumps go is kept as text.
         let operands = if is_jump && !text.starts_with('*') { Some(Vec::new()) } else { operands(text) };
         return match operands {
-            Some(operands) => Item::Instruction(Instruction { prefixes, mnemonic, operands, text, has_braces: text.contains('{') }),
+            Some(operands) => {
+                Item::Instruction(Instruction { prefixes, mnemonic, operands, text, has_braces: text.contains('{') })
+            }
             None => Item::Opaque(statement),
         };
     }
@@ -313,7 +317,17 @@ mod tests {
 
     #[test]
     fn operands_are_taken_apart_and_written_again() {
-        for operand in ["8(%rdi)", "(%rax,%rcx,8)", "-16(%rbp)", "table(,%rax,4)", "x+8(%rip)", "x@tpoff-4(%rax)", "x", "64", "(%rsp)"] {
+        for operand in [
+            "8(%rdi)",
+            "(%rax,%rcx,8)",
+            "-16(%rbp)",
+            "table(,%rax,4)",
+            "x+8(%rip)",
+            "x@tpoff-4(%rax)",
+            "x",
+            "64",
+            "(%rsp)",
+        ] {
             let text = format!("\tmovq\t{operand}, %rdx\t# comment");
             let memory = one(&text).memory().expect(operand);
             assert_eq!(memory.at(memory.displacement), operand);
@@ -325,7 +339,9 @@ mod tests {
 
     #[test]
     fn prefixes_belong_to_the_next_instruction() {
-        for text in ["lock addl $1, (%rdi)", "lock; addl $1, (%rdi)", "lock\n\taddl $1, (%rdi)", "\tlock\t\taddl\t$1, (%rdi)"] {
+        for text in
+            ["lock addl $1, (%rdi)", "lock; addl $1, (%rdi)", "lock\n\taddl $1, (%rdi)", "\tlock\t\taddl\t$1, (%rdi)"]
+        {
             let found = one(text);
             assert!(found.is_locked() && found.mnemonic == "addl" && parse(text)[0].line == 0, "{text}: {found:?}");
         }
@@ -344,10 +360,15 @@ mod tests {
     fn labels_directives_and_strings_are_told_apart() {
         let items = parse("f:\n.LFB0:\t.cfi_startproc\n\t.string \"a # b: c\"\n\tjmp .L2\n\tcall *8(%rax)\n");
         let kinds: Vec<_> = items.iter().map(|placed| &placed.item).collect();
-        assert!(matches!(kinds[..3], [Item::Label("f"), Item::Label(".LFB0"), Item::Directive(".cfi_startproc", "")]), "{kinds:?}");
+        assert!(
+            matches!(kinds[..3], [Item::Label("f"), Item::Label(".LFB0"), Item::Directive(".cfi_startproc", "")]),
+            "{kinds:?}"
+        );
         assert_eq!(kinds[3], &Item::Directive(".string", "\"a # b: c\""));
         assert!(matches!(kinds[4], Item::Instruction(jump) if jump.text == ".L2" && jump.operands.is_empty()));
-        assert!(matches!(kinds[5], Item::Instruction(call) if matches!(call.operands[..], [Operand::IndirectMemory(_)])));
+        assert!(
+            matches!(kinds[5], Item::Instruction(call) if matches!(call.operands[..], [Operand::IndirectMemory(_)]))
+        );
     }
 
     proptest::proptest! {

@@ -6,8 +6,8 @@ use crate::accesses::{Access, Kind, OTHER, USERS, access};
 use crate::effects::Flow;
 use crate::flow::{Facts, Function, changes_section, facts, functions};
 use crate::parse::{Item, Memory, Placed};
-use crate::strides::{Loop, loop_at, mentions};
 use crate::registers::{RAX, RCX, RDI, RSI, Set};
+use crate::strides::{Loop, loop_at, mentions};
 
 /// Bytes of a line (NP_LINE_SHIFT in wire.h).
 pub(crate) const LINE: i64 = 64;
@@ -17,9 +17,21 @@ const COUNT_MAX: u32 = 4000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What<'t> {
     /// Bytes from `low` to `high` of the displacement.
-    Span { memory: Memory<'t>, low: i64, high: i64, is_write: bool, in_line: bool },
-    Atomic { memory: Memory<'t>, bytes: u8 },
-    Block { element: u8, is_write: bool },
+    Span {
+        memory: Memory<'t>,
+        low: i64,
+        high: i64,
+        is_write: bool,
+        in_line: bool,
+    },
+    Atomic {
+        memory: Memory<'t>,
+        bytes: u8,
+    },
+    Block {
+        element: u8,
+        is_write: bool,
+    },
 }
 
 /// A call-out.
@@ -82,8 +94,16 @@ pub(crate) fn plan<'t>(items: &[Placed<'t>]) -> Plan<'t> {
     let functions = functions(items);
     let plan = Plan { checks: Vec::new(), forgets: Vec::new(), counts: Counts::default() };
     let mentions = mentions(items);
-    let mut planner =
-        Planner { items, facts: facts(items), plan, versions: [0; 16], open: Vec::new(), begin: 0, counting: None, turning: None };
+    let mut planner = Planner {
+        items,
+        facts: facts(items),
+        plan,
+        versions: [0; 16],
+        open: Vec::new(),
+        begin: 0,
+        counting: None,
+        turning: None,
+    };
     for function in &functions {
         planner.function(function, &mentions);
     }
@@ -154,7 +174,8 @@ impl<'t> Planner<'_, 't> {
         for number in 0..16_u8 {
             self.versions[usize::from(number)] += u32::from(effects.writes.has(number));
         }
-        let is_fence = matches!(&self.items[at].item, Item::Instruction(i) if i.is_locked() || i.mnemonic.ends_with("fence"));
+        let is_fence =
+            matches!(&self.items[at].item, Item::Instruction(i) if i.is_locked() || i.mnemonic.ends_with("fence"));
         if effects.flow != Flow::Next || !effects.is_known || is_fence || effects.uses == Set::ALL {
             self.close(at + 1);
         }
@@ -173,7 +194,15 @@ impl<'t> Planner<'_, 't> {
             Access::One { memory, bytes, kind: Kind::Atomic, .. } => {
                 self.close(at);
                 let operands = registers(&memory);
-                self.add(Check { at, what: What::Atomic { memory, bytes }, count: 1, live: Set::ALL, operands, access: at, memo: None });
+                self.add(Check {
+                    at,
+                    what: What::Atomic { memory, bytes },
+                    count: 1,
+                    live: Set::ALL,
+                    operands,
+                    access: at,
+                    memo: None,
+                });
             }
             Access::One { memory, bytes, kind, in_line } => {
                 let count = if kind == Kind::Update { 2 } else { 1 } + u32::from(bytes > 32);
@@ -182,7 +211,15 @@ impl<'t> Planner<'_, 't> {
             Access::Block { element, copies } => {
                 let operands = Set::of(&[RAX, RCX, RSI, RDI]);
                 for is_write in [false, true].into_iter().filter(|is_write| *is_write || copies) {
-                    self.add(Check { at, what: What::Block { element, is_write }, count: 0, live: Set::ALL, operands, access: at, memo: None });
+                    self.add(Check {
+                        at,
+                        what: What::Block { element, is_write },
+                        count: 0,
+                        live: Set::ALL,
+                        operands,
+                        access: at,
+                        memo: None,
+                    });
                 }
                 self.close(at);
             }
@@ -204,13 +241,16 @@ impl<'t> Planner<'_, 't> {
             }
         }
         for open in self.open.iter().filter(|open| open.versions == versions) {
-            let What::Span { memory: other, low, high, is_write: writes, in_line: whole } = &mut self.plan.checks[open.check].what else {
+            let What::Span { memory: other, low, high, is_write: writes, in_line: whole } =
+                &mut self.plan.checks[open.check].what
+            else {
                 continue;
             };
             let (least, most) = (from.min(*low), to.max(*high));
             if *writes == is_write && same(other) && most - least <= LINE {
                 // Two neighbours may lie in two lines, whichever alignment each has.
-                *whole = *whole && in_line && (least, most) == (*low, *high) || *whole && in_line && (least, most) == (from, to);
+                *whole = *whole && in_line && (least, most) == (*low, *high)
+                    || *whole && in_line && (least, most) == (from, to);
                 (*low, *high) = (least, most);
                 return;
             }
@@ -218,7 +258,15 @@ impl<'t> Planner<'_, 't> {
         let counted = if self.counting.is_some() { 0 } else { count };
         let what = What::Span { memory, low: from, high: to, is_write, in_line };
         let memo = self.memo(&memory);
-        let check = self.add(Check { at, what, count: counted, live: Set::ALL, operands: registers(&memory), access: at, memo });
+        let check = self.add(Check {
+            at,
+            what,
+            count: counted,
+            live: Set::ALL,
+            operands: registers(&memory),
+            access: at,
+            memo,
+        });
         self.counting.get_or_insert(check);
         self.open.push(Open { check, versions });
     }
@@ -237,7 +285,9 @@ impl<'t> Planner<'_, 't> {
     fn without_flags(&self, access: usize, operands: Set) -> usize {
         let mut at = access;
         while self.facts.live[at].has_flags() {
-            let Some(before) = (self.begin..at).rev().find(|before| self.facts.effects[*before].is_some()) else { return access };
+            let Some(before) = (self.begin..at).rev().find(|before| self.facts.effects[*before].is_some()) else {
+                return access;
+            };
             if self.facts.effects[before].is_none_or(|effects| effects.writes.0 & operands.0 != 0) {
                 return access;
             }

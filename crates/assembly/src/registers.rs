@@ -181,13 +181,28 @@ mod tests {
     #[test]
     fn general_registers_of_every_width_are_known() {
         let known = [
-            ("%rax", 0, 8), ("%eax", 0, 4), ("%ax", 0, 2), ("%al", 0, 1), ("%ah", 0, 1), ("%rsp", 4, 8), ("%bpl", 5, 1), ("%sil", 6, 1),
-            ("%edi", 7, 4), ("%r8", 8, 8), ("%r8d", 8, 4), ("%r10w", 10, 2), ("%r15b", 15, 1), ("%bh", 3, 1), ("%dil", 7, 1),
+            ("%rax", 0, 8),
+            ("%eax", 0, 4),
+            ("%ax", 0, 2),
+            ("%al", 0, 1),
+            ("%ah", 0, 1),
+            ("%rsp", 4, 8),
+            ("%bpl", 5, 1),
+            ("%sil", 6, 1),
+            ("%edi", 7, 4),
+            ("%r8", 8, 8),
+            ("%r8d", 8, 4),
+            ("%r10w", 10, 2),
+            ("%r15b", 15, 1),
+            ("%bh", 3, 1),
+            ("%dil", 7, 1),
         ];
         for (name, number, bytes) in known {
             assert_eq!(Register::named(name), Some(Register { class: Class::General, number, bytes }), "{name}");
         }
-        for (name, class) in [("%xmm15", Class::Vector), ("%zmm31", Class::Vector), ("%k1", Class::Other), ("%st(1)", Class::Other)] {
+        for (name, class) in
+            [("%xmm15", Class::Vector), ("%zmm31", Class::Vector), ("%k1", Class::Other), ("%st(1)", Class::Other)]
+        {
             assert_eq!(Register::named(name).map(|found| found.class), Some(class), "{name}");
         }
         for name in ["rax", "%foo", "%r16", "%kk", "%"] {

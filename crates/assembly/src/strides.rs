@@ -51,9 +51,14 @@ pub(crate) fn mentions<'t>(items: &[Placed<'t>]) -> HashMap<&'t str, usize> {
 }
 
 /// The loop that begins with the label at `label`, if it is one of this kind.
-pub(crate) fn loop_at(items: &[Placed<'_>], facts: &Facts<'_>, label: usize, mentions: &HashMap<&str, usize>) -> Option<Loop> {
+pub(crate) fn loop_at(
+    items: &[Placed<'_>],
+    facts: &Facts<'_>,
+    label: usize,
+    mentions: &HashMap<&str, usize>,
+) -> Option<Loop> {
     let Item::Label(name) = items[label].item else { return None };
-    // A number of turns that debug information names the loop in costs nothing but this.
+    // Debug information that names it, too, makes it look entered from elsewhere, which costs the loop its shorter way and nothing else.
     if mentions.get(name) != Some(&1) {
         return None;
     }
@@ -93,7 +98,11 @@ fn step(instruction: &Instruction<'_>, number: u8) -> i64 {
         ("inc", [to]) if is_register(to) => 1,
         ("dec", [to]) if is_register(to) => -1,
         ("lea", [Operand::Memory(from), to]) if is_register(to) && from.index.is_none() && from.symbol.is_empty() => {
-            if from.base.is_some_and(|base| is_register(&Operand::Register(base))) { from.displacement } else { 0 }
+            if from.base.is_some_and(|base| is_register(&Operand::Register(base))) {
+                from.displacement
+            } else {
+                0
+            }
         }
         _ => 0,
     }
@@ -124,15 +133,25 @@ mod tests {
         let body = "\tmovl (%rdi,%rax,4), %ecx\n\tmovsd (%rsi,%rcx,8), %xmm0\n\tmovsd (%rdx), %xmm1\n\taddq $1, %rax\n\tcmpq %rax, %r8\n";
         assert_eq!(advancing(body, ""), Some(vec![true, false, false]));
         assert_eq!(advancing("\tmovups (%rdi), %xmm0\n\taddq $16, %rdi\n\tcmpq %rdi, %rsi\n", ""), Some(vec![true]));
-        assert_eq!(advancing("\tmovups (%rdi), %xmm0\n\taddq $64, %rdi\n\tcmpq %rdi, %rsi\n", ""), Some(vec![false]), "a line a turn");
-        assert_eq!(advancing("\tmovl (%rdi), %eax\n\tmovq 8(%rdi), %rdi\n\ttestq %rdi, %rdi\n", ""), Some(vec![false, false]), "a list");
+        assert_eq!(
+            advancing("\tmovups (%rdi), %xmm0\n\taddq $64, %rdi\n\tcmpq %rdi, %rsi\n", ""),
+            Some(vec![false]),
+            "a line a turn"
+        );
+        assert_eq!(
+            advancing("\tmovl (%rdi), %eax\n\tmovq 8(%rdi), %rdi\n\ttestq %rdi, %rdi\n", ""),
+            Some(vec![false, false]),
+            "a list"
+        );
     }
 
     #[test]
     fn loops_are_of_one_block_and_entered_from_above() {
         let body = "\tmovl (%rdi), %eax\n\taddq $4, %rdi\n\tcmpq %rdi, %rsi\n";
         assert!(advancing(body, "").is_some() && advancing(body, "\tje .L2\n").is_none());
-        for between in ["\tcall g\n", ".L3:\n\tjmp .L3\n", "\tlock addl $1, (%rsi)\n", "#APP\n\tnop\n#NO_APP\n", "\tfoo %eax\n"] {
+        for between in
+            ["\tcall g\n", ".L3:\n\tjmp .L3\n", "\tlock addl $1, (%rsi)\n", "#APP\n\tnop\n#NO_APP\n", "\tfoo %eax\n"]
+        {
             assert!(advancing(&format!("{between}{body}"), "").is_none(), "{between}");
         }
     }

@@ -62,11 +62,16 @@ pub(super) fn serves(toolchain: &Toolchain, invocation: &Invocation) -> bool {
 }
 
 /// Adds the options to the command, and what our assembler needs to its environment.
-pub(super) fn prepare(command: &mut Command, toolchain: &Toolchain, invocation: &Invocation) -> Result<(), CompileError> {
+pub(super) fn prepare(
+    command: &mut Command,
+    toolchain: &Toolchain,
+    invocation: &Invocation,
+) -> Result<(), CompileError> {
     let asked = toolchain::ask(&toolchain.program, &toolchain.leading, "-print-prog-name=as").unwrap_or_default();
     let path = env::var_os("PATH").unwrap_or_default();
     let named = Path::new(asked.trim());
-    let assembler = if named.is_absolute() { Some(named.to_owned()) } else { toolchain::on_path(OsStr::new(ASSEMBLER), &path) };
+    let assembler =
+        if named.is_absolute() { Some(named.to_owned()) } else { toolchain::on_path(OsStr::new(ASSEMBLER), &path) };
     let assembler = assembler.ok_or(CompileError::NoAssembler)?;
     command.env(ASSEMBLER_VARIABLE, assembler).env(KEPT_VARIABLE, invocation.assembly.join(":"));
     if toolchain.family == Family::Gcc {
@@ -146,7 +151,9 @@ fn input(args: &[OsString]) -> Option<usize> {
 
 /// The input with call-outs, for the assembler's standard input, and its arguments without that input. `None`: the input is left as it is.
 fn instrumented(args: &[OsString]) -> io::Result<Option<(File, Vec<OsString>)>> {
-    let is_question = args.iter().any(|word| word == "--version" || word == "--help" || word == "-v" || word.to_string_lossy().starts_with('@'));
+    let is_question = args
+        .iter()
+        .any(|word| word == "--version" || word == "--help" || word == "-v" || word.to_string_lossy().starts_with('@'));
     let place = input(args);
     let inputs = args.iter().filter(|word| word.to_string_lossy().ends_with(".s")).count();
     if is_question || place.is_none() && inputs > 0 {
