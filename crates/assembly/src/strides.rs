@@ -6,7 +6,7 @@ use crate::effects::{Flow, stem};
 use crate::flow::{Facts, changes_section};
 use crate::parse::{Instruction, Item, Memory, Operand, Placed};
 use crate::plan::LINE;
-use crate::registers::{Class, Set};
+use crate::registers::{Class, RSP, Set};
 
 /// A loop: from its label to the jump back, which alone leads to the label, so that control enters from above.
 pub(crate) struct Loop {
@@ -71,6 +71,10 @@ pub(crate) fn loop_at(
             Item::Directive(name, _) if changes_section(name) => return None,
             Item::Instruction(instruction) => {
                 let effects = facts.effects[at].filter(|effects| effects.is_known && !instruction.is_locked())?;
+                // Lines are kept at distances from the stack pointer, which has to stay.
+                if effects.writes.has(RSP) {
+                    return None;
+                }
                 if effects.flow == Flow::Branch(name) {
                     return Some(Loop { label, end: at, steps });
                 }
@@ -150,7 +154,7 @@ mod tests {
         let body = "\tmovl (%rdi), %eax\n\taddq $4, %rdi\n\tcmpq %rdi, %rsi\n";
         assert!(advancing(body, "").is_some() && advancing(body, "\tje .L2\n").is_none());
         for between in
-            ["\tcall g\n", ".L3:\n\tjmp .L3\n", "\tlock addl $1, (%rsi)\n", "#APP\n\tnop\n#NO_APP\n", "\tfoo %eax\n"]
+            ["\tcall g\n", "\tpushq %rax\n", ".L3:\n\tjmp .L3\n", "\tlock addl $1, (%rsi)\n", "#APP\n\tnop\n#NO_APP\n", "\tfoo %eax\n"]
         {
             assert!(advancing(&format!("{between}{body}"), "").is_none(), "{between}");
         }
