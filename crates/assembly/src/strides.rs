@@ -153,9 +153,14 @@ mod tests {
     fn loops_are_of_one_block_and_entered_from_above() {
         let body = "\tmovl (%rdi), %eax\n\taddq $4, %rdi\n\tcmpq %rdi, %rsi\n";
         assert!(advancing(body, "").is_some() && advancing(body, "\tje .L2\n").is_none());
-        for between in
-            ["\tcall g\n", "\tpushq %rax\n", ".L3:\n\tjmp .L3\n", "\tlock addl $1, (%rsi)\n", "#APP\n\tnop\n#NO_APP\n", "\tfoo %eax\n"]
-        {
+        for between in [
+            "\tcall g\n",
+            "\tpushq %rax\n",
+            ".L3:\n\tjmp .L3\n",
+            "\tlock addl $1, (%rsi)\n",
+            "#APP\n\tnop\n#NO_APP\n",
+            "\tfoo %eax\n",
+        ] {
             assert!(advancing(&format!("{between}{body}"), "").is_none(), "{between}");
         }
     }
