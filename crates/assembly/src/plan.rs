@@ -7,10 +7,8 @@ use crate::effects::Flow;
 use crate::flow::{Facts, Function, changes_section, facts, functions};
 use crate::parse::{Item, Memory, Placed};
 use crate::registers::{RAX, RCX, RDI, RSI, Set};
-use crate::strides::{Loop, loop_at, mentions};
+use crate::strides::{LINE, Loop, loop_at, mentions};
 
-/// Bytes of a line (NP_LINE_SHIFT in wire.h).
-pub(crate) const LINE: i64 = 64;
 /// Most accesses that one call-out counts: twelve bits (callouts_after.c).
 const COUNT_MAX: u32 = 4000;
 

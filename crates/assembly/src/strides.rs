@@ -5,8 +5,10 @@ use std::collections::HashMap;
 use crate::effects::{Flow, stem};
 use crate::flow::{Facts, changes_section};
 use crate::parse::{Instruction, Item, Memory, Operand, Placed};
-use crate::plan::LINE;
 use crate::registers::{Class, RSP, Set};
+
+/// Bytes of a line (NP_LINE_SHIFT in wire.h).
+pub(crate) const LINE: i64 = 64;
 
 /// A loop: from its label to the jump back, which alone leads to the label, so that control enters from above.
 pub(crate) struct Loop {

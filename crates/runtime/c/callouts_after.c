@@ -1,8 +1,8 @@
 /* callouts_after.c: what call-outs call that were put into the compiler's assembly (`numapilot cc --after-optimisation`, crates/assembly).
  *
  * The first stage is inline there, word for word that of callouts.h. Where it misses, it calls np_after_few, np_after_narrow or np_after_wide, which keep
- * every register and the flags: nothing at such a place is the compiler's idea of a call. The address and a description lie below the caller's stack pointer, where compiled
- * code has nothing (`-mno-red-zone`):
+ * every register and the flags: nothing at such a place is the compiler's idea of a call. The address and a description lie below the caller's stack
+ * pointer, where compiled code has nothing (`-mno-red-zone`):
  *   -24(%rsp) the address; -40(%rsp) the bytes of a block;
  *   -32(%rsp) bits 0-14 bytes, 15 the first stage was looked into already, 16 write, 17 atomic, 18 block, 19 the accesses are not counted yet,
  *             20-31 how many they are

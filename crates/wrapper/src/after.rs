@@ -14,11 +14,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::BLOCKS_BY_CALLS;
 use crate::arguments::Invocation;
 use crate::error::CompileError;
 use crate::names;
-use crate::toolchain::{self, Family, Toolchain};
+use crate::toolchain::{self, BLOCKS_BY_CALLS, Family, Toolchain};
 
 /// The option, before all others, that `numapilot cc` takes; and the variable for links, which take none.
 const OPTION: &str = "--after-optimisation";

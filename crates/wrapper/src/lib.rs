@@ -147,13 +147,6 @@ fn write_beside(archive: &Path, name: &str, text: &str) -> Result<PathBuf, Compi
     Ok(path)
 }
 
-/// For gcc: block copies stay calls, which are accounted whole.
-const BLOCKS_BY_CALLS: &[&str] = if cfg!(target_arch = "x86_64") {
-    &["-mmemcpy-strategy=libcall:-1:noalign", "-mmemset-strategy=libcall:-1:noalign"]
-} else {
-    &[]
-};
-
 /// What gcc needs whether it compiles or links: with `-flto` the linker starts gcc's compiler proper (`lto1`) again, and only there is code
 /// instrumented. It is started with the options of the link, whatever those of the compilation were.
 fn gcc_flags(language: Language, support: &Support) -> Vec<OsString> {
@@ -161,7 +154,7 @@ fn gcc_flags(language: Language, support: &Support) -> Vec<OsString> {
     option.push(&support.specs);
     let mut flags = vec![option];
     // Expanded inline, block copies of unknown length would go unseen: gcc instruments before it expands them.
-    flags.extend(BLOCKS_BY_CALLS.iter().map(OsString::from));
+    flags.extend(toolchain::BLOCKS_BY_CALLS.iter().map(OsString::from));
     // The sanitizer itself does not understand fences, and gcc says so; our call-outs have nothing to understand.
     if language != Language::Fortran {
         flags.push("-Wno-tsan".into());

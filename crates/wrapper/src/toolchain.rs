@@ -14,6 +14,13 @@ use crate::error::CompileError;
 use crate::wrapper::Language;
 use crate::wrapper::Wrapper;
 
+/// For gcc: block copies stay calls, which are accounted whole.
+pub(super) const BLOCKS_BY_CALLS: &[&str] = if cfg!(target_arch = "x86_64") {
+    &["-mmemcpy-strategy=libcall:-1:noalign", "-mmemset-strategy=libcall:-1:noalign"]
+} else {
+    &[]
+};
+
 /// Counts wrappers inside wrappers: a compiler that is a script which calls numapilot would never end.
 pub(super) const DEPTH_VARIABLE: &str = "NUMAPILOT_COMPILER_DEPTH";
 const DEPTH_MAX: u32 = 4;
