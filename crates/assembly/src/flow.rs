@@ -183,7 +183,7 @@ fn reason<'i, 't: 'i, I: Iterator<Item = &'i Instruction<'t>>>(
     }
     // They give back what others destroy: rdi, rsi, r8, r9, r11.
     let gives_back = |instruction: &Instruction<'_>| {
-        instruction.mnemonic.starts_with("pop")
+        matches!(instruction.mnemonic, "pop" | "popq")
             && [7, 6, 8, 9, 11].iter().any(|number| is_general(instruction.operands.first(), *number))
     };
     if body().any(|instruction| gives_back(instruction) || instruction.mnemonic.starts_with("iret")) {
@@ -265,6 +265,7 @@ mod tests {
         assert_eq!(left("\tpushq %rbp\n\tmovq %rsp, %rbp\n\tsubq $16, %rsp\n\tmovl %edi, -4(%rbp)\n\tleave\n"), None);
         assert_eq!(left("\tpushq %rdi\n\tcall g\n\tpopq %rdi\n"), Some(CONVENTION));
         assert_eq!(left("\tpushq %rax\n\tcall g\n\tpopq %rcx\n"), None);
+        assert_eq!(left("\tpopcntq %rdi, %rax\n"), None);
         let both = functions(&parse(
             "\t.type f, @function\nf:\n\tmovq %rsp, %rbp\n\tcall g\n\t.type f.cold, @function\nf.cold:\n\tret\n",
         ));
