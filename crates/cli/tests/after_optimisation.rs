@@ -71,7 +71,6 @@ fn behaves(compiler: &str, file: &str, flags: &[&str]) {
 const LEVELS: [&[&str]; 4] = [&["-O0"], &["-O2"], &["-O3"], &["-O3", "-march=native"]];
 
 #[test]
-#[cfg(target_arch = "x86_64")]
 fn c_behaves_as_its_plain_build() {
     for flags in LEVELS {
         behaves("gcc", "after.c", flags);
@@ -80,7 +79,6 @@ fn c_behaves_as_its_plain_build() {
 }
 
 #[test]
-#[cfg(target_arch = "x86_64")]
 fn cpp_behaves_as_its_plain_build() {
     for (compiler, flags) in [("g++", LEVELS[0]), ("g++", LEVELS[1]), ("g++", LEVELS[3]), ("clang++", LEVELS[1])] {
         behaves(compiler, "after.cpp", flags);
@@ -88,7 +86,6 @@ fn cpp_behaves_as_its_plain_build() {
 }
 
 #[test]
-#[cfg(target_arch = "x86_64")]
 fn fortran_behaves_as_its_plain_build() {
     behaves("gfortran", "after.f90", &["-O2"]);
 }
@@ -114,7 +111,6 @@ fn place(comment: &str) -> String {
 
 /// Every element is accessed twice, by itself or with its neighbours in a vector; every line of the array reaches memory when it is written.
 #[test]
-#[cfg(target_arch = "x86_64")]
 fn accesses_and_lines_are_those_that_the_program_makes() {
     let (before, _) = swept("gcc", &["-O1"], false);
     for (compiler, flags, elements) in
