@@ -260,7 +260,7 @@ fn skip_same_line(
 /// and `np_hits_write` in C.
 fn look_up(text: &mut String, [key, slot, sum, page]: [Register; 4], is_write: bool) {
     let (k, s, t, p) = (key.text(), slot.text(), sum.text(), page.text());
-    let _ = writeln!(text, "\tshrq\t$6, {k}\n\tmovabsq\t${:#x}, {t}\n\timulq\t{k}, {t}\n\tmovq\t{k}, {p}", HASH);
+    let _ = writeln!(text, "\tshrq\t$6, {k}\n\tmovabsq\t${HASH:#x}, {t}\n\timulq\t{k}, {t}\n\tmovq\t{k}, {p}");
     let _ = writeln!(text, "\tshrq\t$6, {p}\n\tbtsq\t${PAGE_BIT}, {p}\n\tshrq\t$40, {t}");
     let _ = writeln!(
         text,

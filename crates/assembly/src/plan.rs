@@ -247,8 +247,7 @@ impl<'t> Planner<'_, 't> {
             let (least, most) = (from.min(*low), to.max(*high));
             if *writes == is_write && same(other) && most - least <= LINE {
                 // Two neighbours may lie in two lines, whichever alignment each has.
-                *whole = *whole && in_line && (least, most) == (*low, *high)
-                    || *whole && in_line && (least, most) == (from, to);
+                *whole = *whole && in_line && [(*low, *high), (from, to)].contains(&(least, most));
                 (*low, *high) = (least, most);
                 return;
             }

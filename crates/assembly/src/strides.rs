@@ -103,12 +103,13 @@ fn step(instruction: &Instruction<'_>, number: u8) -> i64 {
         ("sub", [Operand::Immediate(step), to]) if is_register(to) => step.parse().map_or(0, |step: i64| -step),
         ("inc", [to]) if is_register(to) => 1,
         ("dec", [to]) if is_register(to) => -1,
-        ("lea", [Operand::Memory(from), to]) if is_register(to) && from.index.is_none() && from.symbol.is_empty() => {
-            if from.base.is_some_and(|base| is_register(&Operand::Register(base))) {
-                from.displacement
-            } else {
-                0
-            }
+        ("lea", [Operand::Memory(from), to])
+            if is_register(to)
+                && from.index.is_none()
+                && from.symbol.is_empty()
+                && from.base.is_some_and(|base| is_register(&Operand::Register(base))) =>
+        {
+            from.displacement
         }
         _ => 0,
     }
