@@ -231,7 +231,8 @@ mod tests {
         for samples in 0..60_u32 {
             // The chance of at most, or at least, so many samples where the mean is the bound.
             let chance = |mean: f64, from: u32, to: u32| -> f64 {
-                let term = |n: u32| (f64::from(n) * mean.ln() - mean - (1..=n).map(|k| f64::from(k).ln()).sum::<f64>()).exp();
+                let term =
+                    |n: u32| (f64::from(n) * mean.ln() - mean - (1..=n).map(|k| f64::from(k).ln()).sum::<f64>()).exp();
                 (from..=to).map(term).sum()
             };
             let few = chance(at_most(f64::from(samples)), 0, samples);
