@@ -269,9 +269,6 @@ mod tests {
         let both = functions(&parse(
             "\t.type f, @function\nf:\n\tmovq %rsp, %rbp\n\tcall g\n\t.type f.cold, @function\nf.cold:\n\tret\n",
         ));
-        assert!(
-            both[0].has_frame && both[1].has_frame && both[0].end == both[1].first - 1
-                || both[0].has_frame && both[1].has_frame
-        );
+        assert!(both[0].has_frame && both[1].has_frame, "a function's cold part has its frame");
     }
 }

@@ -186,7 +186,7 @@ impl Coldest {
     pub fn pass(&mut self) {
         let Some(part) = self.parts.last_mut() else { return };
         part.pages -= 1;
-        part.page = part.page + self.size.small_pages();
+        part.page += self.size.small_pages();
         if part.pages == 0 {
             self.parts.pop();
         }
