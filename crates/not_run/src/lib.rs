@@ -54,6 +54,8 @@ pub enum Need {
     QemuPlugins,
     /// The rights of root, and `setpriv` to give them up.
     Root,
+    /// Servers' packages that the system has or that can be downloaded (`tools/lab-servers --setup`).
+    Servers,
     /// Two processors.
     TwoCpus,
     /// Pages that a process provides itself (`userfaultfd`), and moves (Linux 6.8).
@@ -62,7 +64,7 @@ pub enum Need {
 
 impl Need {
     /// Every need.
-    pub const ALL: [Need; 20] = [
+    pub const ALL: [Need; 21] = [
         Need::ArmBuild,
         Need::ArmTools,
         Need::BoundMemory,
@@ -81,6 +83,7 @@ impl Need {
         Need::Python,
         Need::QemuPlugins,
         Need::Root,
+        Need::Servers,
         Need::TwoCpus,
         Need::Userfaultfd,
     ];
@@ -107,6 +110,7 @@ impl Need {
             Need::Python => "python",
             Need::QemuPlugins => "qemu-plugins",
             Need::Root => "root",
+            Need::Servers => "servers",
             Need::TwoCpus => "two-cpus",
             Need::Userfaultfd => "userfaultfd",
         }
