@@ -43,7 +43,7 @@ stop_memcached() { kill "$server"; wait "$server"; rm -f /tmp/memcached.sock; }
 
 start_postgresql() {
     rm -rf data
-    cp -R "$programs/data" data && chown -R 65534:65534 data && chmod 700 data
+    tar -xf "$programs/data.tar" || exit 1
     # shellcheck disable=SC2086 # several words
     on_node_0 $as env LD_PRELOAD="$programs/counted.so" postgres -D /tmp/data -k /tmp 2> server.err & server=$!
     until_true pg_isready -q
