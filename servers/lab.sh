@@ -38,7 +38,10 @@ start_memcached() {
     done
     [ $node = $clients ] || echo "FAILED memcached has $node threads of the name mc-worker"
 }
-load_memcached() { "$programs/cache_load" /tmp/memcached.sock get $clients "$keys" "$bytes" "$2" 7 > "answers.$1" || echo "FAILED a wrong answer"; cat "answers.$1"; }
+load_memcached() {
+    "$programs/cache_load" /tmp/memcached.sock get $clients "$keys" "$bytes" "$2" 7 > "answers.$1" || echo "FAILED a wrong answer"
+    cat "answers.$1"
+}
 stop_memcached() { kill "$server"; wait "$server"; rm -f /tmp/memcached.sock; }
 
 start_postgresql() {
@@ -51,7 +54,8 @@ start_postgresql() {
     pgbench_run filled 1 /bin/true > filled || { cat filled; exit 1; }
 }
 pgbench_run() {
-    pgbench -n -c $clients -j 1 -t "$2" --random-seed=7 -D run="$1" -D rows="$rows" -D pinned=0 -D turn=0 -D pin="$3" -f "$programs/shard.pgbench" 2> pgbench.err
+    pgbench -n -c $clients -j 1 -t "$2" --random-seed=7 -D run="$1" -D rows="$rows" -D pinned=0 -D turn=0 -D pin="$3" \
+        -f "$programs/shard.pgbench" 2> pgbench.err
 }
 load_postgresql() {
     pgbench_run "$1" "$2" /tmp/pin > "pgbench.$1" || { echo "FAILED pgbench"; cat pgbench.err; }
@@ -59,9 +63,10 @@ load_postgresql() {
     failed=$(sed -n 's/^number of failed transactions: \([0-9]*\).*/\1/p' "pgbench.$1")
     tps=$(sed -n 's/^tps = \([0-9.]*\) .*/\1/p' "pgbench.$1")
     # All answers of this run, in order: what the clients were told, as the server keeps it.
-    sum=$(psql -AtX -c "SELECT md5(string_agg(concat_ws(' ', client, turn, low, total, digest), ',' ORDER BY client, turn)) FROM answers WHERE run = '$1'; DELETE FROM answers" |
-        head -1)
-    echo "{\"requests\":$processed,\"seconds\":$(awk "BEGIN {print $processed / $tps}"),\"missing\":$((clients * $2 - processed)),\"wrong\":$failed,\"checksum\":\"$sum\"}"
+    answers="SELECT md5(string_agg(concat_ws(' ', client, turn, low, total, digest), ',' ORDER BY client, turn)) FROM answers WHERE run = '$1'"
+    sum=$(psql -AtX -c "$answers" -c "DELETE FROM answers" | head -1)
+    printf '{"requests":%s,"seconds":%s,"missing":%s,"wrong":%s,"checksum":"%s"}\n' \
+        "$processed" "$(awk "BEGIN {print $processed / $tps}")" $((clients * $2 - processed)) "$failed" "$sum"
 }
 stop_postgresql() { kill -INT "$server"; wait "$server"; }
 
