@@ -43,7 +43,7 @@ export TARGET_CFLAGS := $(strip $(TARGET_CFLAGS) $(MAPPED_C))
 export CARGO_PROFILE_RELEASE_DEBUG := line-tables-only
 endif
 
-.PHONY: all build query demo lab lab-pilot lab-servers zoo test check bench experiments servers lint style fuzz page docs setup-demo setup-test setup-bench setup-experiments setup-lab setup-web setup-zoo setup-servers setup-docs setup-packages setup-abi packages release-dry-run abi workloads clean help
+.PHONY: all build query demo lab lab-pilot lab-servers zoo test check bench experiments servers lint style fuzz page docs setup-demo setup-test setup-emulated setup-bench setup-experiments setup-lab setup-web setup-zoo setup-servers setup-docs setup-packages setup-abi packages release-dry-run abi workloads clean help
 
 all: build
 
@@ -55,6 +55,7 @@ help:
 	@echo "make zoo     real programs from Debian's source packages under instrument, emulate and track (an hour or more; ZOO=--quick: six of them; docs/zoo.md)"
 	@echo "make servers real servers and runtimes from Debian's packages, natively and recorded (an hour; SERVERS=\"redis nginx\": those; docs/guides/servers.md)"
 	@echo "make test    set up, build, run every test; ends with those that could not run here, and why"
+	@echo "             (TARGET=aarch64-unknown-linux-gnu: tests built for 64-bit Arm by cross compilers, run in QEMU's user mode; as root)"
 	@echo "make check   the quick lane: lint, unit tests and quick integration tests"
 	@echo "make bench   set up, build, print the benchmarks (ratios against named peers, in one run; BENCH=\"offline import\": those)"
 	@echo "             COMPARE=REV: against that revision, built beside this one; fails where something is slower by more than 5 %"
@@ -75,6 +76,8 @@ setup-demo:
 	@tools/setup demo
 setup-test:
 	@tools/setup test
+setup-emulated:
+	@tools/setup emulated $(CROSS)
 setup-bench:
 	@tools/setup bench
 setup-experiments:
@@ -170,8 +173,14 @@ servers: build setup-servers
 	@tools/servers $(NUMAPILOT) $(SERVERS)
 
 # Ends with how many passed, and which could not run here and why; CI=true (or NUMAPILOT_REQUIRE=all): fails for those that must.
+# TARGET=aarch64-unknown-linux-gnu: tests built for that processor, run in QEMU's user mode (tools/emulated-tests). TESTS="trace runtime/stacks": those.
+ifeq ($(CROSS),)
 test: setup-test workloads
 	@tools/test $(CURDIR)/$(BUILD)/native $(QUERY)
+else
+test: setup-emulated
+	@tools/test --emulated $(TESTS)
+endif
 
 # The quick lane: what takes minutes after a change. tools/slow-tests lists what it leaves to `make test`.
 check: lint setup-test

@@ -7,6 +7,7 @@ import contextlib
 import os
 import pathlib
 import shutil
+import subprocess
 import sys
 import tempfile
 
@@ -18,8 +19,8 @@ AARCH64_MASK = b"\xff" * 7 + b"\x00" + b"\xff" * 8 + b"\xfe\xff\xff\xff"
 TOOLS = {"cc": "gcc", "gcc": "gcc", "c++": "g++", "g++": "g++", "gfortran": "gfortran", "ar": "ar", "ld": "ld", "nm": "nm", "objcopy": "objcopy",
          "objdump": "objdump", "readelf": "readelf", "strip": "strip"}
 
-# What this program has registered and not taken back.
-REGISTERED = []
+# What this program has registered, and mounted, and not taken back.
+REGISTERED, MOUNTED = [], []
 
 
 class Processor:
@@ -49,6 +50,7 @@ class Processor:
     def ready(self):
         """Programs of this processor run while this lasts: yields variables for them. Ends the program with the remedy where that cannot be."""
         with contextlib.ExitStack() as until_end:
+            until_end.enter_context(mounted())
             if not is_registered(AARCH64_MAGIC):
                 until_end.enter_context(registered(self.name, self.emulator))
             tools = pathlib.Path(until_end.enter_context(tempfile.TemporaryDirectory(prefix="numapilot-tools.")))
@@ -69,6 +71,22 @@ def is_registered(magic):
 
 
 @contextlib.contextmanager
+def mounted():
+    """The kernel's list of such emulators is there while this lasts, where root may mount it: systemd mounts it, containers and minimal systems have it not."""
+    if (BINFMT / "register").exists():
+        yield
+        return
+    mount = subprocess.run(["mount", "-t", "binfmt_misc", "binfmt_misc", BINFMT], capture_output=True, check=False)
+    if mount.returncode == 0:
+        print(f"mounted {BINFMT} while the tests run", flush=True)
+        MOUNTED.append(BINFMT)
+    try:
+        yield
+    finally:
+        unregister()
+
+
+@contextlib.contextmanager
 def registered(name, emulator):
     """The emulator is registered while this lasts. F: the kernel keeps it open, so that programs in another root find it; P: they see their own argv[0]."""
     entry = BINFMT / f"numapilot-{name}"
@@ -76,8 +94,8 @@ def registered(name, emulator):
     try:
         (BINFMT / "register").write_bytes(line)
     except OSError as error:
-        sys.exit(f"{BINFMT / 'register'}: {error.strerror}: programs for {name} cannot be started here. Remedy: as root, "
-                 f"`mount -t binfmt_misc binfmt_misc {BINFMT}` and run this again, or on a machine with systemd install qemu-user-static")
+        sys.exit(f"{BINFMT / 'register'}: {error.strerror}: programs for {name} cannot be started here. Remedy: run this as root "
+                 f"(in a container, a privileged one), or on a machine with systemd install qemu-user-static")
     REGISTERED.append(entry)
     try:
         yield
@@ -86,10 +104,12 @@ def registered(name, emulator):
 
 
 def unregister():
-    """Takes back what this program registered: for a program that ends in another way than by returning."""
+    """Takes back what this program registered and mounted: for a program that ends in another way than by returning."""
     while REGISTERED:
         with contextlib.suppress(OSError):
             REGISTERED.pop().write_bytes(b"-1")
+    while MOUNTED:
+        subprocess.run(["umount", MOUNTED.pop()], capture_output=True, check=False)
 
 
 def escaped(magic):

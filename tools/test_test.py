@@ -14,6 +14,7 @@ FOLDER = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(FOLDER))
 sys.dont_write_bytecode = True
 
+import emulated  # noqa: E402
 import loading  # noqa: E402
 
 # What Rust's harness does with these arguments. LOSE: one test does not run. CRASH: a test ends the program.
@@ -81,6 +82,25 @@ class Runner(unittest.TestCase):
         self.runner.known_seconds = lambda: {"gone": 1.0}
         with self.assertRaisesRegex(SystemExit, "no integration test is named gone"):
             self.runner.test_jobs(True)
+
+    def test_other_processors_leave_out_what_their_list_says_and_say_so(self):
+        run, guest, left_out = self.runner.emulated_tests("# why\n\nrun\thost\nguest\tkernel\nnot\thost homes::*\tno pages\nnot\thost gone::*\told\n")
+        self.assertEqual((run, guest), (["host"], ["kernel"]))
+        jobs = [self.run_job(job) for job in self.runner.jobs_of("all", str(self.program), self.package, True, left_out)]
+        self.assertEqual([(job.name, job.results()) for job in jobs], [("host/lab_homes", [(1, 0, 0)]), ("host/all", [(1, 0, 0)])])
+        self.assertEqual(left_out.idle(), ["host gone::*"])
+        with contextlib.redirect_stdout(io.StringIO()) as shown:
+            left_out.show()
+        self.assertEqual(shown.getvalue(), "\nleft out: 2: no pages:\n  host homes::near, host homes::far\n")
+        for line in ("not\thost homes::*", "not\thost homes::*\t", "run", "skip\thost\twhy"):
+            with self.assertRaisesRegex(SystemExit, "with tabs between"):
+                self.runner.emulated_tests(line)
+
+    def test_an_emulators_line_has_no_byte_that_ends_it(self):
+        line = emulated.escaped(emulated.AARCH64_MAGIC)
+        self.assertEqual(bytes.fromhex(line.decode().replace("\\x", "")), emulated.AARCH64_MAGIC)
+        self.assertEqual([len(emulated.AARCH64_MAGIC)], [len(emulated.AARCH64_MASK)])
+        self.assertEqual(set(line) & set(b"\0:\n"), set())
 
     def test_property_tests_draw_the_same_cases_unless_others_are_asked_for(self):
         with mock.patch.dict(os.environ):

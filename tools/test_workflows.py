@@ -48,8 +48,8 @@ def goals(command):
 class Workflows(unittest.TestCase):
     def test_all_jobs_are_read(self):
         self.assertEqual({name: list(jobs(text)) for name, text in FILES.items()}, {
-            "check.yml": ["check", "docs"], "nightly.yml": ["zoo", "soak", "fuzz", "packages"], "release.yml": ["packages", "packages-arm64", "publish"],
-            "test.yml": ["test", "first-steps", "packages", "packages-arm64", "installed"]})
+            "check.yml": ["check", "docs"], "nightly.yml": ["zoo", "soak", "fuzz", "emulated", "packages"],
+            "release.yml": ["packages", "packages-arm64", "publish"], "test.yml": ["test", "first-steps", "packages", "packages-arm64", "installed"]})
         for name, text in FILES.items():
             self.assertNotIn("\t", text, name)
             for job, part in jobs(text).items():
@@ -107,12 +107,13 @@ class Workflows(unittest.TestCase):
 
     def test_cached_folders_are_those_that_are_used(self):
         part = jobs(FILES["test.yml"])["test"]
-        sources = "".join((TREE / "crates/lab/src" / name).read_text(encoding="utf-8") for name in ["cache.rs", "initramfs.rs", "kernel.rs", "qemu.rs"])
-        self.assertIn('".cache/numapilot/lab"', sources)
+        files = ["arch.rs", "cache.rs", "initramfs.rs", "kernel.rs", "tree.rs"]
+        sources = "".join((TREE / "crates/lab/src" / name).read_text(encoding="utf-8") for name in files)
+        self.assertTrue('".cache/numapilot/lab"' in sources)
         folders = re.findall(r"~/\.cache/numapilot/lab/(.*)", part)
-        self.assertEqual(folders, ["busybox-*", "kernel-*", "qemu-*"])
+        self.assertEqual(folders, ["busybox-*", "kernel-*", "qemu-*", "root-*"])
         for folder in folders:
-            self.assertIn('"' + folder.rstrip("*"), sources)
+            self.assertTrue('"' + folder.rstrip("*") in sources, folder)
         for name in ["check.yml", "nightly.yml"]:
             self.assertEqual(re.findall(r"~/\.cache/numapilot/lab/(.*)", FILES[name]), folders, name)
         self.assertIn("mdbook_root=${XDG_CACHE_HOME:-$HOME/.cache}/numapilot/mdbook\n", (TREE / "tools/setup").read_text(encoding="utf-8"))

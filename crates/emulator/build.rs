@@ -48,6 +48,7 @@ const RUNTIME_FILES: &[&str] = &[
     "toucher.c",
     "unwind.c",
     "unwind_cfi.c",
+    "unwind_rule_x86.c",
     "vtime.c",
 ];
 

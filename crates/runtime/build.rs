@@ -32,8 +32,18 @@ const COMPILE_FLAGS: &[&str] = &[
 ];
 
 /// Files of the tracker that the planner is linked with too: start-up, and walking stacks.
-const PLANNER_SHARES: &[&str] =
-    &["exec_list.c", "exec_target.c", "lock_all.c", "maps_file.c", "memory.c", "startup.c", "unwind.c", "unwind_cfi.c"];
+const PLANNER_SHARES: &[&str] = &[
+    "exec_list.c",
+    "exec_target.c",
+    "lock_all.c",
+    "maps_file.c",
+    "memory.c",
+    "startup.c",
+    "unwind.c",
+    "unwind_cfi.c",
+    "unwind_rule_arm64.c",
+    "unwind_rule_x86.c",
+];
 
 /// Bound at load (a lazily bound call inside a hook could take the loader's lock), no executable stack, nothing undefined left for later.
 const LINK_FLAGS: &[&str] =

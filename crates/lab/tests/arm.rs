@@ -36,16 +36,28 @@ fn shell(script: &str) -> Command {
 
 /// Compiles a program of `programs/` for the guest; none without a cross compiler.
 fn cross_compiled(source: &str, folder: &Path) -> Option<PathBuf> {
-    let program = folder.join("program");
-    let mut compiler = Command::new(COMPILER);
-    compiler.args(["-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"]).arg(&program);
+    compiled(Command::new(COMPILER).args(["-Wall", "-Wextra", "-Werror"]), source, folder.join("program"))
+}
+
+/// The program that this command compiles from a source, named as seen from `programs/`; none where there is no such command.
+fn compiled(compiler: &mut Command, source: &str, program: PathBuf) -> Option<PathBuf> {
+    compiler.args(["-O2", "-g", "-pthread", "-o"]).arg(&program);
     compiler.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(source));
     match compiler.output() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        Err(error) => panic!("{COMPILER}: {error}"),
+        Err(error) => panic!("{compiler:?}: {error}"),
         Ok(output) if output.status.success() => Some(program),
         Ok(output) => panic!("{source}: {}", String::from_utf8_lossy(&output.stderr)),
     }
+}
+
+/// The variable's numapilot, which was built for aarch64; without one the test is counted as not run.
+fn numapilot() -> Option<PathBuf> {
+    let named = env::var_os(NUMAPILOT).map(PathBuf::from);
+    if named.is_none() {
+        not_run!(ArmBuild, "{NUMAPILOT} names no numapilot that was built for aarch64");
+    }
+    named
 }
 
 #[test]
@@ -111,9 +123,7 @@ fn numapilot_for_arm_sees_the_nodes_and_records_page_faults_by_node() {
     if !numapilot_lab::wanted("numapilot on an aarch64 kernel") {
         return;
     }
-    let Some(numapilot) = env::var_os(NUMAPILOT).map(PathBuf::from) else {
-        return not_run!(ArmBuild, "{NUMAPILOT} names no numapilot that was built for aarch64");
-    };
+    let Some(numapilot) = numapilot() else { return };
     let folder = tempfile::tempdir().expect("a folder");
     let Some(program) = cross_compiled("places.c", folder.path()) else {
         return not_run!(ArmTools, "{COMPILER} is needed (package gcc-aarch64-linux-gnu)");
@@ -134,6 +144,66 @@ fn numapilot_for_arm_sees_the_nodes_and_records_page_faults_by_node() {
     for node in 0..4 {
         assert!(first_touched(said, node) >= 64, "node {node}: {said}");
     }
+}
+
+/// Pages of `moves.c`, of four threads, and where it lies.
+const MOVED_PAGES: u64 = 512;
+const MOVES: &str = "../../../cli/tests/programs/moves.c";
+
+/// Pages that the thread of their own node uses, in the last line in which `moves.c` says so, behind a mark.
+fn in_own_part(said: &str, mark: &str) -> u64 {
+    let part = said.split_once(mark).expect("the mark").1.split("END").next().expect("an end");
+    let line = part.lines().rfind(|line| line.starts_with("{\"at\"")).unwrap_or_default();
+    let own = line.split_once("\"in_own_part\": ").and_then(|(_, rest)| rest.trim_end_matches('}').parse().ok());
+    own.unwrap_or_else(|| panic!("{line:?} in {said}"))
+}
+
+/// Engines `track` and `instrument`, and the daemon. QEMU's user mode, in which other tests for this processor run, refuses what they need: a program that
+/// adopts the processes of its children's children, and memory policies.
+#[test]
+fn numapilot_for_arm_tracks_simulates_and_balances() {
+    if !numapilot_lab::wanted("recorders and the balancer on an aarch64 kernel") {
+        return;
+    }
+    let Some(numapilot) = numapilot() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    // The wrapper is of that processor, too: it runs in QEMU's user mode, and the compiler that it starts here.
+    let mut wrapper = Command::new("qemu-aarch64");
+    wrapper.args(["-L", "/usr/aarch64-linux-gnu"]).arg(&numapilot).arg("cc").env("NUMAPILOT_CC", COMPILER);
+    let plain = compiled(&mut Command::new(COMPILER), MOVES, folder.path().join("moves"));
+    let (Some(plain), Some(seen)) = (plain, compiled(&mut wrapper, MOVES, folder.path().join("seen"))) else {
+        return not_run!(
+            ArmTools,
+            "{COMPILER} and qemu-aarch64 are needed (packages gcc-aarch64-linux-gnu and qemu-user)"
+        );
+    };
+    let script = r#"echo 0 > /proc/sys/kernel/numa_balancing; echo BEGIN plain; "$1" remote 2 1; echo END
+        echo BEGIN tracked; "$0" record --quiet --engine track -o tracked.numatrace -- "$1" nothing 2 1; echo END; "$0" report tracked.numatrace
+        export MOVES_NODES=4:4 MOVES_TURNS=4; simulated="--quiet --engine instrument --machine opteron-8385"
+        echo BEGIN simulated; "$0" record $simulated -o simulated.numatrace -- "$2" remote 2 1; echo END; "$0" report simulated.numatrace
+        unset MOVES_NODES MOVES_TURNS; for policy in pilot carrefour:gate=1; do
+        "$1" remote 2 20 0.5 > out 2> ready & pid=$!; until grep -q ready ready; do sleep 0.05; done
+        "$0" balance --pid $pid --policy $policy > said 2>&1; wait $pid; echo status $?; echo BEGIN $policy; cat out; echo END; cat said; done
+        cat /proc/sys/kernel/numa_balancing"#;
+    let mut command = shell(script);
+    command.arg(&numapilot).arg(&plain).arg(&seen).current_dir(folder.path());
+    let place = numapilot.parent().expect("a path with a folder");
+    let outcome = lab().see(place).run(&command).expect("a guest").expect_success();
+    let said = &outcome.stdout;
+    eprintln!("{}, {:.0} s\n{said}", outcome.how, outcome.run.as_secs_f64());
+    assert_eq!(in_own_part(said, "BEGIN plain"), MOVED_PAGES / 4, "node 0 touched all of it first");
+    assert_eq!(in_own_part(said, "BEGIN tracked"), MOVED_PAGES);
+    assert!(said.contains("moves.c:") && said.contains("Engine track recorded allocations"), "{said}");
+    let top = said.lines().find(|line| line.starts_with("Top object")).unwrap_or_default();
+    assert!(top.contains("memory (moves.c:"), "{said}");
+    for policy in ["pilot", "carrefour:gate=1"] {
+        let home = in_own_part(said, &format!("BEGIN {policy}"));
+        assert!(home * 10 >= MOVED_PAGES * 9, "{policy}: {home} of {MOVED_PAGES} pages are where they are used");
+    }
+    let sums: Vec<&str> = said.lines().filter(|line| line.starts_with("checksum")).collect();
+    assert!(sums.len() == 5 && [sums[2], sums[3], sums[4]] == [sums[0]; 3], "{said}");
+    assert_eq!(said.matches("status 0").count(), 2, "{said}");
+    assert_eq!(said.lines().last(), Some("0"), "the setting is as it was");
 }
 
 #[test]

@@ -62,6 +62,16 @@ pub enum Action {
         /// Number of pages of 4 KiB.
         pages: u64,
     },
+    /// Clear the accessed bits of these pages in the page table, as the kernel's reclaim (`folio_referenced`) and DAMON (`damon_pa_mkold`) do; pages that are
+    /// accessed after that come back as [`crate::Observation::accessed`]. Nothing tells by whom, and no access is delayed.
+    ClearAccessed {
+        /// Process, by its number in the observation.
+        process: u32,
+        /// First page.
+        first: PageNumber,
+        /// Number of pages of 4 KiB.
+        pages: u64,
+    },
 }
 
 /// Why an order was not carried out: an order of any kind, in any environment. A kernel's answer about a page says more; whoever asks it converts the answer.

@@ -9,11 +9,14 @@
 
 mod action;
 mod carrefour;
+mod damon;
 mod error;
 mod fixed;
 #[cfg(test)]
 mod fixtures;
 mod kernel_balancing;
+mod kernel_tiering;
+mod kernel_tiers;
 mod metrics;
 mod nodes;
 mod observation;
@@ -25,12 +28,15 @@ mod pilot;
 mod policy;
 mod registry;
 mod replication;
+mod scan_limits;
 mod tiering;
 
 pub use action::{Action, Allocation, Outcome, Refusal};
 pub use error::PlacementError;
 pub use metrics::{Deviation, Traffic};
-pub use observation::{HintFault, NodeCounters, Observation, PageKey, PageSize, ReadOnlyRange, Sample, ThreadState};
+pub use observation::{
+    HintFault, HomeRun, NodeCounters, Observation, PageKey, PageSize, ReadOnlyRange, Sample, ThreadState,
+};
 pub use optimum::{
     Change, Demand, Optimum, OptimumOptions, PageGroup, PageHome, Phase, PhaseOptimum, Placement, ThreadGroup, Work,
     optimum, run_time_s, usual_placements,

@@ -90,6 +90,37 @@ pub struct ReadOnlyRange {
     pub copies: NodeSet,
 }
 
+/// Neighbouring pages of a process with one home and one size: a piece of the page table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HomeRun {
+    /// Process, by its number in the observation.
+    pub process: u32,
+    /// First page; of large pages, the first small page of the first.
+    pub first: PageNumber,
+    /// Number of pages of 4 KiB.
+    pub pages: u64,
+    /// Size of each page, as mapped.
+    pub size: PageSize,
+    /// Node whose memory holds them.
+    pub node: NodeIndex,
+}
+
+impl HomeRun {
+    /// The pages of the run as mapped, ascending.
+    pub fn keys(&self) -> impl Iterator<Item = PageKey> + use<> {
+        let HomeRun { process, first, pages, size, .. } = *self;
+        let step = size.small_pages();
+        (0..pages.div_ceil(step)).map(move |index| PageKey { process, page: first + index * step, size })
+    }
+
+    /// The page as mapped that holds a small page of the run.
+    #[must_use]
+    pub fn key_of(&self, page: PageNumber) -> PageKey {
+        let step = self.size.small_pages();
+        PageKey { process: self.process, page: self.first + (page - self.first) / step * step, size: self.size }
+    }
+}
+
 /// Everything that a policy sees at one decision.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Observation {
@@ -113,6 +144,10 @@ pub struct Observation {
     pub collapses: Vec<(PageKey, NodeIndex)>,
     /// Ranges that are mapped: (process, first page, pages of 4 KiB), ascending. Empty unless the policy requires it.
     pub mapped: Vec<(u32, PageNumber, u64)>,
+    /// Where every page that has a home is, ascending by process and page. Empty unless the policy requires it, and where the environment does not know.
+    pub homes: Vec<HomeRun>,
+    /// Pages that were accessed since their accessed bit was cleared ([`crate::Action::ClearAccessed`]), each once, ascending.
+    pub accessed: Vec<PageKey>,
     /// Ranges that are mapped read-only, ascending by process and first page.
     pub read_only: Vec<ReadOnlyRange>,
     /// Outcomes of the actions of the last decision, in their order.

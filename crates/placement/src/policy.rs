@@ -12,6 +12,8 @@ pub struct PolicyRequirements {
     pub samples_per_s_and_cpu: f64,
     /// Whether [`Observation::mapped`] is needed.
     pub mapped: bool,
+    /// Whether [`Observation::homes`] is needed.
+    pub homes: bool,
 }
 
 /// A placement policy. Deterministic: the same observations give the same actions (randomness is seeded at construction).

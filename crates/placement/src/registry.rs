@@ -3,9 +3,11 @@
 use numapilot_machine::Machine;
 
 use crate::carrefour::{self, Carrefour};
+use crate::damon::Damon;
 use crate::error::PlacementError;
 use crate::fixed::{FirstTouch, Interleave, Local, WeightedInterleave};
 use crate::kernel_balancing::KernelBalancing;
+use crate::kernel_tiering::KernelTiering;
 use crate::nodes::NodeFacts;
 use crate::options::{OptionInfo, Options};
 use crate::pilot::Pilot;
@@ -71,6 +73,20 @@ static POLICIES: &[PolicyInfo] = &[
         options: KernelBalancing::OPTIONS,
         defaults: &[],
         make: |options, _, facts, _| Ok(Box::new(KernelBalancing::new(options, facts)?)),
+    },
+    PolicyInfo {
+        name: "kernel-tiering",
+        summary: "a model of Linux memory tiering (numa_balancing=2 with demotion): hot pages of slow memory are promoted, cold ones demoted",
+        options: KernelTiering::OPTIONS,
+        defaults: &[],
+        make: |options, machine, facts, _| Ok(Box::new(KernelTiering::new(options, machine, &facts)?)),
+    },
+    PolicyInfo {
+        name: "damon",
+        summary: "a model of DAMON's schemes migrate_hot and migrate_cold: accessed bits of sampled pages tell hot regions from cold ones",
+        options: Damon::OPTIONS,
+        defaults: &[],
+        make: |options, machine, facts, seed| Ok(Box::new(Damon::new(options, machine, &facts, seed)?)),
     },
     PolicyInfo {
         name: "carrefour",

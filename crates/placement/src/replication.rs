@@ -144,7 +144,12 @@ impl Policy for Replication {
     }
 
     fn requirements(&self) -> PolicyRequirements {
-        PolicyRequirements { next_ns: self.period_ns, samples_per_s_and_cpu: self.samples_per_s_and_cpu, mapped: false }
+        PolicyRequirements {
+            next_ns: self.period_ns,
+            samples_per_s_and_cpu: self.samples_per_s_and_cpu,
+            mapped: false,
+            homes: false,
+        }
     }
 
     fn decide(&mut self, seen: &Observation) -> Vec<Action> {

@@ -7,3 +7,4 @@ mod copies;
 mod harm;
 mod optimum;
 mod properties;
+mod tiers;

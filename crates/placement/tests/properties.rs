@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use numapilot_host::PageNumber;
 use numapilot_machine::{Machine, NodeIndex, NodeSet};
 use numapilot_placement::{
-    Action, HintFault, NodeCounters, Observation, Outcome, PageKey, PageSize, Refusal, Sample, ThreadState, policies,
-    policy_by_name,
+    Action, HintFault, HomeRun, NodeCounters, Observation, Outcome, PageKey, PageSize, Refusal, Sample, ThreadState,
+    policies, policy_by_name,
 };
 use proptest::prelude::*;
 
@@ -49,12 +49,20 @@ fn key(page: u64, is_large: bool) -> PageKey {
     }
 }
 
+/// All pages, large and small, each kind on one node with memory.
+fn homes(second: &Second, count: usize) -> Vec<HomeRun> {
+    let node = |at: usize| NodeIndex(second.nodes_of_threads[at] % count);
+    let run = |first, pages, size, node| HomeRun { process: 2, first: PageNumber(first), pages, size, node };
+    vec![run(0, 40 * 512, PageSize::Large, NodeIndex(count - 1)), run(100_000, 40, PageSize::Small, node(0))]
+}
+
 fn observation(second: &Second, machine: &Machine, index: u64, before: &[Action]) -> Observation {
     let count = machine.nodes().len();
     let node = |from: usize| NodeCounters {
         reads_to: (0..count).map(|to| f64::from(second.accesses[from * count + to])).collect(),
         writes_to: (0..count).map(|to| f64::from(second.accesses[from * count + to] / 50)).collect(),
-        free_bytes: machine.nodes()[from].memory_bytes / 8 * 7,
+        // Where moves fail, memory is full.
+        free_bytes: if second.succeed { machine.nodes()[from].memory_bytes / 8 * 7 } else { 0 },
         controller_utilisation: None,
     };
     let thread = |(thread, &node): (usize, &usize)| ThreadState {
@@ -95,6 +103,13 @@ fn observation(second: &Second, machine: &Machine, index: u64, before: &[Action]
         hint_faults: second.faults.iter().map(fault).collect(),
         collapses: second.collapses.iter().map(|&page| (key(page, false), NodeIndex(0))).collect(),
         mapped: vec![(2, PageNumber(0), 40 * 512), (2, PageNumber(100_000), 40)],
+        homes: homes(second, count),
+        accessed: (0..40)
+            .filter(|page| page % 3 == 0)
+            .map(|page| key(page, page % 2 == 0))
+            .collect::<BTreeSet<_>>()
+            .into_iter()
+            .collect(),
         outcomes: before.iter().map(outcome).collect(),
         ..Observation::default()
     }
@@ -122,7 +137,9 @@ fn seen_pages(seconds: &[Second]) -> BTreeSet<PageKey> {
     let samples = seconds.iter().flat_map(|s| &s.samples).map(|&(page, is_large, ..)| key(page, is_large));
     let faults = seconds.iter().flat_map(|s| &s.faults).map(|&(page, ..)| key(page, page % 5 == 0));
     let collapses = seconds.iter().flat_map(|s| &s.collapses).map(|&page| key(page, false));
-    samples.chain(faults).chain(collapses).collect()
+    // Of every page the observation tells where it is.
+    let by_home = (0..40).flat_map(|page| [key(page, false), key(page, true)]);
+    samples.chain(faults).chain(collapses).chain(by_home).collect()
 }
 
 /// Whether an order is about pages and threads that were seen, and nodes that can take them.
@@ -142,7 +159,7 @@ fn is_sound(action: &Action, machine: &Machine, seen: &BTreeSet<PageKey>) -> boo
         }
         Action::Split { page } => seen.contains(page) && page.size == PageSize::Large,
         Action::MoveThread { thread, to } => *thread < 6 && machine.nodes().get(to.0).is_some_and(|n| n.has_cpus()),
-        Action::Unmap { process, first, pages } => {
+        Action::Unmap { process, first, pages } | Action::ClearAccessed { process, first, pages } => {
             *process == 2
                 && *pages > 0
                 && [(0, 40 * 512), (100_000, 100_040)].iter().any(|(a, b)| first.0 >= *a && first.0 + pages <= *b)
@@ -157,6 +174,8 @@ const SPECS: &[&str] = &[
     "interleave",
     "weighted-interleave",
     "kernel-balancing",
+    "kernel-tiering:enough-free-mib=0,scan-delay-ms=0",
+    "damon:sample-ms=100,goals=off",
     "carrefour",
     "carrefour:large=on",
     "carrefour-as-coded:min-replications=3,gate=1",

@@ -132,9 +132,15 @@ void np_put_mark(struct np_slot *slot, const char *text, size_t bytes);
 
 /* ---- stack.c, unwind.c: call stacks ---- */
 struct np_regs { uintptr_t pc, sp, fp; };
+/* Where the caller's stack pointer stood at its call. GCC puts the frame's record at the lower end of a frame on arm64, all others at the upper. */
+#if defined(__aarch64__) && !defined(__clang__)
+#define NP_CALLER_SP() ((uintptr_t)__builtin_dwarf_cfa())
+#else
+#define NP_CALLER_SP() ((uintptr_t)__builtin_frame_address(0) + 16)
+#endif
 /* Registers of the caller of the interposer in which this stands (the function is compiled with a frame pointer). */
 #define NP_CALLER_REGS() \
-    ((struct np_regs){(uintptr_t)__builtin_return_address(0), (uintptr_t)__builtin_frame_address(0) + 16, *(uintptr_t *)__builtin_frame_address(0)})
+    ((struct np_regs){(uintptr_t)__builtin_return_address(0), NP_CALLER_SP(), *(uintptr_t *)__builtin_frame_address(0)})
 /* Id of the stack that starts at `regs`; a new one is written to the ring first. 0: unknown. */
 uint32_t np_stack_id(struct np_slot *slot, struct np_regs regs);
 /* The same of frames that are known; flags as in NP_REC_STACK. */

@@ -334,7 +334,7 @@ static inline uint64_t np_alloc_going(void) { return np_load(np_track_only) ? 0 
 void np_alloc_gone(const void *block, uint64_t began);
 bool np_alloc_is_bootstrap(const void *block);
 
-/* -- unwind_cfi.c, unwind.c -- */
+/* -- unwind_cfi.c, unwind_rule_*.c, unwind.c -- */
 enum np_rule_kind {
     NP_RULE_FAIL = 0,        /* cannot be followed */
     NP_RULE_SP = 1,          /* frame = sp + cfa */
@@ -345,9 +345,21 @@ enum np_rule_kind {
     NP_RULE_GUESS = 6,       /* no unwinding data: by frame pointer */
 };
 enum np_fp_rule { NP_FP_SAME = 0, NP_FP_AT_CFA = 1, NP_FP_AT_FP = 2, NP_FP_LOST = 3 };
-struct np_rule { uint8_t kind, fp_rule; int32_t cfa, fp; };
+struct np_rule {
+    uint8_t kind, fp_rule;
+    int32_t cfa, fp;
+#if defined(__aarch64__)
+    /* The return address: in the link register, or this many words above `fp` from the frame's address on. Signed: by pointer authentication. */
+    bool ra_in_register, ra_is_signed;
+    int8_t ra_words;
+#endif
+};
 /* The rule at pc by .eh_frame_hdr (NULL: none). */
 struct np_rule np_cfi_rule(const void *eh_frame_hdr, uintptr_t pc);
+#if defined(__aarch64__)
+/* pc is where the kernel lets a signal handler return to. */
+bool np_cfi_is_signal_trampoline(uintptr_t pc);
+#endif
 /* What a walk read, and where: the same registers and the same words at the same places make the same stack. */
 #define NP_MEMO_LOADS 40u
 struct np_memo {

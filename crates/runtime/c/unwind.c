@@ -27,33 +27,23 @@ void np_unwind_modules_changed(void) {
     __atomic_fetch_add(np_unwind_generation, 1, __ATOMIC_ACQ_REL);
 }
 
-/* kind 3 bits, frame-pointer rule 2, frame offset 24, frame-pointer offset 24. */
-static inline uint64_t pack(struct np_rule rule) {
-    return rule.kind | (uint64_t)rule.fp_rule << 3 | ((uint64_t)(uint32_t)rule.cfa & 0xffffff) << 8 | ((uint64_t)(uint32_t)rule.fp & 0xffffff) << 32;
-}
-
+/* A rule in one word; each processor has its own fields beside these (pack). */
 static inline unsigned kind_of(uint64_t rule) { return rule & 7; }
 static inline unsigned fp_rule_of(uint64_t rule) { return rule >> 3 & 3; }
 static inline int64_t cfa_of(uint64_t rule) { return (int64_t)(rule << 32) >> 40; }
 static inline int64_t fp_of(uint64_t rule) { return (int64_t)(rule << 8) >> 40; }
 
-static NP_COLD uint64_t find_rule(struct np_slot *slot, uint64_t key, struct entry *entry) {
-    uintptr_t pc = (key & ((1ull << GENERATION_SHIFT) - 1)) - !(key & AT_INSTRUCTION);
-    uint64_t rule = pack(np_cfi_rule(np_module_eh_frame(slot, pc), pc));
-    __atomic_store_n(&entry->rule, rule, __ATOMIC_RELAXED);
-    __atomic_store_n(&entry->key, key ^ rule, __ATOMIC_RELAXED);
-    return rule;
-}
-
-static inline uint64_t rule_at(struct np_slot *slot, uint64_t key) {
-    struct entry *entry = &rules[key * NP_HASH_FACTOR >> (64 - RULES_LOG2)];
-    uint64_t rule = __atomic_load_n(&entry->rule, __ATOMIC_RELAXED), stored = __atomic_load_n(&entry->key, __ATOMIC_RELAXED);
-    return np_likely((stored ^ rule) == key) ? rule : find_rule(slot, key, entry);
-}
-
 /* -- the walk -- */
 
-struct walk { uintptr_t pc, sp, fp, low, high; struct np_memo *memo; bool at_instruction; };
+struct walk {
+    uintptr_t pc, sp, fp, low, high;
+    struct np_memo *memo;
+    bool at_instruction;
+#if defined(__aarch64__)
+    bool sp_is_known;
+    uintptr_t lr; /* at an interrupted instruction */
+#endif
+};
 
 static inline bool inside(const struct walk *walk, uintptr_t address) {
     return address >= walk->low && address <= walk->high - 8 && (address & 7) == 0;
@@ -73,42 +63,28 @@ static inline uintptr_t load(struct walk *walk, uintptr_t address) {
 enum step { STEP_ON, STEP_END, STEP_FAIL };
 
 #if defined(__x86_64__)
-/* Below a signal frame's return address lies the kernel's ucontext: registers from offset 40 on, in the order of <sys/ucontext.h>. */
-static NP_COLD enum step step_signal(struct walk *walk) {
-    uintptr_t registers = walk->sp + 40;
-    walk->memo->may_interrupt = true;
-    if (!inside(walk, registers + 16 * 8)) return STEP_FAIL;
-    uintptr_t sp = load(walk, registers + 15 * 8);
-    walk->fp = load(walk, registers + 10 * 8);
-    walk->pc = load(walk, registers + 16 * 8);
-    walk->at_instruction = true;
-    /* Interrupted on another stack than the handler ran on: only the thread's own is known to be readable. */
-    if (sp < walk->sp || sp >= walk->high) return STEP_FAIL;
-    walk->sp = walk->low = sp;
-    return STEP_ON;
-}
+#include "unwind_step_x86.h"
 #else
-static NP_COLD enum step step_signal(struct walk *walk) {
-    walk->memo->may_interrupt = true;
-    return STEP_FAIL;
-}
+#include "unwind_step_arm64.h"
 #endif
 
-/* Code without unwinding data: if it keeps frame pointers, the chain goes on through them. */
-static NP_COLD enum step step_guess(struct walk *walk) {
-#if defined(__aarch64__)
-    /* The chain of frame records ends with a frame pointer of zero (AAPCS64, "The Frame Pointer"): a program's _start and a thread's clone set it. */
-    if (walk->fp == 0) return STEP_END;
-#endif
-    if (walk->fp < walk->sp || !inside(walk, walk->fp) || !inside(walk, walk->fp + 8)) return STEP_FAIL;
-    walk->pc = load(walk, walk->fp + 8);
-    walk->sp = walk->fp + 16;
-    walk->fp = load(walk, walk->fp);
-    return walk->pc < 4096 || walk->pc >= NP_ADDRESS_END ? STEP_FAIL : STEP_ON;
+static NP_COLD uint64_t find_rule(struct np_slot *slot, uint64_t key, struct entry *entry) {
+    uintptr_t pc = key & ((1ull << GENERATION_SHIFT) - 1);
+    uint64_t rule = packed_rule(slot, pc, (key & AT_INSTRUCTION) != 0);
+    __atomic_store_n(&entry->rule, rule, __ATOMIC_RELAXED);
+    __atomic_store_n(&entry->key, key ^ rule, __ATOMIC_RELAXED);
+    return rule;
+}
+
+static inline uint64_t rule_at(struct np_slot *slot, uint64_t key) {
+    struct entry *entry = &rules[key * NP_HASH_FACTOR >> (64 - RULES_LOG2)];
+    uint64_t rule = __atomic_load_n(&entry->rule, __ATOMIC_RELAXED), stored = __atomic_load_n(&entry->key, __ATOMIC_RELAXED);
+    return np_likely((stored ^ rule) == key) ? rule : find_rule(slot, key, entry);
 }
 
 static inline enum step step(struct np_slot *slot, struct walk *walk, uint64_t generation) {
     uint64_t rule = rule_at(slot, walk->pc | (walk->at_instruction ? AT_INSTRUCTION : 0) | generation << GENERATION_SHIFT);
+    bool interrupted = walk->at_instruction;
     walk->at_instruction = false;
     uintptr_t frame;
     switch (kind_of(rule)) {
@@ -123,16 +99,7 @@ static inline enum step step(struct np_slot *slot, struct walk *walk, uint64_t g
     case NP_RULE_GUESS: return step_guess(walk);
     default: return STEP_FAIL;
     }
-    if (np_unlikely(frame <= walk->sp || !inside(walk, frame - 8))) return STEP_FAIL;
-    walk->pc = load(walk, frame - 8);
-    if (fp_rule_of(rule) != NP_FP_SAME) {
-        uintptr_t at = (fp_rule_of(rule) == NP_FP_AT_CFA ? frame : walk->fp) + (uintptr_t)fp_of(rule);
-        if (np_unlikely(fp_rule_of(rule) == NP_FP_LOST)) walk->fp = 0;
-        else if (np_unlikely(!inside(walk, at))) return STEP_FAIL;
-        else walk->fp = load(walk, at);
-    }
-    walk->sp = frame;
-    return STEP_ON;
+    return step_frame(walk, rule, frame, interrupted);
 }
 
 /* -- the stack that grows -- */
@@ -215,7 +182,10 @@ static bool is_trampoline(uintptr_t pc) {
 unsigned np_unwind(struct np_slot *slot, struct np_memo *memo, uintptr_t *frames, unsigned max, uint32_t *flags, uint64_t *hash) {
     uint64_t generation = __atomic_load_n(np_unwind_generation, __ATOMIC_ACQUIRE);
     struct np_regs regs = memo->regs;
-    struct walk walk = {regs.pc, regs.sp, regs.fp, regs.sp, slot->stack_hi, memo, false};
+    struct walk walk = {.pc = regs.pc, .sp = regs.sp, .fp = regs.fp, .low = regs.sp, .high = slot->stack_hi, .memo = memo};
+#if defined(__aarch64__)
+    walk.sp_is_known = true;
+#endif
     unsigned count = 0;
     uint64_t sum = np_hash_step(NP_HASH_FACTOR, generation);
     enum step result = STEP_ON;

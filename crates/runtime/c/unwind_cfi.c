@@ -3,101 +3,20 @@
  * Run once per address; unwind.c keeps the answers. Only what the chain of frames needs is followed: the frame's address, the saved frame pointer, and
  * whether there is a caller at all. The tables are mapped by the loader and trusted to be where their headers say; what they hold is checked.
  */
-#include "track.h"
-
-#include <string.h>
-
-#if defined(__x86_64__)
-
-enum { REG_FP = 6, REG_SP = 7, REG_RA = 16 };
-enum { PE_OMIT = 0xff, PE_PCREL = 0x10, PE_DATAREL = 0x30 };
-#define REMEMBER_MAX 4 /* compilers nest none; this much is on the program's stack */
-
-struct reader { const uint8_t *at, *end; bool bad; };
-
-static uint64_t fixed(struct reader *reader, unsigned bytes) {
-    uint64_t value = 0;
-    if ((size_t)(reader->end - reader->at) < bytes) {
-        reader->bad = true;
-        reader->at = reader->end;
-        return 0;
-    }
-    memcpy(&value, reader->at, bytes);
-    reader->at += bytes;
-    return value;
-}
-
-static uint64_t uleb(struct reader *reader) {
-    uint64_t value = 0;
-    for (unsigned shift = 0; shift < 64; shift += 7) {
-        uint64_t byte = fixed(reader, 1);
-        value |= (byte & 0x7f) << shift;
-        if (!(byte & 0x80)) return value;
-    }
-    reader->bad = true;
-    return 0;
-}
-
-static int64_t sleb(struct reader *reader) {
-    uint64_t value = 0;
-    for (unsigned shift = 0; shift < 64; shift += 7) {
-        uint64_t byte = fixed(reader, 1);
-        value |= (byte & 0x7f) << shift;
-        if (byte & 0x80) continue;
-        if ((byte & 0x40) && shift + 7 < 64) value |= ~0ull << (shift + 7);
-        return (int64_t)value;
-    }
-    reader->bad = true;
-    return 0;
-}
-
-/* A pointer in one of the encodings of the LSB; `data` is the base of data-relative ones. */
-static uint64_t encoded(struct reader *reader, uint8_t encoding, uint64_t data) {
-    uint64_t base = (encoding & 0x70) == PE_PCREL ? (uint64_t)reader->at : (encoding & 0x70) == PE_DATAREL ? data : 0;
-    if ((encoding & 0x70) > PE_PCREL && (encoding & 0x70) != PE_DATAREL) reader->bad = true;
-    switch (encoding & 0x0f) {
-    case 0x0: case 0x4: case 0xc: return base + fixed(reader, 8);
-    case 0x1: return base + uleb(reader);
-    case 0x2: return base + fixed(reader, 2);
-    case 0x3: return base + fixed(reader, 4);
-    case 0x9: return base + (uint64_t)sleb(reader);
-    case 0xa: return base + (uint64_t)(int64_t)(int16_t)fixed(reader, 2);
-    case 0xb: return base + (uint64_t)(int64_t)(int32_t)fixed(reader, 4);
-    default: reader->bad = true; return 0;
-    }
-}
-
-/* -- one description -- */
-
-enum save { SAVE_SAME, SAVE_OFFSET, SAVE_EXPRESSION, SAVE_UNDEFINED, SAVE_OTHER };
-struct saved { uint8_t how; int64_t offset; const uint8_t *expression; };
-struct row {
-    uint64_t cfa_register;
-    int64_t cfa_offset;
-    const uint8_t *cfa_expression; /* not NULL: instead of the two above */
-    struct saved fp, ra;
-};
-struct description {
-    struct reader cie_program, fde_program;
-    uint64_t code_align;
-    int64_t data_align;
-    uint64_t ra_register;
-    uint64_t begin, bytes;
-    uint8_t encoding;
-    bool has_augmentation, is_signal;
-};
+#include "unwind_cfi.h"
 
 static struct reader entry_reader(const uint8_t *entry) {
     uint32_t length;
+    if (!np_cfi_is_readable(entry, 4)) return (struct reader){entry, entry, true};
     memcpy(&length, entry, 4);
-    struct reader reader = {entry + 4, entry + 4 + length, length == 0 || length == 0xffffffffu};
+    struct reader reader = {entry + 4, entry + 4 + length, length == 0 || length == 0xffffffffu || !np_cfi_is_readable(entry, 4ull + length)};
     if (reader.bad) reader.end = reader.at;
     return reader;
 }
 
 static bool read_cie(const uint8_t *entry, struct description *result) {
     struct reader reader = entry_reader(entry);
-    if (fixed(&reader, 4) != 0) return false;
+    if (fixed(&reader, 4) != 0 || reader.bad) return false;
     uint64_t version = fixed(&reader, 1);
     const char *augmentation = (const char *)reader.at;
     while (fixed(&reader, 1) != 0 && !reader.bad) {}
@@ -117,6 +36,9 @@ static bool read_cie(const uint8_t *entry, struct description *result) {
             else if (*letter == 'P') { uint8_t encoding = (uint8_t)fixed(&data, 1); encoded(&data, encoding & 0x7f, 0); }
             else if (*letter == 'L') fixed(&data, 1);
             else if (*letter == 'S') result->is_signal = true;
+#if defined(__aarch64__)
+            else if (*letter == 'B') continue; /* return addresses are signed by key B: stripping asks for no key */
+#endif
             else break;
         }
     }
@@ -237,81 +159,13 @@ static void run(struct machine *machine, struct reader reader, uint64_t pc) {
         case 0x2e: uleb(&reader); break;
         case 0x05: case 0x06: case 0x07: case 0x08: case 0x09: case 0x0c: case 0x0d: case 0x10: case 0x11: case 0x12: case 0x14: case 0x15:
         case 0x16: case 0x2f: step_register(machine, &reader, op); break;
+#if defined(__aarch64__)
+        case 0x2c: case 0x2d: machine->row.ra_is_signed = !machine->row.ra_is_signed; break; /* negate_ra_state_with_pc, negate_ra_state */
+#endif
         default: machine->bad = true;
         }
     }
     if (reader.bad) machine->bad = true;
-}
-
-/* -- from the row to a rule -- */
-
-static bool fits(int64_t value) {
-    return value > -(1 << 23) && value < 1 << 23;
-}
-
-/* The three shapes of expression that compilers and linkers write: breg(sp) n, breg(fp) n [deref], and the PLT's, which depends on nothing
- * but pc: breg(sp) 8; breg(rip) 0; lit15; and; litN; ge; lit3; shl; plus. */
-static bool cfa_of_expression(const uint8_t *at, uintptr_t pc, struct np_rule *rule) {
-    struct reader reader = {at, at + 16, false};
-    uint64_t bytes = uleb(&reader);
-    reader.end = reader.at + bytes;
-    uint64_t op = fixed(&reader, 1);
-    int64_t offset = sleb(&reader);
-    if (reader.bad || !fits(offset) || (op != 0x70 + REG_FP && op != 0x70 + REG_SP)) return false;
-    bool by_fp = op == 0x70 + REG_FP;
-    rule->cfa = (int32_t)offset;
-    rule->kind = by_fp ? NP_RULE_FP : NP_RULE_SP;
-    if (reader.at == reader.end) return true;
-    if (by_fp && bytes >= 3 && reader.end - reader.at == 1 && *reader.at == 0x06) {
-        rule->kind = NP_RULE_FP_INDIRECT;
-        return true;
-    }
-    static const uint8_t plt[] = {0x80, 0x00, 0x3f, 0x1a, 0x00, 0x2a, 0x33, 0x24, 0x22};
-    if (by_fp || reader.end - reader.at != sizeof plt) return false;
-    for (unsigned i = 0; i < sizeof plt; i++)
-        if (i != 4 && reader.at[i] != plt[i]) return false;
-    if (reader.at[4] < 0x30 || reader.at[4] > 0x4f) return false;
-    if ((pc & 15) >= (uintptr_t)(reader.at[4] - 0x30)) rule->cfa += 8;
-    return true;
-}
-
-static void fp_of_row(const struct row *row, struct np_rule *rule) {
-    rule->fp_rule = NP_FP_LOST;
-    if (row->fp.how == SAVE_SAME) rule->fp_rule = NP_FP_SAME;
-    if (row->fp.how == SAVE_OFFSET && fits(row->fp.offset)) {
-        rule->fp_rule = NP_FP_AT_CFA;
-        rule->fp = (int32_t)row->fp.offset;
-    }
-    if (row->fp.how == SAVE_EXPRESSION) {
-        struct reader reader = {row->fp.expression, row->fp.expression + 16, false};
-        uint64_t bytes = uleb(&reader);
-        reader.end = reader.at + bytes;
-        uint64_t op = fixed(&reader, 1);
-        int64_t offset = sleb(&reader);
-        if (op != 0x70 + REG_FP || reader.bad || reader.at != reader.end || !fits(offset)) return;
-        rule->fp_rule = NP_FP_AT_FP;
-        rule->fp = (int32_t)offset;
-    }
-}
-
-static struct np_rule rule_of_row(const struct row *row, uintptr_t pc) {
-    struct np_rule rule = {.kind = NP_RULE_FAIL};
-    if (row->ra.how == SAVE_UNDEFINED) {
-        rule.kind = NP_RULE_END;
-        return rule;
-    }
-    /* The return address stands below the frame everywhere on x86-64; what claims otherwise is beyond us. */
-    if (row->ra.how != SAVE_OFFSET || row->ra.offset != -8) return rule;
-    fp_of_row(row, &rule);
-    if (row->cfa_expression != NULL) {
-        if (!cfa_of_expression(row->cfa_expression, pc, &rule)) rule.kind = NP_RULE_FAIL;
-        return rule;
-    }
-    if (!fits(row->cfa_offset)) return rule;
-    rule.cfa = (int32_t)row->cfa_offset;
-    if (row->cfa_register == REG_SP) rule.kind = NP_RULE_SP;
-    else if (row->cfa_register == REG_FP) rule.kind = NP_RULE_FP;
-    return rule;
 }
 
 /* -- the index -- */
@@ -347,14 +201,5 @@ struct np_rule np_cfi_rule(const void *eh_frame_hdr, uintptr_t pc) {
     machine.location = description.begin;
     run(&machine, description.fde_program, pc);
     if (machine.bad) return (struct np_rule){.kind = NP_RULE_FAIL};
-    return rule_of_row(&machine.row, pc);
+    return np_cfi_rule_of_row(&machine.row, pc);
 }
-
-#else
-
-struct np_rule np_cfi_rule(const void *eh_frame_hdr, uintptr_t pc) {
-    (void)eh_frame_hdr, (void)pc;
-    return (struct np_rule){.kind = NP_RULE_GUESS};
-}
-
-#endif

@@ -79,6 +79,8 @@ fn is_of_planner(name: &str) -> bool {
         "startup.c",
         "unwind.c",
         "unwind_cfi.c",
+        "unwind_rule_arm64.c",
+        "unwind_rule_x86.c",
     ];
     name.starts_with("plan_") || SHARED.contains(&name)
 }

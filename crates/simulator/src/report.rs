@@ -174,6 +174,8 @@ pub struct Moves {
     pub scans: u64,
     /// Pages of 4 KiB that they unmapped.
     pub unmapped_pages: u64,
+    /// Pages, counted as mapped, whose accessed bit was cleared.
+    pub cleared_pages: u64,
     /// Bytes that moves and replication copied.
     pub bytes: u64,
     /// TLB shootdowns.
@@ -288,7 +290,7 @@ impl Moves {
             (None, Action::MoveThread { .. }) => &mut self.threads,
             (None, Action::Allocate { .. }) => &mut self.allocations,
             // Scans are counted where they are made.
-            (None, Action::Unmap { .. }) => return,
+            (None, Action::Unmap { .. } | Action::ClearAccessed { .. }) => return,
         };
         *slot += 1;
     }

@@ -217,7 +217,7 @@ impl Policy for Chaos {
     }
 
     fn requirements(&self) -> PolicyRequirements {
-        PolicyRequirements { next_ns: 2_000_000, samples_per_s_and_cpu: 5_000.0, mapped: true }
+        PolicyRequirements { next_ns: 2_000_000, samples_per_s_and_cpu: 5_000.0, mapped: true, homes: false }
     }
 
     fn decide(&mut self, seen: &Observation) -> Vec<Action> {
@@ -305,7 +305,7 @@ impl Policy for MoveAll {
     }
 
     fn requirements(&self) -> PolicyRequirements {
-        PolicyRequirements { next_ns: self.period_ns, samples_per_s_and_cpu: 0.0, mapped: false }
+        PolicyRequirements { next_ns: self.period_ns, samples_per_s_and_cpu: 0.0, mapped: false, homes: false }
     }
 
     fn decide(&mut self, seen: &Observation) -> Vec<Action> {

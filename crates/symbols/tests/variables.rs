@@ -30,7 +30,9 @@ fn calls(binary: &Path, callees: &[&str]) -> Vec<(u64, String)> {
         .filter_map(|(address, code)| Some((u64::from_str_radix(address, 16).ok()?, code)))
         .collect();
     let callee = |code: &str| {
-        let target = code.strip_prefix("call")?.split_once('<')?.1.trim_end_matches('>').split('@').next()?.to_owned();
+        // x86-64, and 64-bit Arm.
+        let call = code.strip_prefix("call").or_else(|| code.strip_prefix("bl\t"))?;
+        let target = call.split_once('<')?.1.trim_end().trim_end_matches('>').split('@').next()?.to_owned();
         callees.contains(&target.as_str()).then_some(target)
     };
     lines.windows(2).filter_map(|pair| Some((pair[1].0, callee(pair[0].1)?))).collect()

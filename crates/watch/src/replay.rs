@@ -104,7 +104,7 @@ pub fn replay(trace: &Path, machine: Option<Machine>, options: &ReplayOptions) -
     let inner = policy_by_name(&options.policy, &machine, options.seed);
     let inner = inner.map_err(|error| WatchError::Option { option: "--policy", why: error.to_string() })?;
     let requirements = inner.requirements();
-    if requirements.samples_per_s_and_cpu > 0.0 || requirements.mapped {
+    if requirements.samples_per_s_and_cpu > 0.0 || requirements.mapped || requirements.homes {
         let why = format!(
             "{} moves memory; a replay supports only policies that do not: first-touch, interleave",
             inner.name()
@@ -162,7 +162,7 @@ impl Policy for Watcher {
 
     fn requirements(&self) -> PolicyRequirements {
         let next_ns = (self.interval_ns / LOOKS_PER_INTERVAL).clamp(1, LOOK_MAX_NS);
-        PolicyRequirements { next_ns, samples_per_s_and_cpu: SAMPLES_PER_S_AND_CPU, mapped: false }
+        PolicyRequirements { next_ns, samples_per_s_and_cpu: SAMPLES_PER_S_AND_CPU, mapped: false, homes: false }
     }
 
     fn decide(&mut self, seen: &Observation) -> Vec<Action> {

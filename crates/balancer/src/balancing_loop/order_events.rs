@@ -18,7 +18,7 @@ use crate::evidence::table::Known;
 fn page_of(order: &Order) -> Option<PageKey> {
     match order {
         Order::Migrate { page, .. } | Order::Replicate { page, .. } | Order::Split { page } => Some(*page),
-        Order::Allocate { .. } | Order::MoveThread { .. } | Order::Unmap { .. } => None,
+        Order::Allocate { .. } | Order::MoveThread { .. } | Order::Unmap { .. } | Order::ClearAccessed { .. } => None,
     }
 }
 
@@ -30,7 +30,7 @@ fn decision_of(order: &Order, home: Option<NodeId>, ids: &[NodeId]) -> Option<Pa
             Some(PageDecision::Copy { nodes: nodes.iter().map(|node| ids[*node]).collect() })
         }
         Order::Split { .. } => Some(PageDecision::Split),
-        Order::Allocate { .. } | Order::MoveThread { .. } | Order::Unmap { .. } => None,
+        Order::Allocate { .. } | Order::MoveThread { .. } | Order::Unmap { .. } | Order::ClearAccessed { .. } => None,
     }
 }
 

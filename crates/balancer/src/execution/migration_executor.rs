@@ -115,7 +115,11 @@ impl MigrationExecutor {
                     threads.push((order, ThreadOrder { thread: *thread, to: *to }));
                 }
                 // A stock kernel has no interface to do these to another process.
-                Action::Allocate { .. } | Action::Replicate { .. } | Action::Split { .. } | Action::Unmap { .. } => {}
+                Action::Allocate { .. }
+                | Action::Replicate { .. }
+                | Action::Split { .. }
+                | Action::Unmap { .. }
+                | Action::ClearAccessed { .. } => {}
             }
         }
         // Threads first, so that memory that the kernel allocates for them meanwhile is local.

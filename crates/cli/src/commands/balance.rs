@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use anyhow::Result;
+use anyhow::bail;
 use numapilot_balancer::balancing_loop::Balancer;
 use numapilot_balancer::balancing_loop::BalancerError;
 use numapilot_balancer::balancing_loop::Options;
@@ -77,6 +78,10 @@ fn for_this_loop(policy: &str, table_pages: usize) -> String {
     format!("pilot:{}", options.join(","))
 }
 
+/// Why a policy is refused that needs page tables and accessed bits, which only a kernel reads.
+const MODEL_OF_THE_KERNEL: &str = "--policy POLICY is a model of what the kernel does itself, for `numapilot simulate`. Here, turn on the kernel's own \
+    (`sysctl kernel.numa_balancing=2` with `echo 1 > /sys/kernel/mm/numa/demotion_enabled`, or DAMON's schemes by damo), or take --policy tiering or pilot";
+
 /// Runs the balancing loop. Returns the program's exit status if one was started.
 pub fn run(arguments: &BalanceArgs) -> Result<ExitCode> {
     let plan = match &arguments.service.config {
@@ -95,6 +100,9 @@ pub fn run(arguments: &BalanceArgs) -> Result<ExitCode> {
             &machine,
             plan.options.seed,
         )?;
+        if policy.requirements().homes {
+            bail!(MODEL_OF_THE_KERNEL.replace("POLICY", policy.name()));
+        }
         let balancer = Balancer::new(machine, policy, plan.options.clone(), &notes)?;
         match copies {
             Some(copies) => Box::new(balancer.with_copies(copies)),

@@ -26,9 +26,10 @@ fn read(set: &mut EventSet) -> (usize, usize, usize) {
             match set.session.decode(header, body, 0).unwrap() {
                 Record::Sample(event, sample) => {
                     assert_eq!(EventSet::request_of(event), Some(0));
-                    let origin = set.origins[&sample.identifier.unwrap()];
-                    assert_eq!((origin.request, Some(origin.cpu)), (1, sample.cpu));
                     samples += usize::from(sample.addr.unwrap() != 0);
+                    // Where another program, or another test, has an event of the same page fault, both samples may have that one's id (`Doubles`).
+                    let Some(origin) = set.origins.get(&sample.identifier.unwrap()) else { continue };
+                    assert_eq!((origin.request, Some(origin.cpu)), (1, sample.cpu));
                 }
                 Record::SideBand(SideBand::Comm { by_exec, .. }, _) => execs += usize::from(by_exec),
                 Record::SideBand(..) => {}

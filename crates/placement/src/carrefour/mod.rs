@@ -189,7 +189,12 @@ impl Policy for Carrefour {
     fn requirements(&self) -> PolicyRequirements {
         let is_resting = self.settings.large == Large::Split && self.large.rests();
         let next_ns = if is_resting { large::REST_PERIODS * self.settings.period_ns } else { self.settings.period_ns };
-        PolicyRequirements { next_ns, samples_per_s_and_cpu: self.sampling.rate(&self.settings), mapped: false }
+        PolicyRequirements {
+            next_ns,
+            samples_per_s_and_cpu: self.sampling.rate(&self.settings),
+            mapped: false,
+            homes: false,
+        }
     }
 
     fn decide(&mut self, seen: &Observation) -> Vec<Action> {

@@ -21,7 +21,8 @@ use crate::policy::PolicyRequirements;
 const IDLE_NS: u64 = 1_000_000_000;
 
 /// Requirements of a policy without statistics.
-const NOTHING: PolicyRequirements = PolicyRequirements { next_ns: IDLE_NS, samples_per_s_and_cpu: 0.0, mapped: false };
+const NOTHING: PolicyRequirements =
+    PolicyRequirements { next_ns: IDLE_NS, samples_per_s_and_cpu: 0.0, mapped: false, homes: false };
 
 /// Nodes that an option `nodes` names (`0-1,3` with `/` for the comma, by the kernel's numbers) or all with memory (`all`).
 fn chosen_nodes(options: &Options, facts: &NodeFacts) -> Result<Vec<NodeIndex>, PlacementError> {

@@ -6,7 +6,6 @@
 //! against Linux 6.12.
 
 mod faults;
-mod limits;
 mod loads;
 mod place;
 mod preference;
@@ -25,16 +24,14 @@ use crate::nodes::NodeFacts;
 use crate::observation::{HintFault, Observation, PageKey};
 use crate::options::{OptionInfo, Options};
 use crate::policy::{Policy, PolicyRequirements};
+use crate::scan_limits::{ScanLimits, TWO_TICKS_NS};
 use faults::{ACTIVE_NODE_FRACTION, FaultTable, Group, is_active_node};
-use limits::ScanLimits;
 use loads::NodeLoads;
 
 /// A task's first scans may move pages on the first fault (`should_numa_migrate_memory`).
 const EARLY_SCANS: u64 = 4;
 /// Longest time in nanoseconds between tries to move a task to its preferred node (`numa_migrate_preferred`: `HZ`, one second).
 const RETRY_NS: u64 = 1_000_000_000;
-/// Two scheduler ticks in nanoseconds, at 250 per second: what keeps one task from doing all scans of its process.
-const TWO_TICKS_NS: u64 = 8_000_000;
 
 /// Policy `kernel-balancing`: a model of Linux's automatic NUMA balancing.
 pub(crate) struct KernelBalancing {
@@ -101,27 +98,11 @@ struct Task {
 impl KernelBalancing {
     /// The options of the policy.
     pub const OPTIONS: &[OptionInfo] = &[
-        OptionInfo::new(
-            "scan-delay-ms",
-            "1000",
-            "milliseconds before a process is first scanned (numa_balancing/scan_delay_ms)",
-        ),
-        OptionInfo::new(
-            "scan-period-min-ms",
-            "1000",
-            "shortest time to scan a task's memory once, milliseconds (scan_period_min_ms)",
-        ),
-        OptionInfo::new(
-            "scan-period-max-ms",
-            "60000",
-            "longest time to scan a task's memory once, milliseconds (scan_period_max_ms)",
-        ),
-        OptionInfo::new("scan-size-mb", "256", "MiB unmapped in one scan (scan_size_mb)"),
-        OptionInfo::new(
-            "scan-ns-per-page",
-            "76",
-            "nanoseconds that unmapping a page of 4 KiB takes; a task runs 32 times as long as it scanned before it scans again",
-        ),
+        ScanLimits::DELAY,
+        ScanLimits::PERIOD_MIN,
+        ScanLimits::PERIOD_MAX,
+        ScanLimits::SIZE,
+        ScanLimits::NS_PER_PAGE,
         OptionInfo::new("move-threads", "on", "whether threads are moved to their memory"),
         OptionInfo::new(
             "step-ms",
@@ -132,21 +113,10 @@ impl KernelBalancing {
 
     /// Makes the policy from its options.
     pub fn new(options: &Options, facts: NodeFacts) -> Result<Self, PlacementError> {
-        let limits = ScanLimits {
-            delay_ms: options.whole("scan-delay-ms", 0, 3_600_000)?,
-            period_min_ms: options.whole("scan-period-min-ms", 1, 3_600_000)?,
-            period_max_ms: options.whole("scan-period-max-ms", 1, 3_600_000)?,
-            size_mb: options.whole("scan-size-mb", 1, 1 << 20)?,
-            ns_per_page: options.whole("scan-ns-per-page", 0, 1_000_000_000)?,
-        };
-        if limits.period_max_ms < limits.period_min_ms {
-            let what = format!("{} is below scan-period-min-ms, {}", limits.period_max_ms, limits.period_min_ms);
-            return Err(options.bad("scan-period-max-ms", what, "give at least that".to_owned()));
-        }
         Ok(Self {
             farthest: facts.farthest_on_mesh(),
             facts,
-            limits,
+            limits: ScanLimits::new(options)?,
             step_ns: options.whole("step-ms", 1, 60_000)? * 1_000_000,
             move_threads: options.flag("move-threads")?,
             processes: BTreeMap::new(),
@@ -420,7 +390,7 @@ impl Policy for KernelBalancing {
     }
 
     fn requirements(&self) -> PolicyRequirements {
-        PolicyRequirements { next_ns: self.step_ns, samples_per_s_and_cpu: 0.0, mapped: true }
+        PolicyRequirements { next_ns: self.step_ns, samples_per_s_and_cpu: 0.0, mapped: true, homes: false }
     }
 
     fn decide(&mut self, seen: &Observation) -> Vec<Action> {

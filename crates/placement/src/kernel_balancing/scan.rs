@@ -2,37 +2,29 @@
 
 use numapilot_host::PageNumber;
 
-use super::{KernelBalancing, TWO_TICKS_NS, Task};
+use super::{KernelBalancing, Task};
 use crate::action::Action;
 use crate::observation::Observation;
+use crate::scan_limits::{RUN_PER_SCAN, TWO_TICKS_NS};
 
-/// Never more than this many MiB per second (`MAX_SCAN_WINDOW`).
-const MAX_SCAN_MB_PER_S: u64 = 2560;
 /// Steps in which the period is adapted (`NUMA_PERIOD_SLOTS`).
 const PERIOD_SLOTS: i64 = 10;
 /// From this many tenths of private or local faults on, scanning slows down (`NUMA_PERIOD_THRESHOLD`).
 const PERIOD_THRESHOLD: i64 = 7;
-/// A task runs this many times as long as its scan took before it scans again (`task_numa_work`: "to limit NUMA PTE scanning overhead to 3% max").
-const RUN_PER_SCAN: u64 = 32;
-/// Pages of 4 KiB in a MiB.
-const PAGES_PER_MB: u64 = (1 << 20) / PageNumber::BYTES;
 
 impl KernelBalancing {
-    /// Pieces that a process's memory has (`task_nr_scan_windows`).
-    fn windows(&self, task: &Task) -> u64 {
-        let piece = self.limits.size_mb * PAGES_PER_MB;
-        self.processes.get(&task.process).map_or(0, |p| p.resident).div_ceil(piece).max(1)
+    fn resident(&self, task: &Task) -> u64 {
+        self.processes.get(&task.process).map_or(0, |p| p.resident)
     }
 
     /// Shortest scan period of the task in milliseconds (the kernel's `task_scan_min`).
     pub(super) fn period_min_ms(&self, task: &Task) -> u64 {
-        let floor = 1000 / (MAX_SCAN_MB_PER_S / self.limits.size_mb).max(1);
-        (self.limits.period_min_ms / self.windows(task)).max(floor)
+        self.limits.shortest_ms(self.resident(task))
     }
 
     /// Longest scan period of the task in milliseconds (the kernel's `task_scan_max`).
     pub(super) fn period_max_ms(&self, task: &Task) -> u64 {
-        let longest = self.limits.period_max_ms / self.windows(task);
+        let longest = self.limits.period_max_ms / self.limits.windows(self.resident(task));
         longest.max(self.stretched(task, longest)).max(self.period_min_ms(task))
     }
 
@@ -121,7 +113,7 @@ impl KernelBalancing {
 
     /// Unmaps the next piece of a process's memory; at its end, the pass is complete.
     fn unmap_next(&mut self, number: u32, seen: &Observation, actions: &mut Vec<Action>) -> u64 {
-        let piece = self.limits.size_mb * PAGES_PER_MB;
+        let piece = self.limits.piece_pages();
         let Some(process) = self.processes.get_mut(&number) else { return 0 };
         let areas = || {
             seen.mapped

@@ -282,6 +282,7 @@ impl Policy for Pilot {
             next_ns: (self.period_ns * period) as u64,
             samples_per_s_and_cpu: self.samples_per_s_and_cpu / sampling,
             mapped: true,
+            homes: false,
         }
     }
 

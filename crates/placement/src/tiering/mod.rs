@@ -70,7 +70,7 @@ impl Policy for Tiering {
 
     fn requirements(&self) -> PolicyRequirements {
         let samples_per_s_and_cpu = if self.known.has_tiers() { self.samples_per_s_and_cpu } else { 0.0 };
-        PolicyRequirements { next_ns: self.period_ns, samples_per_s_and_cpu, mapped: false }
+        PolicyRequirements { next_ns: self.period_ns, samples_per_s_and_cpu, mapped: false, homes: false }
     }
 
     fn decide(&mut self, seen: &Observation) -> Vec<Action> {

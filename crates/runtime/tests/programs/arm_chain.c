@@ -1,4 +1,4 @@
-/* arm_chain.c: walks of unwind.c on 64-bit Arm, where frames are followed by their records alone: from a function of the first thread, and of another.
+/* arm_chain.c: walks of unwind.c on 64-bit Arm without unwinding data, by frames' records alone: from a function of the first thread, and of another.
  * Prints "THREAD FRAMES FLAGS" for each: the frames of the program itself are three and two, those of its C library come on top.
  */
 #define _GNU_SOURCE

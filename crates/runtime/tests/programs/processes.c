@@ -1,6 +1,7 @@
 /* A tree of processes: fork in fork, raw fork, vfork and exec, by name and by number, posix_spawn and exec with environments of the program's own making. */
 #define _GNU_SOURCE
 #include "truth.h"
+#include <signal.h>
 #include <fcntl.h>
 #include <spawn.h>
 #include <sys/syscall.h>
@@ -35,7 +36,11 @@ static void forks(void) {
     }
     join(child);
     free(inherited);
+#ifdef SYS_fork
     child = (pid_t)syscall(SYS_fork);
+#else
+    child = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+#endif
     if (child == 0) {
         leaf();
         _exit(7);

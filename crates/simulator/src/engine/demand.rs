@@ -41,6 +41,16 @@ impl Demand {
         self.by_slice.iter().map(|(&slice, threads)| (slice, threads.as_slice()))
     }
 
+    /// Accesses to a page as mapped, of all threads.
+    pub(crate) fn sum_of_unit(&self, unit: Unit, pages: &PageTable) -> f64 {
+        let mut sum = 0.0;
+        pages.slices_over(unit, |slice, count| {
+            let threads = self.by_slice.get(&slice).into_iter().flatten();
+            sum += threads.map(|per| per.reads + per.writes).sum::<f64>() * count as f64;
+        });
+        sum
+    }
+
     /// Accesses to a page as mapped, by thread.
     pub(crate) fn of_unit(&self, unit: Unit, pages: &PageTable) -> Vec<PerPage> {
         let mut sums: BTreeMap<u32, PerPage> = BTreeMap::new();

@@ -338,6 +338,7 @@ impl<'a> Engine<'a> {
         let most = costs.samples_max_per_s_and_cpu * elapsed / 1e9;
         let (taken, lost) = self.sampler.sample(&mut scene, most, sample_ns);
         let faults = watch::hint_faults(&mut scene, &self.demand, &mut self.random, costs.hint_fault_ns);
+        let accessed = watch::accessed(&mut scene, &self.demand, &mut self.random);
         let ended = if scene.pages.has_copies() {
             self.run_stats.flush(self.program, scene.pages);
             watch::collapses(&mut scene, &self.demand, &mut self.random, costs.collapse_ns)
@@ -354,6 +355,7 @@ impl<'a> Engine<'a> {
         cost.collapses_ns += ended.len() as f64 * costs.collapse_ns;
         self.watch.faults.extend(faults);
         self.watch.collapses.extend(ended);
+        self.watch.accessed.extend(accessed);
     }
 
     /// Makes the policy's observation; the next one begins at this time.
@@ -365,6 +367,9 @@ impl<'a> Engine<'a> {
         seen.outcomes = self.mover.take_outcomes();
         if requirements.mapped {
             seen.mapped = self.pages.mapped();
+        }
+        if requirements.homes {
+            seen.homes = self.pages.home_runs();
         }
         self.watch = Watch::at(self.runners.now_ns, self.program.threads.len());
         seen

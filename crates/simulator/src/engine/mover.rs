@@ -189,6 +189,7 @@ impl Mover {
             }
             Action::MoveThread { thread, to } => move_thread(*thread as usize, *to, context),
             Action::Unmap { process, first, pages } => unmap(*process, *first, *pages, context),
+            Action::ClearAccessed { process, first, pages } => clear_accessed(*process, *first, *pages, context),
         }
     }
 
@@ -226,6 +227,10 @@ fn foreseen_ns(action: &Action, pages: &PageTable, costs: &Costs, copied: &mut V
         Action::Migrate { page, to } => (*page, std::slice::from_ref(to)),
         Action::Replicate { page, nodes } => (*page, nodes.as_slice()),
         Action::Split { page } if page.size == PageSize::Large => return costs.split_ns,
+        Action::ClearAccessed { process, first, pages: count } => {
+            let Some((region, at)) = pages.find(*process, *first) else { return 0.0 };
+            return count.div_ceil(pages.unit(region, at).pages) as f64 * costs.clear_accessed_ns;
+        }
         _ => return 0.0,
     };
     // As small pages they may be part of a large one that is about to be split.
@@ -320,6 +325,16 @@ fn unmap(process: u32, first: PageNumber, pages: u64, context: &mut MoveContext<
     context.moves.scans += 1;
     shoot_down(process, context);
     Ok(0.0)
+}
+
+/// Takes the mover's time alone: nobody waits for an accessed bit, and no TLB is flushed.
+fn clear_accessed(process: u32, first: PageNumber, pages: u64, context: &mut MoveContext<'_>) -> Result<f64, Refusal> {
+    let count = context.pages.clear_accessed(process, first, pages);
+    if count == 0 {
+        return Err(Refusal::Gone);
+    }
+    context.moves.cleared_pages += count;
+    Ok(count as f64 * context.costs.clear_accessed_ns)
 }
 
 #[cfg(test)]

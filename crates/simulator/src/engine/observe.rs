@@ -1,6 +1,6 @@
 //! The observation for a policy: counters since its last decision, read as on a real machine.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use numapilot_machine::{NodeIndex, NodeSet};
 use numapilot_placement::{HintFault, NodeCounters, Observation, PageKey, ThreadState};
@@ -40,6 +40,7 @@ pub(crate) struct Watch {
     groups: BTreeMap<(u32, NodeIndex), GroupSums>,
     pub(crate) faults: Vec<HintFault>,
     pub(crate) collapses: Vec<(PageKey, NodeIndex)>,
+    pub(crate) accessed: BTreeSet<PageKey>,
 }
 
 impl Watch {
@@ -117,6 +118,7 @@ impl Watch {
             threads: self.threads.iter().enumerate().filter(alive).map(thread).collect(),
             hint_faults: self.faults.clone(),
             collapses: self.collapses.clone(),
+            accessed: self.accessed.iter().copied().collect(),
             links: (!links.is_empty()).then_some(links),
             load: Some(self.load()),
             ..Observation::default()

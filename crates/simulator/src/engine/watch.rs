@@ -148,6 +148,20 @@ pub(crate) fn hint_faults(scene: &mut Scene<'_>, demand: &Demand, random: &mut R
     faults
 }
 
+/// Pages whose accessed bit was cleared and that are accessed in an epoch: with accesses as Poisson processes, each with the probability that there is one.
+pub(crate) fn accessed(scene: &mut Scene<'_>, demand: &Demand, random: &mut Random) -> Vec<PageKey> {
+    let cleared: Vec<Unit> = scene.pages.cleared().collect();
+    let mut accessed = Vec::new();
+    for unit in cleared {
+        let mean = demand.sum_of_unit(unit, scene.pages);
+        if mean > 0.0 && random.exponential() <= mean {
+            scene.pages.set_accessed(unit);
+            accessed.push(scene.pages.key(unit));
+        }
+    }
+    accessed
+}
+
 /// Replicated pages that were written to in an epoch: they have one copy again. Each costs its writer `cost_ns`.
 pub(crate) fn collapses(
     scene: &mut Scene<'_>,

@@ -5,6 +5,7 @@
 //! instead: each slice counts its pages by home, exactly, and a change of a page's home changes the counts of the slices that hold it. So an
 //! epoch costs the number of slices, not of pages.
 
+mod accessed;
 mod copies;
 mod hints;
 mod region;
@@ -181,6 +182,7 @@ impl PageTable {
         if let Some(home) = self.home(unit.region, unit.first) {
             self.collapse(unit);
             self.remap(unit);
+            self.set_accessed(unit);
             self.free[home] += unit.pages * PAGE_BYTES;
             self.set_home(unit, Home::NONE);
         }
@@ -213,6 +215,7 @@ impl PageTable {
         }
         self.collapse(unit);
         self.remap(unit);
+        self.set_accessed(unit);
         self.regions[unit.region].split[(unit.first / SMALL_PER_LARGE) as usize] = true;
         self.generation += 1;
         true

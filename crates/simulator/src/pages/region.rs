@@ -1,6 +1,6 @@
 //! One region's entries, and the *atoms* into which the borders of slices cut it: pages of one atom are in the same slices.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use numapilot_host::PageNumber;
 use numapilot_machine::{NodeIndex, Packed};
@@ -23,6 +23,8 @@ pub(super) struct RegionPages {
     pub(super) split: Vec<bool>,
     /// Pages (as mapped, by first small page) that were unmapped for a hint, and when, ns.
     pub(super) unmapped: BTreeMap<u64, u64>,
+    /// Pages (as mapped, by first small page) whose accessed bit was cleared and is not set since.
+    pub(super) cleared: BTreeSet<u64>,
     /// Nodes (as bits, home included) of pages with copies, by first small page.
     pub(super) copies: BTreeMap<u64, u64>,
     /// First page of each atom, ascending; the first is 0.

@@ -97,9 +97,10 @@ impl TimeLine {
         self.is_reset
     }
 
-    /// Ticks by which an order stamp may be late.
+    /// Ticks by which an order stamp may be late: what reading a pair took, and the rounding up. A counter whose ticks are long (Arm's system counter, from 10
+    /// to 1,000 ns) shows no ticks between both readings.
     pub fn error_ticks(&self) -> u64 {
-        self.max_width
+        self.max_width.saturating_add(1)
     }
 
     /// The order stamp of a moment. Beyond the pairs the nearest line goes on.
