@@ -100,13 +100,14 @@ def build(root, folder):
             files.write(os.path.join(folder, os.path.basename(name)), file.read())
 
 
-def prepare(root, folder, rows):
-    """Everything below FOLDER, with a file `environment` that shells source."""
+def prepare(root, folder, servers, rows):
+    """Everything for these servers below FOLDER, with a file `environment` that shells source."""
     unpack()
     os.makedirs(folder, exist_ok=True)
     found = packages.environment(cache())
     build(root, folder)
-    make_database(folder, {**os.environ, **found}, rows)
+    if "postgresql" in servers:
+        make_database(folder, {**os.environ, **found}, rows)
     quoted = {**found, "PGHOST": "/tmp", "PGUSER": "bench", "PGDATABASE": DATABASE, "programs": folder, "as": AS_NOBODY, "rows": str(rows)}
     files.write(os.path.join(folder, "environment"), "".join(f"export {name}='{value}'\n" for name, value in quoted.items()))
 

@@ -1,11 +1,11 @@
-# lab.sh: what a guest of the lab runs for tools/lab-servers and crates/cli/tests/lab_servers.rs: servers whose memory is on node 0 and whose workers run on
+# lab.sh: what a guest of the lab runs for tools/lab-servers: servers whose memory is on node 0 and whose workers run on
 # all nodes, under a load whose answers are checked, before and after somebody moves their memory.
 #
 # Sourced by `sh`, after the file `environment` that servers/lab.py has written. `serve SERVER WAY` starts a server and prints
 #   LOAD SERVER WAY before|middle|after JSON   a load and its answers' checksum (before and after: a region of the plugin each)
 #   SETTINGS SERVER WAY kept|JSON              whether the kernel's settings, and the affinities, are what they were once the daemon has ended
 #   MOVED SERVER WAY PAGES                     pages that the kernel's NUMA balancing has moved since `before`
-#   STOP SERVER WAY JSON                       the daemon's last event
+#   STOP SERVER WAY JSON                       the daemon's last event; all of them are in the file events-SERVER-WAY beside this one
 #   KILLED SERVER WAY JSON                     with `kills` above 0: what was found at each kill of the daemon, and after its next start
 # WAY is `nothing` (no daemon), `kernel` (its own NUMA balancing), `pid` (balance --pid with the tree of processes) or `cgroup` (balance --cgroup).
 # Variables: numapilot, before, middle (requests or transactions of each client), keys, bytes, rows (of each client), kills (moments in seconds).
@@ -89,7 +89,8 @@ begin_way() {
     esac
 }
 end_way() {
-    [ -z "$daemon" ] || { kill $daemon; wait $daemon || echo "FAILED the daemon ended with $?"; grep '"event":"stop"' $events | sed "s/^/STOP $name $way /"; }
+    [ -z "$daemon" ] || { kill $daemon; wait $daemon || echo "FAILED the daemon ended with $?"; grep '"event":"stop"' $events | sed "s/^/STOP $name $way /"
+        cp $events "$programs/events-$name-$way"; }
     [ "$way" != kernel ] || echo 0 > /proc/sys/kernel/numa_balancing
     echo "MOVED $name $way $(($(migrated) - by_kernel))"
 }

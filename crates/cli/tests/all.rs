@@ -82,7 +82,6 @@ mod lab_move;
 mod lab_overlap;
 mod lab_pack;
 mod lab_rights;
-mod lab_servers;
 mod lab_soak;
 mod lab_topo;
 mod lab_watch;

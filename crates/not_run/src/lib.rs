@@ -54,8 +54,6 @@ pub enum Need {
     QemuPlugins,
     /// The rights of root, and `setpriv` to give them up.
     Root,
-    /// Servers' packages that the system has or that can be downloaded (`tools/lab-servers --setup`).
-    Servers,
     /// Two processors.
     TwoCpus,
     /// Pages that a process provides itself (`userfaultfd`), and moves (Linux 6.8).
@@ -64,7 +62,7 @@ pub enum Need {
 
 impl Need {
     /// Every need.
-    pub const ALL: [Need; 21] = [
+    pub const ALL: [Need; 20] = [
         Need::ArmBuild,
         Need::ArmTools,
         Need::BoundMemory,
@@ -83,7 +81,6 @@ impl Need {
         Need::Python,
         Need::QemuPlugins,
         Need::Root,
-        Need::Servers,
         Need::TwoCpus,
         Need::Userfaultfd,
     ];
@@ -110,7 +107,6 @@ impl Need {
             Need::Python => "python",
             Need::QemuPlugins => "qemu-plugins",
             Need::Root => "root",
-            Need::Servers => "servers",
             Need::TwoCpus => "two-cpus",
             Need::Userfaultfd => "userfaultfd",
         }
