@@ -59,8 +59,8 @@ fn fast_share(report: &Report) -> f64 {
     traffic.accesses.iter().map(|row| row[0] + row[1]).sum::<f64>() / all
 }
 
-/// All pages of the quarter in use fault right after a scan, and a full node takes as many as lie between two of its watermarks. So scans are small here, as the
-/// memory is.
+/// All pages of the quarter in use fault right after a scan, and a full node takes as many as lie between two of its watermarks. So scans are small here, as
+/// the memory is.
 #[test]
 fn the_kernels_tiering_promotes_what_is_in_use_and_demotes_what_is_not() {
     let machine = machine();
