@@ -26,6 +26,8 @@ mod zoo;
 
 // Recording: engines, programs of every kind, where it ends.
 mod affinity;
+#[cfg(target_arch = "x86_64")]
+mod after_optimisation;
 mod agreement;
 mod allocation_wrappers;
 mod attribution;

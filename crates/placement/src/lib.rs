@@ -9,6 +9,7 @@
 
 mod action;
 mod carrefour;
+mod cold;
 mod damon;
 mod error;
 mod fixed;

@@ -1,4 +1,5 @@
-//! The kernel's own tiering in closed loop with the simulator, on a machine whose fast memory is smaller than the program. All times are simulated.
+//! Policies for memory of several tiers, the kernel's and our own, in closed loop with the simulator, on a machine whose fast memory is smaller than the
+//! program. All times are simulated.
 
 use std::path::Path;
 
@@ -35,10 +36,28 @@ fn program(seconds: u32) -> numapilot_simulator::program::Program {
     synthetic::parse(&text, "shifting").expect("a sound description")
 }
 
+/// Four threads use the last third of 96 MiB nearly alone, none of which fast memory holds at first; with `mib` of 16, all that there is fits.
+fn skewed(mib: u32, seconds: u32) -> numapilot_simulator::program::Program {
+    let on = |share: f64, from: f64, to: f64| {
+        format!("[[phase.work.on]]\nregion = 'all'\nshare = {share}\nfrom = {from}\nto = {to}\n")
+    };
+    let text = format!(
+        "format = 1\nname = 'skewed'\n[[region]]\nname = 'all'\nmib = {mib}\nfirst_touch = 'first'\ngroup = 'g'\n\
+         [[group]]\nname = 'g'\nthreads = 4\n[[phase]]\nname = 'p'\ntimes = {}\n[[phase.work]]\ngroup = 'g'\nms = 100\naccesses_per_us = 5\n{}{}",
+        seconds * 10,
+        on(0.9995, 0.6875, 1.0),
+        on(0.0005, 0.0, 0.6875)
+    );
+    synthetic::parse(&text, "skewed").expect("a sound description")
+}
+
 fn run(policy: &str, seconds: u32, machine: &Machine) -> Report {
-    let program = program(seconds);
+    run_program(policy, &program(seconds), machine)
+}
+
+fn run_program(policy: &str, program: &numapilot_simulator::program::Program, machine: &Machine) -> Report {
     let mut policy = policy_by_name(policy, machine, 1).expect("known");
-    let simulation = Simulation::new(&program, machine, Options::default()).expect("they fit");
+    let simulation = Simulation::new(program, machine, Options::default()).expect("they fit");
     let report = simulation.run(policy.as_mut(), &mut |_| true).expect("runs to its end");
     eprintln!(
         "{}: {:.3} s simulated, {} pages moved, {} cleared, {:.1} ms stolen; {}",
@@ -85,5 +104,40 @@ fn nothing_moves_on_a_machine_of_one_tier() {
     for policy in ["kernel-tiering", "damon"] {
         let report = run(policy, 1, &machine);
         assert_eq!((report.moves.pages(), report.moves.scans, report.moves.cleared_pages), (0, 0, 0), "{policy}");
+    }
+}
+
+#[test]
+fn our_own_policies_exchange_what_is_hot_for_what_has_no_sample() {
+    let (machine, program) = (machine(), skewed(96, 8));
+    let [stays, damon] = ["first-touch", "damon:goals=off"].map(|policy| run_program(policy, &program, &machine));
+    assert!(fast_share(&stays) < 0.1, "{}", fast_share(&stays));
+    for policy in ["tiering", "pilot"] {
+        let report = run_program(policy, &program, &machine);
+        assert!(fast_share(&report) > 0.85, "{policy}: {}", fast_share(&report));
+        assert!(report.run_time_ns < 1.02 * damon.run_time_ns, "{policy}: {}", report.run_time_ns / damon.run_time_ns);
+        // Each page of the hot part comes once, and one goes for it.
+        assert!(report.moves.pages() < 3 * 30 * 256, "{policy}: {}", report.moves.pages());
+    }
+}
+
+#[test]
+fn our_own_policies_follow_a_hot_set_that_shifts() {
+    let machine = machine();
+    let stays = run("first-touch", 4, &machine);
+    for policy in ["tiering", "pilot"] {
+        let report = run(policy, 4, &machine);
+        assert!(fast_share(&report) > 0.6, "{policy}: {}", fast_share(&report));
+        assert!(report.run_time_ns < stays.run_time_ns, "{policy}: {}", report.run_time_ns / stays.run_time_ns);
+    }
+}
+
+#[test]
+fn our_own_policies_leave_alone_what_is_in_fast_memory() {
+    let (machine, program) = (machine(), skewed(16, 4));
+    let stays = run_program("first-touch", &program, &machine);
+    for policy in ["tiering", "pilot"] {
+        let report = run_program(policy, &program, &machine);
+        assert!(report.run_time_ns < 1.01 * stays.run_time_ns, "{policy}: {}", report.run_time_ns / stays.run_time_ns);
     }
 }

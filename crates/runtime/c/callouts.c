@@ -6,7 +6,7 @@
  * the alignment its types promise has such an access counted on its first line only. */
 #include "callouts.h"
 
-NP_HIDDEN _Thread_local struct np_slot *np_callouts_slot __attribute__((tls_model("initial-exec")));
+NP_EXPORT _Thread_local struct np_slot *np_callouts_slot __attribute__((tls_model("initial-exec")));
 
 /* An alias lies where its target does, whatever it says. */
 #define NP_ALIAS(result, name, parameters, target) NP_EXPORT result name parameters __attribute__((alias(#target)))

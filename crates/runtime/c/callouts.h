@@ -17,7 +17,8 @@
 /* Entry points are default-visible: libraries of one program share the copy that is first in link order. */
 #define NP_ENTRY NP_EXPORT NP_TEXT
 
-extern NP_HIDDEN _Thread_local struct np_slot *np_callouts_slot __attribute__((tls_model("initial-exec")));
+/* Exported: the call-outs in a library's own code (callouts_after.c) look at the copy that the tracker sets, as its entry points do. */
+extern NP_EXPORT _Thread_local struct np_slot *np_callouts_slot __asm__("numapilot_callouts_slot") __attribute__((tls_model("initial-exec")));
 extern struct np_callouts_abi numapilot_callouts;
 /* The copy that the tracker filled in: ours, or, in a library that hides its symbols, the program's. Relaxed: other libraries' threads may run while it is
  * found, and each copy serves as well. */

@@ -63,7 +63,7 @@ pub const WRAPPED: &[&str] = &[
 ];
 
 /// The linker's `--dynamic-list` of an instrumented program: the entry points, for its libraries; the seam, for the tracker.
-pub const EXPORTS: &str = "{ __tsan_*; __wrap_*; Annotate*; WTFAnnotate*; numapilot_callouts; };\n";
+pub const EXPORTS: &str = "{ __tsan_*; __wrap_*; Annotate*; WTFAnnotate*; numapilot_callouts; numapilot_callouts_slot; };\n";
 
 /// Names the binaries by their content: 16 hexadecimal digits.
 pub const CONTENT_HASH: &str = env!("NUMAPILOT_RUNTIME_HASH");

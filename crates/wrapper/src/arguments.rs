@@ -90,6 +90,10 @@ pub(super) struct Invocation {
     /// `-x` was given: it would hold for what we append too.
     pub(super) language_was_set: bool,
     pub(super) static_option: Option<String>,
+    /// What comes out, or an input of the linker, is intermediate code: assembly is made elsewhere.
+    pub(super) is_intermediate: bool,
+    /// Inputs in assembly, as named.
+    pub(super) assembly: Vec<String>,
     sanitizers: Vec<String>,
 }
 
@@ -138,7 +142,13 @@ impl Invocation {
             "-target" => scan.has_other_target = value.is_some_and(|target| !target::is_own(target)),
             "-Xlinker" => scan.linker_word(value.unwrap_or("")),
             "-" => scan.input(word),
-            _ if !word.starts_with('-') => scan.input(word),
+            "-emit-llvm" | "-fembed-bitcode" => self.is_intermediate = true,
+            _ if !word.starts_with('-') => {
+                if word.ends_with(".s") {
+                    self.assembly.push(word.to_owned());
+                }
+                scan.input(word);
+            }
             _ => self.option(scan, word),
         }
     }
@@ -157,6 +167,8 @@ impl Invocation {
             scan.has_other_target = !target::is_own(target);
         } else if let Some(list) = word.strip_prefix("-fsanitize=") {
             self.sanitizers.extend(list.split(',').map(str::to_owned));
+        } else if word == "-flto" || word.starts_with("-flto=") || word == "-fno-lto" {
+            self.is_intermediate = word != "-fno-lto";
         } else if let Some(list) = word.strip_prefix("-fno-sanitize=") {
             self.sanitizers.retain(|name| list != "all" && !list.split(',').any(|off| off == name));
         } else if word.ends_with("omit-frame-pointer") || word.ends_with("omit-leaf-frame-pointer") {

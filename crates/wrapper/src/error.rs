@@ -20,6 +20,15 @@ pub enum CompileError {
         /// Environment variable that names the real one.
         variable: &'static str,
     },
+    /// No assembler was found.
+    #[error("found no assembler (as is not on PATH): install binutils, or leave out --after-optimisation")]
+    NoAssembler,
+    /// The compiler's assembly cannot be read, or written to a temporary file.
+    #[error("cannot add call-outs to the assembly: {source} (TMPDIR names the folder for temporary files)")]
+    Assembly {
+        /// The system's error.
+        source: io::Error,
+    },
     /// The compiler cannot be run.
     #[error("cannot run the compiler {}: {source}", path.display())]
     CannotRun {

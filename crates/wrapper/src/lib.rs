@@ -8,6 +8,7 @@
 //! Assumes gcc 11 or later (older: function entries are called out too, for nothing), clang 14 or later, an ELF linker with `--wrap` and
 //! `--dynamic-list` (bfd, gold, lld, mold).
 
+mod after;
 mod arguments;
 mod error;
 mod names;
@@ -22,6 +23,8 @@ use std::path::Path;
 use std::path::PathBuf;
 use std::process::Command;
 
+pub use after::assemble;
+pub use after::is_assembler;
 use arguments::Invocation;
 pub use error::CompileError;
 pub use names::Links;
@@ -58,6 +61,7 @@ pub fn replace(wrapper: &Wrapper, args: &[OsString]) -> CompileError {
 /// See [`CompileError`], but for `CannotRun`.
 pub fn command(wrapper: &Wrapper, args: &[OsString]) -> Result<(Command, PathBuf), CompileError> {
     let toolchain = toolchain::find(wrapper)?;
+    let (is_after, args) = after::is_asked(args);
     let invocation = Invocation::parse(args);
     let mut command = Command::new(&toolchain.program);
     command.args(&toolchain.leading).env(toolchain::DEPTH_VARIABLE, toolchain.depth.to_string());
@@ -78,11 +82,18 @@ pub fn command(wrapper: &Wrapper, args: &[OsString]) -> Result<(Command, PathBuf
     let is_gcc = toolchain.family == Family::Gcc;
     let has_work = invocation.compiles || invocation.runs_linker;
     let support = (invocation.links || (has_work && is_gcc)).then(|| Support::unpack(&toolchain)).transpose()?;
-    if let Some(support) = support.as_ref().filter(|_| has_work && is_gcc) {
-        command.args(gcc_flags(wrapper.language, support));
+    if is_after && has_work && after::serves(&toolchain, &invocation) {
+        after::prepare(&mut command, &toolchain, &invocation)?;
+    } else {
+        if let Some(support) = support.as_ref().filter(|_| has_work && is_gcc) {
+            command.args(gcc_flags(wrapper.language, support));
+        }
+        if invocation.compiles {
+            command.args(before_flags(&toolchain));
+        }
     }
     if invocation.compiles {
-        command.args(compile_flags(&toolchain, wrapper.language, &invocation));
+        command.args(compile_flags(wrapper.language, &invocation));
     }
     command.args(args);
     if let Some(support) = support.filter(|_| invocation.links) {
@@ -142,11 +153,8 @@ fn gcc_flags(language: Language, support: &Support) -> Vec<OsString> {
     let mut option = OsString::from("-specs=");
     option.push(&support.specs);
     let mut flags = vec![option];
-    if cfg!(target_arch = "x86_64") {
-        // Expanded inline, block copies of unknown length would go unseen: gcc instruments before it expands them.
-        flags.push("-mmemcpy-strategy=libcall:-1:noalign".into());
-        flags.push("-mmemset-strategy=libcall:-1:noalign".into());
-    }
+    // Expanded inline, block copies of unknown length would go unseen: gcc instruments before it expands them.
+    flags.extend(toolchain::BLOCKS_BY_CALLS.iter().map(OsString::from));
     // The sanitizer itself does not understand fences, and gcc says so; our call-outs have nothing to understand.
     if language != Language::Fortran {
         flags.push("-Wno-tsan".into());
@@ -154,12 +162,16 @@ fn gcc_flags(language: Language, support: &Support) -> Vec<OsString> {
     flags
 }
 
-fn compile_flags(toolchain: &Toolchain, language: Language, invocation: &Invocation) -> Vec<OsString> {
-    let mut flags: Vec<OsString> = Vec::new();
-    if toolchain.family == Family::Clang {
-        let clang = ["-Xclang", "-fsanitize=thread", "-mllvm", "-tsan-instrument-func-entry-exit=0"];
-        flags.extend(clang.map(OsString::from));
+/// Call-outs before optimisation by clang. gcc has its specs.
+fn before_flags(toolchain: &Toolchain) -> &'static [&'static str] {
+    match toolchain.family {
+        Family::Clang => &["-Xclang", "-fsanitize=thread", "-mllvm", "-tsan-instrument-func-entry-exit=0"],
+        Family::Gcc => &[],
     }
+}
+
+fn compile_flags(language: Language, invocation: &Invocation) -> Vec<OsString> {
+    let mut flags: Vec<OsString> = Vec::new();
     // Programs that see this macro change what they do (other locks, no assembly, slower tests); ours must run as it always does.
     if language != Language::Fortran && invocation.preprocesses {
         flags.push("-U__SANITIZE_THREAD__".into());

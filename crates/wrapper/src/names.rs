@@ -65,7 +65,7 @@ fn link_names(links: Links, is_there: impl Fn(&str) -> bool) -> Vec<String> {
     }
 }
 
-fn place(link: &Path, ourselves: &Path) -> io::Result<()> {
+pub(super) fn place(link: &Path, ourselves: &Path) -> io::Result<()> {
     match symlink(ourselves, link) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         result => return result,

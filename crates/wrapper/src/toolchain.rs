@@ -14,6 +14,13 @@ use crate::error::CompileError;
 use crate::wrapper::Language;
 use crate::wrapper::Wrapper;
 
+/// For gcc: block copies stay calls, which are accounted whole.
+pub(super) const BLOCKS_BY_CALLS: &[&str] = if cfg!(target_arch = "x86_64") {
+    &["-mmemcpy-strategy=libcall:-1:noalign", "-mmemset-strategy=libcall:-1:noalign"]
+} else {
+    &[]
+};
+
 /// Counts wrappers inside wrappers: a compiler that is a script which calls numapilot would never end.
 pub(super) const DEPTH_VARIABLE: &str = "NUMAPILOT_COMPILER_DEPTH";
 const DEPTH_MAX: u32 = 4;
@@ -140,7 +147,7 @@ fn gcc_major(program: &Path, leading: &[OsString]) -> Option<u32> {
 
 /// The question counts as a wrapper inside this one: what it is put to may find us on PATH in its turn (`ccache` before our folder of links), and each
 /// would ask the next for ever.
-fn ask(program: &Path, leading: &[OsString], question: &str) -> Option<String> {
+pub(super) fn ask(program: &Path, leading: &[OsString], question: &str) -> Option<String> {
     let mut command = Command::new(program);
     command.args(leading).arg(question).env(DEPTH_VARIABLE, (depth_outside() + 1).to_string());
     let output = command.stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;

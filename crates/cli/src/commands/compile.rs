@@ -17,7 +17,11 @@ use crate::output::tell;
 /// Runs the compiler if the program's name or its first argument asks for it; else `None`.
 pub fn intercept() -> Option<ExitCode> {
     let mut arguments = std::env::args_os();
-    if let Some(wrapper) = Wrapper::by_name(&arguments.next()?) {
+    let program = arguments.next()?;
+    if numapilot_wrapper::is_assembler(&program) {
+        return Some(report(&numapilot_wrapper::assemble(&arguments.collect::<Vec<_>>())));
+    }
+    if let Some(wrapper) = Wrapper::by_name(&program) {
         return Some(run(&wrapper, &arguments.collect::<Vec<_>>()));
     }
     let language = match arguments.next()?.to_str()? {
@@ -67,7 +71,10 @@ fn links(arguments: &[OsString]) -> Option<ExitCode> {
 
 /// Becomes the compiler; returns only where that is not possible.
 pub fn run(wrapper: &Wrapper, arguments: &[OsString]) -> ExitCode {
-    let error = numapilot_wrapper::replace(wrapper, arguments);
+    report(&numapilot_wrapper::replace(wrapper, arguments))
+}
+
+fn report(error: &CompileError) -> ExitCode {
     tell!("numapilot: {error}");
     let is_missing = matches!(error, CompileError::NoCompiler { .. } | CompileError::CannotRun { .. });
     ExitCode::from(if is_missing { 127 } else { 1 })

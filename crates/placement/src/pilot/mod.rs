@@ -9,6 +9,7 @@
 //! It forgets pages by samples and not by time, so its statistics survive pauses between bursts and phases; it estimates the users of a page from its own
 //! samples and its neighbours', as far as neighbours are alike. `docs/policies.md` has the details.
 
+mod candidate;
 mod groups;
 mod guard;
 mod kin;
@@ -18,6 +19,7 @@ mod memory;
 mod model;
 mod orders;
 mod packed;
+mod room;
 mod search;
 mod shares;
 mod threads;
@@ -30,6 +32,7 @@ use numapilot_text::units::percent;
 use numapilot_traffic::{Load, MemorySystem};
 
 use crate::action::{Action, Refusal};
+use crate::cold::Cold;
 use crate::error::PlacementError;
 use crate::metrics::Traffic;
 use crate::nodes::NodeFacts;
@@ -41,6 +44,7 @@ use guard::Guard;
 use ledger::{Ledger, Ordered};
 use memory::Memory;
 use model::Model;
+use room::Room;
 use threads::{PagePrice, PlannerInputs, ThreadPlanner};
 
 /// Bytes for each of `table-pages`: as many as the balancer's own table has.
@@ -80,6 +84,12 @@ pub struct Pilot {
     finishing: u32,
     /// Share of the memory accesses that were local in the last interval.
     local_share: f64,
+    /// Whether there is memory with and without CPUs.
+    has_tiers: bool,
+    /// Which memory is cold; learned where there are tiers.
+    cold: Cold,
+    /// Whether the next decision needs to know where all pages are: some should go to memory that is full.
+    wants_homes: bool,
     /// Moves and copies of pages that the last decision ordered.
     ordered: Vec<Ordered>,
     explanation: String,
@@ -136,6 +146,9 @@ impl Pilot {
             calm: 0,
             finishing: 0,
             local_share: f64::NAN,
+            has_tiers: room::has_tiers(facts),
+            cold: Cold::default(),
+            wants_homes: false,
             ordered: Vec::new(),
             explanation: String::new(),
         })
@@ -143,6 +156,9 @@ impl Pilot {
 
     /// Takes in what happened since the last decision.
     fn learn(&mut self, seen: &Observation) {
+        if self.has_tiers {
+            self.cold.learn(seen);
+        }
         self.ledger.settle(&seen.outcomes);
         let back = self.settle_orders(&seen.outcomes);
         let undo: Vec<Action> = back.into_iter().chain(self.threads.undo(&seen.outcomes)).collect();
@@ -250,17 +266,23 @@ impl Pilot {
         }
         let mut orders = self.splits(seconds, &rates, &found.cost_ns);
         let is_worthwhile = self.is_worthwhile(gain);
+        let mut is_full = false;
         if !is_worthwhile {
             groups.iter().for_each(|group| self.forgive_all(&group.members));
         } else {
-            orders.extend(self.orders(seen, &groups, &found.plans));
+            let mut room = self.has_tiers.then(|| Room::new(seen, &rates, &found.cost_ns));
+            orders.extend(self.orders(seen, &groups, &found.plans, room.as_mut()));
+            is_full = room.is_some_and(|room| room.is_short);
         }
+        self.wants_homes = is_full;
         self.explanation = format!(
-            "{kinds} kinds of pages; a better placement would save {} of the run time: {} move requests",
+            "{kinds} kinds of pages; a better placement would save {} of the run time: {} move requests{}",
             percent(gain),
-            orders.len()
+            orders.len(),
+            if is_full { "; memory that should serve more is full" } else { "" }
         );
-        self.calm = if is_worthwhile { 0 } else { self.calm.saturating_add(1) };
+        // What cannot be had for lack of room is no reason to look more often.
+        self.calm = if is_worthwhile && !(is_full && orders.is_empty()) { 0 } else { self.calm.saturating_add(1) };
         orders
     }
 }
@@ -282,13 +304,17 @@ impl Policy for Pilot {
             next_ns: (self.period_ns * period) as u64,
             samples_per_s_and_cpu: self.samples_per_s_and_cpu / sampling,
             mapped: true,
-            homes: false,
+            homes: self.wants_homes,
         }
     }
 
     fn decide(&mut self, seen: &Observation) -> Vec<Action> {
         self.learn(seen);
-        let undone = self.guard.watch(seen, self.max_harm);
+        let mut undone = self.guard.watch(seen, self.max_harm);
+        if self.has_tiers {
+            // Of an exchange, what came has to go first, or there is no room for what went.
+            undone.reverse();
+        }
         if !undone.is_empty() {
             self.explanation =
                 format!("the program slowed down after the last moves: {} of them are undone", undone.len());

@@ -6,11 +6,13 @@ use numapilot_host::PageNumber;
 use numapilot_machine::NodeIndex;
 
 use super::Pilot;
+use super::candidate::MoveCandidate;
 use super::groups::{Group, Member};
 use super::guard::Guard;
 use super::kin::Kin;
 use super::ledger::Ordered;
 use super::memory::{BLOCK_PAGES, range_of};
+use super::room::Room;
 use super::search::Plan;
 use super::shares::{GOLDEN, share_at};
 use crate::action::{Action, Outcome, Refusal};
@@ -23,48 +25,58 @@ const DOUBLINGS_MAX: u8 = 10;
 /// A group of which less than this share should move stays.
 const SHARE_MIN: f64 = 1e-3;
 
-/// A move whose regret has reached its price.
-struct MoveCandidate {
-    /// Regret over what it takes.
-    urgency: f64,
-    price_ns: f64,
-    page: PageKey,
-    home: NodeIndex,
-    action: Action,
-    /// Nanoseconds of delay that it saves per second.
-    saves_ns_per_s: f64,
-}
-
 impl Pilot {
     /// Adds this interval's delay to the regrets, and orders the moves that are due, most urgent first, within the time allowed for moving.
-    pub(super) fn orders(&mut self, seen: &Observation, groups: &[Group], plans: &[Plan]) -> Vec<Action> {
+    /// `room`: of a machine with several tiers.
+    pub(super) fn orders(
+        &mut self,
+        seen: &Observation,
+        groups: &[Group],
+        plans: &[Plan],
+        mut room: Option<&mut Room<'_>>,
+    ) -> Vec<Action> {
         let seconds = seen.elapsed_ns as f64 / 1e9;
         let mut candidates = Vec::new();
         let mut kin = Kin::default();
-        for (group, plan) in groups.iter().zip(plans) {
-            let moving = 1.0 - plan.at[group.home];
+        for (position, (group, plan)) in groups.iter().zip(plans).enumerate() {
+            let (before, moving) = (candidates.len(), 1.0 - plan.at[group.home]);
             kin.note(&self.memory, seen, group, plan);
             if moving >= SHARE_MIN && plan.saves_ns_per_s > 0.0 {
                 self.group(seen, group, plan, plan.saves_ns_per_s / (group.rate() * moving), seconds, &mut candidates);
             } else {
                 self.forgive_all(&group.members);
             }
+            candidates[before..].iter_mut().for_each(|candidate: &mut MoveCandidate| candidate.group = position);
         }
         candidates.sort_by(|a, b| b.urgency.total_cmp(&a.urgency).then(a.page.cmp(&b.page)));
         let mut left_ns = self.move_share * seen.elapsed_ns as f64 * self.threads.busy_processors(seen);
         let mut orders = Vec::new();
         for candidate in candidates {
-            left_ns -= candidate.price_ns;
+            let (page, surplus_ns) = (candidate.page, (candidate.urgency - 1.0) * candidate.price_ns);
+            let moves = match room.as_deref_mut() {
+                Some(room) => self.with_room(candidate, groups, room),
+                None => Some(vec![candidate]),
+            };
+            let Some(moves) = moves else { continue };
+            left_ns -= moves.iter().map(|one| one.price_ns).sum::<f64>();
             if left_ns < 0.0 && !orders.is_empty() {
                 return orders;
             }
-            if let Some(range) = range_of(&seen.mapped, candidate.page.process, candidate.page.page) {
-                *self.surplus_ns.entry((range.0, range.1)).or_default() +=
-                    (candidate.urgency - 1.0) * candidate.price_ns;
+            if let Some(range) = range_of(&seen.mapped, page.process, page.page) {
+                *self.surplus_ns.entry((range.0, range.1)).or_default() += surplus_ns;
             }
-            self.order(seen.now_ns, candidate, &mut orders);
+            moves.into_iter().for_each(|one| self.order(seen.now_ns, one, &mut orders));
         }
-        self.deal_to_kin(&kin, left_ns, &mut orders);
+        let mut spread = Vec::new();
+        self.deal_to_kin(&kin, left_ns, &mut spread);
+        if let Some(room) = room {
+            let fits = |action: &Action| match action {
+                Action::Migrate { page, to } => room.take(*to, page.size),
+                _ => true,
+            };
+            spread.retain(fits);
+        }
+        orders.append(&mut spread);
         orders
     }
 
@@ -173,6 +185,7 @@ impl Pilot {
                 home: group.home,
                 action,
                 saves_ns_per_s: rate * saved_ns,
+                group: 0,
             });
         }
     }
@@ -237,6 +250,7 @@ impl Pilot {
                 home: group.home,
                 action: Action::Migrate { page, to },
                 saves_ns_per_s,
+                group: 0,
             });
         }
     }
@@ -269,8 +283,9 @@ mod tests {
         let (home, action) = (NodeIndex(0), Action::Migrate { page, to: NodeIndex(1) });
         let mut order = |now_ns, result| {
             let action = action.clone();
+            let (urgency, price_ns, saves_ns_per_s, group) = (1.0, 1e6, 1e6, 0);
             let candidate =
-                MoveCandidate { urgency: 1.0, price_ns: 1e6, page, home, action: action.clone(), saves_ns_per_s: 1e6 };
+                MoveCandidate { urgency, price_ns, page, home, action: action.clone(), saves_ns_per_s, group };
             let mut orders = Vec::new();
             pilot.order(now_ns, candidate, &mut orders);
             assert_eq!(orders, std::slice::from_ref(&action));

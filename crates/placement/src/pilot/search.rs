@@ -156,7 +156,7 @@ impl State {
 }
 
 /// Nanoseconds of delay per second, to all accesses, of a group's accesses if its pages were at `home`.
-fn cost_at(group: &Group, home: NodeIndex, cost_ns: &[Vec<f64>]) -> f64 {
+pub(super) fn cost_at(group: &Group, home: NodeIndex, cost_ns: &[Vec<f64>]) -> f64 {
     cost(group, |from| cost_ns[from][home])
 }
 

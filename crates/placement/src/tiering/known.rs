@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use numapilot_machine::{Machine, NodeId, NodeIndex};
 
 use crate::action::{Action, Refusal};
+use crate::cold::Cold;
 use crate::metrics::Traffic;
 use crate::nodes::NodeFacts;
-use crate::observation::{Observation, PageKey};
+use crate::observation::{Observation, PageKey, PageSize};
 
 /// The tiers, as positions in pairs: memory of nodes with CPUs, and that of nodes without.
 pub(super) const NEAR: usize = 0;
@@ -18,6 +19,13 @@ const MEASURED: u32 = 16;
 /// Heat, in samples, below which a page is forgotten: after twenty periods without a sample.
 const FORGOTTEN: f64 = 1e-6;
 
+/// Nanoseconds to move a small page, and a large one, before any was measured (as `pilot` has them: measured with `move_pages` on 2017 hardware).
+const MOVE_NS: [f64; 2] = [3_900.0, 658_000.0];
+/// Weight of a new measurement.
+const WEIGHT: f64 = 0.02;
+/// Doublings of what a page's swap must save at most.
+const RETURNS_MAX: u8 = 10;
+
 /// A page that was sampled.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Page {
@@ -25,6 +33,8 @@ pub(super) struct Page {
     from: Vec<f64>,
     /// Where it was at its last sample, or was moved since.
     pub home: NodeIndex,
+    /// How often it went away from near memory: what brings it back must save twice as much each time.
+    pub returns: u8,
 }
 
 impl Page {
@@ -65,6 +75,10 @@ pub(super) struct Known {
     /// Idle latency from node (row) to memory (column), ns.
     idle_ns: Vec<Vec<f64>>,
     pub pages: BTreeMap<PageKey, Page>,
+    /// Which memory is cold, pages without samples included.
+    pub cold: Cold,
+    /// Nanoseconds that moves took: of small pages, and of large ones.
+    move_ns: [f64; 2],
     /// Most pages that are remembered.
     pages_max: usize,
     /// Samples of further ones.
@@ -94,6 +108,8 @@ impl Known {
             idle_ns,
             facts,
             pages: BTreeMap::new(),
+            cold: Cold::default(),
+            move_ns: MOVE_NS,
             pages_max,
             forgotten: 0,
         }
@@ -112,6 +128,7 @@ impl Known {
     /// Takes the samples and outcomes of a period.
     pub fn update(&mut self, seen: &Observation) {
         let nodes = self.facts.count();
+        self.cold.learn(seen);
         self.pages.values_mut().for_each(|page| page.from.iter_mut().for_each(|samples| *samples /= 2.0));
         for sample in &seen.samples {
             if sample.from.0 >= nodes || !self.facts.has_memory(sample.home) {
@@ -129,10 +146,15 @@ impl Known {
         // Samples may be of the time before the moves.
         for outcome in &seen.outcomes {
             let Action::Migrate { page, to } = &outcome.action else { continue };
+            if let Ok(ns) = outcome.result {
+                self.learn_price(page.size, ns);
+            }
+            let is_apart = self.tier(*to) == APART;
             match outcome.result {
                 Ok(_) | Err(Refusal::AlreadyThere) => {
                     if let Some(known) = self.pages.get_mut(page) {
                         known.home = *to;
+                        known.returns = (known.returns + u8::from(is_apart)).min(RETURNS_MAX);
                     }
                 }
                 Err(Refusal::Gone) => {
@@ -143,6 +165,18 @@ impl Known {
         }
         let alive: BTreeSet<u32> = seen.threads.iter().map(|thread| thread.process).collect();
         self.pages.retain(|key, page| alive.contains(&key.process) && page.heat() >= FORGOTTEN);
+    }
+
+    fn learn_price(&mut self, size: PageSize, ns: f64) {
+        let price_ns = &mut self.move_ns[usize::from(size == PageSize::Large)];
+        if ns.is_finite() && ns >= 0.0 {
+            *price_ns += WEIGHT * (ns - *price_ns);
+        }
+    }
+
+    /// Nanoseconds that a move takes.
+    pub fn price_ns(&self, size: PageSize) -> f64 {
+        self.move_ns[usize::from(size == PageSize::Large)]
     }
 
     /// Mean loaded latency of a tier, from each node to the nearest memory of that tier: measured where enough samples tell it, else the idle one.

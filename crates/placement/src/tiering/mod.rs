@@ -12,6 +12,7 @@ use numapilot_text::units::part_percent;
 
 use crate::action::Action;
 use crate::error::PlacementError;
+use crate::metrics::Traffic;
 use crate::nodes::NodeFacts;
 use crate::observation::Observation;
 use crate::options::{OptionInfo, Options};
@@ -70,7 +71,8 @@ impl Policy for Tiering {
 
     fn requirements(&self) -> PolicyRequirements {
         let samples_per_s_and_cpu = if self.known.has_tiers() { self.samples_per_s_and_cpu } else { 0.0 };
-        PolicyRequirements { next_ns: self.period_ns, samples_per_s_and_cpu, mapped: false, homes: false }
+        let homes = self.known.has_tiers();
+        PolicyRequirements { next_ns: self.period_ns, samples_per_s_and_cpu, mapped: false, homes }
     }
 
     fn decide(&mut self, seen: &Observation) -> Vec<Action> {
@@ -101,7 +103,7 @@ impl Policy for Tiering {
         let wanted = self.balance.wanted(share, near.ns, apart.ns, self.tolerance);
         let mut orders = Orders::new(&self.known, self.limits, seen);
         if wanted > share {
-            orders.promote(wanted - share);
+            orders.promote(wanted - share, Traffic::of(seen).total() * (apart.ns - near.ns));
         } else if wanted < share {
             orders.demote(share - wanted);
         }

@@ -1,15 +1,17 @@
 //! The orders of one period: which pages move to the other tier, within the room of its nodes and what may move in a period.
 
+use std::collections::BTreeMap;
+
+use numapilot_host::PageNumber;
 use numapilot_machine::NodeIndex;
 
 use super::known::{APART, Known, NEAR, Page};
 use crate::action::Action;
-use crate::observation::{Observation, PageKey};
+use crate::cold::{BlockKey, Coldest, OwnSamples, at_least, at_most};
+use crate::observation::{Observation, PageKey, PageSize};
 
 /// Samples of a page, as they are after they were halved, from which on it counts as used.
 const USED: f64 = 1.0;
-/// How many times as hot, per byte, a page must be as the one that makes room for it.
-const HOTTER: f64 = 2.0;
 
 /// A page that may move.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +36,11 @@ pub(super) struct Limits {
 /// The orders of one period, as they are made.
 pub(super) struct Orders<'a> {
     known: &'a Known,
+    seen: &'a Observation,
+    /// Pages of near memory that may make room, by their node and size: made when the first is needed.
+    cold: BTreeMap<(NodeIndex, PageSize), Coldest>,
+    /// Samples of all pages, as they are after they were halved.
+    samples: f64,
     /// Bytes that may still be used on each node.
     room: Vec<f64>,
     /// Small pages that may still move.
@@ -47,13 +54,16 @@ pub(super) struct Orders<'a> {
 
 impl<'a> Orders<'a> {
     /// Without an order yet.
-    pub fn new(known: &'a Known, limits: Limits, seen: &Observation) -> Orders<'a> {
+    pub fn new(known: &'a Known, limits: Limits, seen: &'a Observation) -> Orders<'a> {
         let room = |node: NodeIndex| {
             let free = seen.nodes.get(node.0).map_or(0, |node| node.free_bytes);
             free as f64 - known.facts.memory_bytes[node] as f64 * limits.spare_share
         };
         Orders {
             known,
+            seen,
+            cold: BTreeMap::new(),
+            samples: known.pages.values().map(Page::heat).sum(),
             room: NodeIndex::all(known.facts.count()).map(room).collect(),
             pages_left: limits.pages,
             actions: Vec::new(),
@@ -64,9 +74,9 @@ impl<'a> Orders<'a> {
     }
 
     /// Orders pages to near memory that make up `share` of all samples, the hottest first. Where there is no room, colder ones of their size have to go.
-    pub fn promote(&mut self, share: f64) {
+    /// `saves_ns`: what it would save in a period if all accesses went there.
+    pub fn promote(&mut self, share: f64, saves_ns: f64) {
         let mut left = share;
-        let mut cold = self.movable(NEAR);
         for hot in self.movable(APART).into_iter().filter(|movable| movable.page.heat() >= USED) {
             if self.pages_left < hot.key.size.small_pages() {
                 break;
@@ -74,8 +84,8 @@ impl<'a> Orders<'a> {
             if hot.share > left + 1e-9 {
                 continue;
             }
-            let to = self.with_room(NEAR, hot).or_else(|| self.make_room(&mut cold, hot));
-            let is_ordered = to.is_some_and(|to| self.order(hot, to));
+            let to = self.with_room(NEAR, hot).or_else(|| self.make_room(hot, saves_ns));
+            let is_ordered = to.is_some_and(|to| self.order(hot.key, hot.page.home, to));
             if is_ordered {
                 left -= hot.share;
                 self.up += hot.key.size.small_pages();
@@ -95,7 +105,7 @@ impl<'a> Orders<'a> {
             if hot.share > left + 1e-9 {
                 continue;
             }
-            if self.with_room(APART, hot).is_some_and(|to| self.order(hot, to)) {
+            if self.with_room(APART, hot).is_some_and(|to| self.order(hot.key, hot.page.home, to)) {
                 left -= hot.share;
                 self.down += hot.key.size.small_pages();
             } else {
@@ -107,7 +117,7 @@ impl<'a> Orders<'a> {
     /// Pages of a tier that are known, the hottest first.
     fn movable(&self, tier: usize) -> Vec<Movable<'a>> {
         let known = self.known;
-        let all: f64 = known.pages.values().map(Page::heat).sum();
+        let all = self.samples;
         let movable = |(key, page): (&PageKey, &'a Page)| {
             let heat = page.heat();
             Movable { key: *key, page, heat: heat / key.size.small_pages() as f64, share: heat / all }
@@ -125,34 +135,69 @@ impl<'a> Orders<'a> {
         nodes.iter().copied().find(|&node| self.room[node] >= bytes)
     }
 
-    /// Orders the coldest page of the same size away from near memory, if the other one is far hotter; the node on which it was. `cold`: pages that may go,
-    /// the coldest last.
-    fn make_room(&mut self, cold: &mut Vec<Movable<'a>>, hot: Movable<'_>) -> Option<NodeIndex> {
-        let at = cold.iter().rposition(|movable| movable.key.size == hot.key.size)?;
-        let coldest = cold[at];
-        // Two moves.
-        let fits = self.pages_left >= 2 * hot.key.size.small_pages();
-        if !fits || hot.heat < HOTTER * coldest.heat {
+    /// Orders the coldest page of the same size away from near memory, if both moves together save more than they cost before a period has passed; the node on
+    /// which it was. What is likely of the one at least is held against what is likely of the other at most.
+    fn make_room(&mut self, hot: Movable<'_>, saves_ns: f64) -> Option<NodeIndex> {
+        let known = self.known;
+        if self.pages_left < 2 * hot.key.size.small_pages() {
             return None;
         }
-        let to = self.with_room(APART, coldest)?;
-        cold.remove(at);
-        self.order(coldest, to).then(|| {
-            self.down += coldest.key.size.small_pages();
-            coldest.page.home
+        let price_ns = 2.0 * known.price_ns(hot.key.size) * f64::from(1_u32 << hot.page.returns);
+        let least = at_least(hot.page.heat()) / self.samples;
+        for &node in &known.nearest[NEAR][hot.page.main_user()] {
+            let cold = self.cold_pages(node, hot.key.size);
+            let Some((key, share)) = cold.first() else { continue };
+            if (least - share) * saves_ns < price_ns {
+                continue;
+            }
+            let bytes = key.size.bytes() as f64;
+            let apart = &known.nearest[APART][node];
+            let Some(to) = apart.iter().copied().find(|&to| self.room[to] >= bytes) else { continue };
+            cold_pass(&mut self.cold, node, key.size);
+            if self.order(key, node, to) {
+                self.down += key.size.small_pages();
+                return Some(node);
+            }
+        }
+        None
+    }
+
+    /// The pages of a node of near memory, the coldest first: all of them where the environment tells which there are, else those that were sampled.
+    fn cold_pages(&mut self, node: NodeIndex, size: PageSize) -> &Coldest {
+        let (known, homes, samples) = (self.known, &self.seen.homes, self.samples);
+        self.cold.entry((node, size)).or_insert_with(|| {
+            if !homes.is_empty() {
+                return known.cold.pages(homes, node, size, |block| own_samples(known, block));
+            }
+            let there = known.pages.iter().filter(|(key, page)| page.home == node && key.size == size);
+            Coldest::of(size, there.map(|(key, page)| (*key, at_most(page.heat()) / samples)))
         })
     }
 
     /// Orders one move, if it is still allowed in this period.
-    fn order(&mut self, movable: Movable<'_>, to: NodeIndex) -> bool {
-        let (pages, bytes) = (movable.key.size.small_pages(), movable.key.size.bytes() as f64);
+    fn order(&mut self, key: PageKey, from: NodeIndex, to: NodeIndex) -> bool {
+        let (pages, bytes) = (key.size.small_pages(), key.size.bytes() as f64);
         if self.pages_left < pages {
             return false;
         }
         self.pages_left -= pages;
         self.room[to] -= bytes;
-        self.room[movable.page.home] += bytes;
-        self.actions.push(Action::Migrate { page: movable.key, to });
+        self.room[from] += bytes;
+        self.actions.push(Action::Migrate { page: key, to });
         true
     }
+}
+
+/// Leaves out the coldest page of a node.
+fn cold_pass(cold: &mut BTreeMap<(NodeIndex, PageSize), Coldest>, node: NodeIndex, size: PageSize) {
+    if let Some(cold) = cold.get_mut(&(node, size)) {
+        cold.pass();
+    }
+}
+
+/// The samples of a block's small pages.
+fn own_samples(known: &Known, (process, block): BlockKey) -> OwnSamples {
+    let key = |block| PageKey { process, page: PageNumber::first_of_large(block), size: PageSize::Small };
+    let pages = known.pages.range(key(block)..key(block + 1)).filter(|(key, _)| key.size == PageSize::Small);
+    OwnSamples { pages: pages.map(|(key, page)| (key.page, page.heat())).collect() }
 }
