@@ -43,7 +43,7 @@ export TARGET_CFLAGS := $(strip $(TARGET_CFLAGS) $(MAPPED_C))
 export CARGO_PROFILE_RELEASE_DEBUG := line-tables-only
 endif
 
-.PHONY: all build query demo lab lab-pilot zoo test check bench experiments servers lint style fuzz page docs setup-demo setup-test setup-emulated setup-bench setup-experiments setup-lab setup-web setup-zoo setup-servers setup-docs setup-packages setup-abi packages release-dry-run abi workloads clean help
+.PHONY: all build query demo lab lab-pilot lab-servers zoo test check bench experiments servers lint style fuzz page docs setup-demo setup-test setup-emulated setup-bench setup-experiments setup-lab setup-web setup-zoo setup-servers setup-docs setup-packages setup-abi packages release-dry-run abi workloads clean help
 
 all: build
 
@@ -51,6 +51,7 @@ help:
 	@echo "make demo    set up, build, record a real program on a simulated four-node machine, show the report"
 	@echo "make lab     set up, boot a real kernel with four memory nodes in QEMU, show what numapilot sees there"
 	@echo "make lab-pilot  the pilot in the lab, beside NUMA balancing, numad and numactl, as tables (an hour; LAB_PILOT=--quick: 10 min)"
+	@echo "make lab-servers  PostgreSQL and memcached in the lab, unbalanced, by the kernel alone and by numapilot, and the daemon killed beside them (LAB_SERVERS: options)"
 	@echo "make zoo     real programs from Debian's source packages under instrument, emulate and track (an hour or more; ZOO=--quick: six of them; docs/zoo.md)"
 	@echo "make servers real servers and runtimes from Debian's packages, natively and recorded (an hour; SERVERS=\"redis nginx\": those; docs/guides/servers.md)"
 	@echo "make test    set up, build, run every test; ends with those that could not run here, and why"
@@ -157,6 +158,11 @@ lab-pilot: build setup-lab
 	@cargo build $(CARGO_FLAGS) -p numapilot-lab --bin xtask
 	@cargo xtask lab --icount -- target/release/examples/move_throughput
 	@tools/lab-pilot $(NUMAPILOT) target/debug/xtask $(LAB_PILOT)
+
+# Servers whose memory is misplaced, with and without the daemon. Options in LAB_SERVERS: --servers, --ways, --kills, --seed, --json.
+lab-servers: build setup-lab
+	@cargo build $(CARGO_FLAGS) -p numapilot-lab --bin xtask
+	@tools/lab-servers $(NUMAPILOT) target/debug/xtask --kills 5 $(LAB_SERVERS)
 
 # Options in ZOO: --quick, --engines LIST, --jobs N, --docs, --homes, names of programs.
 zoo: build setup-zoo

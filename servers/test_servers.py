@@ -13,6 +13,8 @@ sys.path[:0] = [os.path.join(ROOT, folder) for folder in ("servers", "zoo", "too
 import catalogue  # noqa: E402
 import collect  # noqa: E402
 import fetch  # noqa: E402
+import lab  # noqa: E402
+import loading  # noqa: E402
 import overview  # noqa: E402
 import packages  # noqa: E402
 
@@ -106,6 +108,42 @@ class Lists(unittest.TestCase):
             self.assertEqual(packages.chosen(["old|new"]), ["new"])
             with self.assertRaisesRegex(fetch.Failed, "no old or older"):
                 packages.chosen(["old|older"])
+
+
+def region(rows):
+    """A region of four CPUs, two a node; rows: loads by node."""
+    return {"cpus": [{"cpu": cpu, "loads_by_node": row, "stores_by_node": [0] * len(row)} for cpu, row in enumerate(rows)]}
+
+
+class InTheLab(unittest.TestCase):
+    def guest(self, after="aa"):
+        load = '{"requests":8,"seconds":0.5,"missing":0,"wrong":0,"checksum":"%s"}'
+        output = f"LOAD m pid before {load % 'aa'}\nMOVED m pid 12\nLOAD m pid after {load % after}\nSETTINGS m pid kept\n"
+        counted = {"regions": [region([[9, 0], [9, 0], [6, 2], [0, 0]]), region([[0, 0], [9, 0], [1, 9], [0, 1]])], "modelled": {"seconds_by_region": [2, 1]}}
+        return output, counted
+
+    def test_local_is_what_a_cpu_finds_on_its_own_node(self):
+        rows, failures = loading.tool("lab-servers").rows_of("m", ["pid"], *self.guest())
+        self.assertEqual(failures, [])
+        self.assertEqual((rows[0]["before"]["accesses"], rows[0]["before"]["local"]), (26, 20 / 26))
+        self.assertEqual((rows[0]["after"]["accesses"], rows[0]["after"]["local"], rows[0]["kernel_moved"]), (20, 19 / 20, 12))
+
+    def test_another_answer_and_what_the_guest_complains_of_are_failures(self):
+        output, counted = self.guest(after="bb")
+        _, failures = loading.tool("lab-servers").rows_of("m", ["pid"], output + "FAILED the server has ended\n", counted)
+        self.assertEqual(failures[0], "FAILED the server has ended")
+        self.assertIn("wrong answers", failures[1])
+
+    def test_kills_count_only_what_was_put_back(self):
+        kill = 'KILLED m cgroup {"after_s":0.1,"changed":true,"restored":%s}\n'
+        load = 'LOAD m cgroup before {"requests":8,"seconds":1,"missing":0,"wrong":0,"checksum":"aa"}\n'
+        found, failures = loading.tool("lab-servers").killed("m", load + kill % "true" + kill % "false")
+        self.assertEqual((found[0]["kills"], found[0]["changed"], found[0]["restored"], failures), (2, 2, 1, []))
+
+    def test_each_statement_of_the_database_is_a_line(self):
+        lines = lab.statements(10).splitlines()
+        self.assertEqual(sum(line.startswith("CREATE TABLE shard_") for line in lines), lab.CLIENTS)
+        self.assertFalse(any(";" in line for line in lines))
 
 
 if __name__ == "__main__":
