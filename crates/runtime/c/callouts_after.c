@@ -71,13 +71,19 @@ NP_HIDDEN NP_TEXT void np_after_miss(uintptr_t address, uint32_t description, si
 /* Which vector registers this processor and system have: 1 xmm, 2 ymm, 3 zmm and masks of 16 bits, 4 of 64 bits. 0: not known yet. */
 NP_HIDDEN uint32_t np_after_width;
 
+/* By the instruction alone: the header's functions would be code of ours outside the call-outs' sections. */
 NP_GENERAL void np_after_find_width(void) {
-    uint32_t a, b, c, d, width = 1;
-    if (__get_cpuid(1, &a, &b, &c, &d) && (c & bit_OSXSAVE) && (c & bit_AVX)) {
+    uint32_t leaf_max, a, b, c, d, width = 1;
+    __cpuid(0, leaf_max, b, c, d);
+    __cpuid(1, a, b, c, d);
+    if ((c & bit_OSXSAVE) && (c & bit_AVX)) {
         uint32_t low, high;
         __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
         if ((low & 6) == 6) width = 2;
-        if ((low & 0xe6) == 0xe6 && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & bit_AVX512F)) width = (b & bit_AVX512BW) ? 4 : 3;
+        if ((low & 0xe6) == 0xe6 && leaf_max >= 7) {
+            __cpuid_count(7, 0, a, b, c, d);
+            if (b & bit_AVX512F) width = (b & bit_AVX512BW) ? 4 : 3;
+        }
     }
     np_store(np_after_width, width);
 }
