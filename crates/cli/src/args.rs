@@ -694,8 +694,7 @@ Examples:
   CC=\"numapilot cc\" CXX=\"numapilot c++\" cmake -B build  CMake; configure likewise
   numapilot cc --install-links ~/np                     links ~/np/numapilot-gcc ..., one word each
   numapilot cc --install-path ~/np/path                 links gcc, g++ ..., to put first on PATH
-  make CC=\"numapilot cc --after-optimisation\"           calls put into the optimised assembly (x86-64); with links:
-                                                        NUMAPILOT_AFTER_OPTIMISATION=1
+  make CC=\"numapilot cc --after-optimisation\"           calls put into the optimised assembly (x86-64)
 
 It runs your compiler (NUMAPILOT_CC, NUMAPILOT_CXX or NUMAPILOT_FC, else the one on PATH) \
 with options that add a call at each memory access. docs/instrument.md.")]

@@ -90,8 +90,7 @@ fn folder() -> Result<PathBuf, CompileError> {
         let path = path.to_owned();
         move |source| CompileError::File { path, source }
     };
-    let itself = Path::new("/proc/self/exe");
-    let ourselves = env::current_exe().map_err(failed(itself))?;
+    let ourselves = names::this_program()?;
     let data = fs::metadata(&ourselves).map_err(failed(&ourselves))?;
     let archive = numapilot_runtime::unpacked()?.callouts;
     let folder = archive.with_file_name(format!("as-{:x}-{:x}-{:x}", data.dev(), data.ino(), data.mtime()));

@@ -27,6 +27,14 @@ pub enum Links {
     Plain,
 }
 
+/// The file of this program, which links stand for.
+///
+/// # Errors
+/// The system does not tell it.
+pub(crate) fn this_program() -> Result<PathBuf, CompileError> {
+    std::env::current_exe().map_err(|source| CompileError::File { path: PathBuf::from("/proc/self/exe"), source })
+}
+
 /// Makes links to this program in `folder`, one for each compiler on PATH; the paths of the links. The folder is made if need be.
 ///
 /// # Errors
@@ -36,7 +44,7 @@ pub fn install_links(folder: &Path, links: Links) -> Result<Vec<PathBuf>, Compil
         let path = path.to_owned();
         move |source| CompileError::File { path, source }
     };
-    let ourselves = std::env::current_exe().map_err(failed(Path::new("/proc/self/exe")))?;
+    let ourselves = this_program()?;
     fs::create_dir_all(folder).map_err(failed(folder))?;
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut made = Vec::new();

@@ -10,6 +10,7 @@
 //! samples and its neighbours', as far as neighbours are alike. `docs/policies.md` has the details.
 
 mod candidate;
+mod exchange;
 mod groups;
 mod guard;
 mod kin;
