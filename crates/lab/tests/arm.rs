@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
+use crate::common::shell;
 use numapilot_lab::Arch;
 use numapilot_lab::Kernel;
 use numapilot_lab::Lab;
@@ -26,12 +27,6 @@ const PAGES: &str = "64";
 
 fn lab() -> Lab {
     Lab::new(Topology::symmetric(4)).arch(Arch::Aarch64).time_limit(Duration::from_secs(600))
-}
-
-fn shell(script: &str) -> Command {
-    let mut command = Command::new("sh");
-    command.args(["-c", script]);
-    command
 }
 
 /// Compiles a program of `programs/` for the guest; none without a cross compiler.

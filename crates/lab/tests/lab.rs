@@ -2,11 +2,11 @@
 //! Each test says how it ran.
 
 use std::fs;
-use std::process::Command;
 use std::thread;
 use std::time::Duration;
 use std::time::Instant;
 
+use crate::common::shell;
 use numapilot_lab::Accelerator;
 use numapilot_lab::Kernel;
 use numapilot_lab::Lab;
@@ -17,12 +17,6 @@ use serde_json::Value;
 
 fn lab() -> Lab {
     Lab::new(Topology::symmetric(4))
-}
-
-fn shell(script: &str) -> Command {
-    let mut command = Command::new("sh");
-    command.args(["-c", script]);
-    command
 }
 
 #[test]

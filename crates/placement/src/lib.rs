@@ -19,6 +19,7 @@ mod kernel_balancing;
 mod kernel_tiering;
 mod kernel_tiers;
 mod metrics;
+mod move_price;
 mod nodes;
 mod observation;
 mod optimum;
@@ -30,6 +31,7 @@ mod policy;
 mod registry;
 mod replication;
 mod scan_limits;
+mod scan_process;
 mod tiering;
 
 pub use action::{Action, Allocation, Outcome, Refusal};

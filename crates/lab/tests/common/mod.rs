@@ -1,8 +1,15 @@
-//! What the tests of the plugin share.
+//! What several files of tests share.
 
 use std::path::Path;
 use std::path::PathBuf;
 use std::process::Command;
+
+/// A command of the guest's shell.
+pub fn shell(script: &str) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", script]);
+    command
+}
 
 /// Compiles `programs/marked.c` into `folder`.
 pub fn marked(folder: &Path) -> PathBuf {

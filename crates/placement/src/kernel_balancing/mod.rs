@@ -15,7 +15,6 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use numapilot_host::PageNumber;
 use numapilot_machine::NodeIndex;
 
 use crate::action::{Action, Refusal};
@@ -25,6 +24,7 @@ use crate::observation::{HintFault, Observation, PageKey};
 use crate::options::{OptionInfo, Options};
 use crate::policy::{Policy, PolicyRequirements};
 use crate::scan_limits::{ScanLimits, TWO_TICKS_NS};
+use crate::scan_process::ScannedProcess;
 use faults::{ACTIVE_NODE_FRACTION, FaultTable, Group, is_active_node};
 use loads::NodeLoads;
 
@@ -41,7 +41,7 @@ pub(crate) struct KernelBalancing {
     limits: ScanLimits,
     step_ns: u64,
     move_threads: bool,
-    processes: BTreeMap<u32, Process>,
+    processes: BTreeMap<u32, ScannedProcess>,
     tasks: BTreeMap<u32, Task>,
     groups: BTreeMap<u32, Group>,
     /// The last fault on each page: the kernel's `last_cpupid`, without its truncation to eight bits.
@@ -58,18 +58,6 @@ struct LastFault {
     from: NodeIndex,
     /// Where the page may be since: where it was, and where it was ordered to.
     homes: [NodeIndex; 2],
-}
-
-/// State of a process, as in the kernel's `mm_struct`.
-#[derive(Clone, Debug, Default)]
-struct Process {
-    next_scan_ns: u64,
-    /// Next page to scan, over 4,096.
-    offset: PageNumber,
-    /// Completed passes over the address space (`numa_scan_seq`).
-    passes: u64,
-    /// Mapped pages of 4 KiB, taken for the resident ones.
-    resident: u64,
 }
 
 /// State of a task, as in the kernel's `task_struct`.
@@ -154,10 +142,8 @@ impl KernelBalancing {
     fn enter(&mut self, thread: u32, process_number: u32, node: NodeIndex, start_ns: u64) {
         let nodes = self.facts.count();
         let is_first = !self.processes.contains_key(&process_number);
-        let process = self.processes.entry(process_number).or_insert_with(|| Process {
-            next_scan_ns: start_ns + self.limits.delay_ms * 1_000_000,
-            ..Process::default()
-        });
+        let process =
+            self.processes.entry(process_number).or_insert_with(|| ScannedProcess::new(start_ns, self.limits.delay_ms));
         self.tasks.entry(thread).or_insert_with(|| Task {
             process: process_number,
             node,

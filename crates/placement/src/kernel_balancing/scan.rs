@@ -1,7 +1,5 @@
 //! Scanning: when a task unmaps the next piece of its process's memory, and how fast it does so.
 
-use numapilot_host::PageNumber;
-
 use super::{KernelBalancing, Task};
 use crate::action::Action;
 use crate::observation::Observation;
@@ -103,8 +101,7 @@ impl KernelBalancing {
             task.stamp_ns += period_ns;
             task.period_ms = first_ms.unwrap_or(task.period_ms);
             let process = self.processes.get_mut(&process_number)?;
-            if now_ns >= process.next_scan_ns {
-                process.next_scan_ns = now_ns + task.period_ms.max(1) * 1_000_000;
+            if process.begins_scan(now_ns, task.period_ms) {
                 task.stamp_ns += TWO_TICKS_NS;
                 return Some(process_number);
             }
@@ -122,8 +119,7 @@ impl KernelBalancing {
                 .map(|(_, first, pages)| (*first, *first + *pages))
         };
         if !areas().any(|(_, end)| end > process.offset) {
-            process.passes += 1;
-            process.offset = PageNumber::default();
+            process.end_pass();
         }
         let mut left = piece;
         for (first, end) in areas() {
@@ -139,8 +135,7 @@ impl KernelBalancing {
                 return piece;
             }
         }
-        process.passes += 1;
-        process.offset = PageNumber::default();
+        process.end_pass();
         piece - left
     }
 }

@@ -1,5 +1,7 @@
 //! The model of Linux NUMA balancing on hand-made faults.
 
+use numapilot_host::PageNumber;
+
 use super::*;
 use crate::action::Outcome;
 use crate::fixtures::{SECOND_NS, hint_fault, machine, page, quiet};

@@ -3,24 +3,14 @@
 
 use std::collections::BTreeMap;
 
-use numapilot_host::PageNumber;
-
 use crate::action::Action;
 use crate::kernel_tiers::KernelTiers;
 use crate::observation::{HomeRun, Observation};
 use crate::scan_limits::{RUN_PER_SCAN, ScanLimits, TWO_TICKS_NS};
+use crate::scan_process::ScannedProcess;
 
 /// A scan passes over this many times the memory that it may unmap, at most (`task_numa_work`: `virtpages = pages * 8`).
 const PASSED_OVER: u64 = 8;
-
-/// State of a process, as in the kernel's `mm_struct`.
-#[derive(Clone, Debug, Default)]
-struct Process {
-    next_scan_ns: u64,
-    offset: PageNumber,
-    passes: u64,
-    resident: u64,
-}
 
 /// State of a task, as in the kernel's `task_struct`.
 #[derive(Clone, Debug)]
@@ -37,7 +27,7 @@ struct Task {
 #[derive(Clone, Debug)]
 pub(super) struct Scanner {
     limits: ScanLimits,
-    processes: BTreeMap<u32, Process>,
+    processes: BTreeMap<u32, ScannedProcess>,
     tasks: BTreeMap<u32, Task>,
 }
 
@@ -51,10 +41,10 @@ impl Scanner {
         let start_ns = seen.now_ns.saturating_sub(seen.elapsed_ns);
         for thread in &seen.threads {
             let is_first = !self.processes.contains_key(&thread.process);
-            let process = self.processes.entry(thread.process).or_insert_with(|| Process {
-                next_scan_ns: start_ns + self.limits.delay_ms * 1_000_000,
-                ..Process::default()
-            });
+            let process = self
+                .processes
+                .entry(thread.process)
+                .or_insert_with(|| ScannedProcess::new(start_ns, self.limits.delay_ms));
             let task = self.tasks.entry(thread.thread).or_insert_with(|| Task {
                 process: thread.process,
                 runtime_ns: 0,
@@ -122,8 +112,7 @@ impl Scanner {
                 task.period_ms = self.limits.shortest_ms(process.resident);
             }
             task.stamp_ns += period_ns;
-            if now_ns >= process.next_scan_ns {
-                process.next_scan_ns = now_ns + task.period_ms.max(1) * 1_000_000;
+            if process.begins_scan(now_ns, task.period_ms) {
                 task.stamp_ns += TWO_TICKS_NS;
                 return Some(task.process);
             }
@@ -135,8 +124,7 @@ impl Scanner {
         let Some(process) = self.processes.get_mut(&number) else { return 0 };
         let runs = || homes.iter().filter(|run| run.process == number);
         if !runs().any(|run| run.first + run.pages > process.offset) {
-            process.passes += 1;
-            process.offset = PageNumber::default();
+            process.end_pass();
         }
         let piece = self.limits.piece_pages();
         let (mut left, mut left_over, mut unmapped) = (piece, PASSED_OVER * piece, 0);
@@ -158,8 +146,7 @@ impl Scanner {
                 return unmapped;
             }
         }
-        process.passes += 1;
-        process.offset = PageNumber::default();
+        process.end_pass();
         unmapped
     }
 }

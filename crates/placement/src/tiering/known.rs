@@ -7,8 +7,9 @@ use numapilot_machine::{Machine, NodeId, NodeIndex};
 use crate::action::{Action, Refusal};
 use crate::cold::Cold;
 use crate::metrics::Traffic;
+use crate::move_price::MovePrice;
 use crate::nodes::NodeFacts;
-use crate::observation::{Observation, PageKey, PageSize};
+use crate::observation::{Observation, PageKey};
 
 /// The tiers, as positions in pairs: memory of nodes with CPUs, and that of nodes without.
 pub(super) const NEAR: usize = 0;
@@ -19,10 +20,6 @@ const MEASURED: u32 = 16;
 /// Heat, in samples, below which a page is forgotten: after twenty periods without a sample.
 const FORGOTTEN: f64 = 1e-6;
 
-/// Nanoseconds to move a small page, and a large one, before any was measured (as `pilot` has them: measured with `move_pages` on 2017 hardware).
-const MOVE_NS: [f64; 2] = [3_900.0, 658_000.0];
-/// Weight of a new measurement.
-const WEIGHT: f64 = 0.02;
 /// Doublings of what a page's swap must save at most.
 const RETURNS_MAX: u8 = 10;
 
@@ -77,8 +74,8 @@ pub(super) struct Known {
     pub pages: BTreeMap<PageKey, Page>,
     /// Which memory is cold, pages without samples included.
     pub cold: Cold,
-    /// Nanoseconds that moves took: of small pages, and of large ones.
-    move_ns: [f64; 2],
+    /// What moving a page takes.
+    pub price: MovePrice,
     /// Most pages that are remembered.
     pages_max: usize,
     /// Samples of further ones.
@@ -109,7 +106,7 @@ impl Known {
             facts,
             pages: BTreeMap::new(),
             cold: Cold::default(),
-            move_ns: MOVE_NS,
+            price: MovePrice::default(),
             pages_max,
             forgotten: 0,
         }
@@ -147,7 +144,7 @@ impl Known {
         for outcome in &seen.outcomes {
             let Action::Migrate { page, to } = &outcome.action else { continue };
             if let Ok(ns) = outcome.result {
-                self.learn_price(page.size, ns);
+                self.price.learn(page.size, ns);
             }
             let is_apart = self.tier(*to) == APART;
             match outcome.result {
@@ -165,18 +162,6 @@ impl Known {
         }
         let alive: BTreeSet<u32> = seen.threads.iter().map(|thread| thread.process).collect();
         self.pages.retain(|key, page| alive.contains(&key.process) && page.heat() >= FORGOTTEN);
-    }
-
-    fn learn_price(&mut self, size: PageSize, ns: f64) {
-        let price_ns = &mut self.move_ns[usize::from(size == PageSize::Large)];
-        if ns.is_finite() && ns >= 0.0 {
-            *price_ns += WEIGHT * (ns - *price_ns);
-        }
-    }
-
-    /// Nanoseconds that a move takes.
-    pub fn price_ns(&self, size: PageSize) -> f64 {
-        self.move_ns[usize::from(size == PageSize::Large)]
     }
 
     /// Mean loaded latency of a tier, from each node to the nearest memory of that tier: measured where enough samples tell it, else the idle one.

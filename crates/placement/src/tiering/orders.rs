@@ -142,7 +142,7 @@ impl<'a> Orders<'a> {
         if self.pages_left < 2 * hot.key.size.small_pages() {
             return None;
         }
-        let price_ns = 2.0 * known.price_ns(hot.key.size) * f64::from(1_u32 << hot.page.returns);
+        let price_ns = 2.0 * known.price.of(hot.key.size) * f64::from(1_u32 << hot.page.returns);
         let least = at_least(hot.page.heat()) / self.samples;
         for &node in &known.nearest[NEAR][hot.page.main_user()] {
             let cold = self.cold_pages(node, hot.key.size);
