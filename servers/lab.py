@@ -122,7 +122,7 @@ def facts(output):
         elif kind == "LOAD":
             server, way, moment, value = rest.split(" ", 3)
             found.append((kind, server, way, moment, json.loads(value)))
-        elif kind in ("KILLED", "MOVED", "STOP"):
+        elif kind in ("KILLED", "MOVED", "SERVER", "STOP"):
             server, way, value = rest.split(" ", 2)
             found.append((kind, server, way, "", json.loads(value)))
     return found, failures

@@ -2,13 +2,14 @@
 # all nodes, under a load whose answers are checked, before and after somebody moves their memory.
 #
 # Sourced by `sh`, after the file `environment` that servers/lab.py has written. `serve SERVER WAY` starts a server and prints
-#   LOAD SERVER WAY before|middle|after JSON   a load and its answers' checksum (before and after: a region of the plugin each)
+#   SERVER SERVER WAY PID                      the server's process; those of its tree have greater numbers, and the next way's greater ones than these
+#   LOAD SERVER WAY MOMENT JSON                a load and its answers' checksum; MOMENT is warm, before, middle or after (before, after: a region each)
 #   SETTINGS SERVER WAY kept|JSON              whether the kernel's settings, and the affinities, are what they were once the daemon has ended
 #   MOVED SERVER WAY PAGES                     pages that the kernel's NUMA balancing has moved since `before`
 #   STOP SERVER WAY JSON                       the daemon's last event; all of them are in the file events-SERVER-WAY beside this one
 #   KILLED SERVER WAY JSON                     with `kills` above 0: what was found at each kill of the daemon, and after its next start
 # WAY is `nothing` (no daemon), `kernel` (its own NUMA balancing), `pid` (balance --pid with the tree of processes) or `cgroup` (balance --cgroup).
-# Variables: numapilot, before, middle (requests or transactions of each client), keys, bytes, rows (of each client), kills (moments in seconds).
+# Variables: numapilot, warm, before, middle (requests or transactions of each client), keys, bytes, rows (of each client), kills (moments in seconds).
 cd /tmp || exit 1
 debug=/sys/kernel/debug/sched/numa_balancing
 clients=4
@@ -27,8 +28,12 @@ on_node_0() { exec taskset -c "$(cpus_of 0)" sh -c 'echo $$ > "$0/cgroup.procs";
 printf '#!/bin/sh\nexec taskset -cp "$(cat /sys/devices/system/node/node$2/cpulist)" "$1"\n' > pin
 chmod 755 pin
 
+# Without the threads that walk all items now and then, by the clock and not by requests: their misses would be counted among the workers', more of them
+# after than before. The hash table has its size from the start.
+memcached_alone='-o no_modern,no_lru_crawler,no_lru_maintainer,no_hashexpand,hashpower=12'
 start_memcached() {
-    on_node_0 env LD_PRELOAD="$programs/counted.so" memcached -u nobody -s /tmp/memcached.sock -t $clients -m 256 2> server.err & server=$!
+    # shellcheck disable=SC2086 # several words
+    on_node_0 env LD_PRELOAD="$programs/counted.so" memcached -u nobody -s /tmp/memcached.sock -t $clients -m 256 $memcached_alone 2> server.err & server=$!
     until_true "$programs/cache_load" /tmp/memcached.sock fill 1 1 1 0 0
     "$programs/cache_load" /tmp/memcached.sock fill $clients "$keys" "$bytes" 0 0 > filled || { cat filled; exit 1; }
     node=0
@@ -124,6 +129,9 @@ serve() {
     mkdir -p $group
     "start_$name"
     settings_before=$(settings) affinities_before=$(affinities)
+    echo "SERVER $name $way $server"
+    # What workers touch once, at their first request, is no part of what is compared.
+    echo "LOAD $name $way warm $(load_"$name" warm "$warm")"
     "$programs/region" begin
     told=$(load_"$name" before "$before")
     "$programs/region" end
@@ -143,9 +151,12 @@ serve() {
 }
 
 echo 0 > /proc/sys/kernel/numa_balancing
-# A thread's first scan comes after 0.1 s of its running time in place of 1 s: servers here run for some seconds, and are not started by `balance`, which would
-# shorten that delay itself.
+# Servers here run for seconds, not for hours: the kernel's scans come ten times as often as by default (a thread's first after 0.1 s of its running time, the
+# next ones at least 0.1 s apart), for its own balancing (`kernel`) as for the daemon, which shortens these periods itself.
 echo 100 > $debug/scan_delay_ms
+echo 100 > $debug/scan_period_min_ms
+# A huge page would hold the data of several clients: no home could be right for all of them, and none of the ways could be.
+echo never > /sys/kernel/mm/transparent_hugepage/enabled
 # All of the binary is read once before anything is timed.
 cat "$numapilot" > read && rm read
 "$numapilot" --version > /dev/null

@@ -118,15 +118,33 @@ def region(rows):
 class InTheLab(unittest.TestCase):
     def guest(self, after="aa"):
         load = '{"requests":8,"seconds":0.5,"missing":0,"wrong":0,"checksum":"%s"}'
-        output = f"LOAD m pid before {load % 'aa'}\nMOVED m pid 12\nLOAD m pid after {load % after}\nSETTINGS m pid kept\n"
-        counted = {"regions": [region([[9, 0], [9, 0], [6, 2], [0, 0]]), region([[0, 0], [9, 0], [1, 9], [0, 1]])], "modelled": {"seconds_by_region": [2, 1]}}
-        return output, counted
+        output = f"SERVER m pid 7\nLOAD m pid before {load % 'aa'}\nMOVED m pid 12\nLOAD m pid after {load % after}\nSETTINGS m pid kept\n"
+        regions = [region([[9, 0], [9, 0], [2, 2], [0, 0]]), region([[0, 0], [9, 0], [1, 9], [0, 1]])]
+        # One page of this server is used by both nodes, one by one; the third is another process's.
+        rows = [(7, "0x1000", 0, 6), (7, "0x1000", 2, 3), (8, "0x2000", 3, 3), (6, "0x1000", 0, 100)]
+        pages = [{"pid": pid, "address": address, "node": 0, "cpu": cpu, "loads": count, "stores": 0} for pid, address, cpu, count in rows]
+        return output, {"regions": regions, "pages": pages, "modelled": {"seconds_by_region": [2, 1]}}
 
     def test_local_is_what_a_cpu_finds_on_its_own_node(self):
         rows, failures = loading.tool("lab-servers").rows_of("m", ["pid"], *self.guest())
         self.assertEqual(failures, [])
-        self.assertEqual((rows[0]["before"]["accesses"], rows[0]["before"]["local"]), (26, 20 / 26))
+        self.assertEqual((rows[0]["before"]["accesses"], rows[0]["before"]["local"]), (22, 20 / 22))
         self.assertEqual((rows[0]["after"]["accesses"], rows[0]["after"]["local"], rows[0]["kernel_moved"]), (20, 19 / 20, 12))
+
+    def test_at_best_each_page_is_where_it_is_used_most(self):
+        rows, _ = loading.tool("lab-servers").rows_of("m", ["pid"], *self.guest())
+        self.assertEqual(rows[0]["best"], 9 / 12)
+        self.assertIn("| 22 | 20 | 90.9 % | 95.0 % | 75.0 % | 50 % |", loading.tool("lab-servers").table(rows, "m"))
+
+    def test_a_way_ends_where_the_next_ones_server_begins(self):
+        tool, (_, counted) = loading.tool("lab-servers"), self.guest()
+        self.assertEqual(tool.best_share(counted["pages"], 7, 8), 6 / 9)
+
+    def test_loads_that_differ_in_their_accesses_are_not_compared(self):
+        output, counted = self.guest()
+        counted["regions"][1]["cpus"][0]["loads_by_node"][0] = 9
+        _, failures = loading.tool("lab-servers").rows_of("m", ["pid"], output, counted)
+        self.assertEqual(failures, ["m pid: not the same work before and after: 22 and 29 accesses"])
 
     def test_another_answer_and_what_the_guest_complains_of_are_failures(self):
         output, counted = self.guest(after="bb")
