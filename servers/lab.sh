@@ -29,8 +29,8 @@ printf '#!/bin/sh\nexec taskset -cp "$(cat /sys/devices/system/node/node$2/cpuli
 chmod 755 pin
 
 # Without the threads that walk all items now and then, by the clock and not by requests: their misses would be counted among the workers', more of them
-# after than before. The hash table has its size from the start.
-memcached_alone='-o no_modern,no_lru_crawler,no_lru_maintainer,no_hashexpand,hashpower=12'
+# after than before. The hash table is as small as it may be, and stays so.
+memcached_alone='-o no_modern,no_lru_crawler,no_lru_maintainer,no_hashexpand,hashpower=13'
 start_memcached() {
     # shellcheck disable=SC2086 # several words
     on_node_0 env LD_PRELOAD="$programs/counted.so" memcached -u nobody -s /tmp/memcached.sock -t $clients -m 256 $memcached_alone 2> server.err & server=$!

@@ -4,9 +4,9 @@
  *
  * Each of CLIENTS connections has KEYS long keys of its own, whose values of BYTES bytes follow from the key. `fill` stores them, client after client, so that
  * one client's items lie together. `get` has a process for each client, which asks REQUESTS times for eight of them, drawn by SEED, keeps AHEAD such
- * requests on their way, and compares each value with what it must be. A line of JSON says how long that took by this machine's clock, how many values were missing or wrong, and the checksum
- * of all that was received (FNV-1a of words of 8 bytes), which is the same for the same arguments whatever else happens. Exit status 1 where a value was missing or
- * wrong, 2 where the server does not answer. */
+ * requests on their way, and compares each value with what it must be. A line of JSON says how long that took by this machine's clock, how many values
+ * were missing or wrong, and the checksum of all that was received (FNV-1a of words of 8 bytes), which is the same for the same arguments whatever else
+ * happens. Exit status 1 where a value was missing or wrong, 2 where the server does not answer. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdint.h>
