@@ -142,7 +142,7 @@ impl Pilot {
             memory: Memory::within(options.whole("table-pages", 0, 1 << 40)? as usize * BYTES_PER_PAGE),
             ledger: Ledger::default(),
             guard: Guard::new(),
-            model: Model::new(system, has_memory),
+            model: Model::new(system, has_memory, facts.cpus.clone()),
             threads: ThreadPlanner::new(facts.cpus.clone()),
             calm: 0,
             finishing: 0,

@@ -205,7 +205,7 @@ mod tests {
     #[test]
     fn a_reader_on_a_node_without_memory_reads_the_copy_at_home() {
         let system = MemorySystem::new(&Machine::load("opteron-8385").expect("built-in")).expect("complete");
-        let model = Model::new(system, vec![true, true, true, false]);
+        let model = Model::new(system, vec![true, true, true, false], vec![4; 4]);
         let group = Group {
             home: NodeIndex(1),
             reads: vec![2.0, 0.0, 3.0, 5.0],
@@ -227,7 +227,7 @@ mod tests {
     fn a_node_without_cpus_keeps_nobody_from_copies() {
         let machine = Machine::load("xeon-2s-cxl").expect("built-in");
         let has_memory = machine.nodes().iter().map(|node| node.has_memory()).collect();
-        let mut model = Model::new(MemorySystem::new(&machine).expect("complete"), has_memory);
+        let mut model = Model::new(MemorySystem::new(&machine).expect("complete"), has_memory, vec![8, 8, 0]);
         let class = |from: usize, home: usize| Class {
             from,
             threads: 8.0,
