@@ -7,4 +7,5 @@ mod copies;
 mod harm;
 mod optimum;
 mod properties;
+mod servers;
 mod tiers;
