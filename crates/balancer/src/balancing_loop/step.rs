@@ -153,6 +153,15 @@ impl Balancer {
         running
     }
 
+    /// Running time of threads by node since the last decision.
+    fn ran(&self) -> Vec<Running> {
+        let mut ran = vec![Running::default(); self.machine.nodes().len()];
+        for thread in self.targets.all.values().flat_map(|managed| managed.threads.values()) {
+            ran[thread.node].ran_ns += thread.ran_since_ns as f64;
+        }
+        ran
+    }
+
     /// Whether threads run on other nodes than before: probably a new phase, visible earlier here than in page uses.
     fn runs_elsewhere(&mut self, running: &[Running]) -> bool {
         let total: f64 = running.iter().map(|node| node.ran_ns).sum();
@@ -239,7 +248,7 @@ impl Balancer {
         let uses = self.uses_with_present_homes();
         self.sampled = uses.iter().filter(|used| used.is_sampled).count() as u64;
         self.file_uses = uses.iter().filter(|used| used.is_read_only && !used.is_sampled).count() as u64;
-        let estimated = self.estimate(&self.running(elapsed), elapsed);
+        let estimated = self.estimate(&self.ran(), elapsed);
         self.measured.fill(0.0);
         let mut nodes = estimated.nodes.clone();
         for (memory, counters) in self.memory.iter().zip(&mut nodes) {
@@ -249,6 +258,7 @@ impl Balancer {
         let known = |used: &Use| table.known(targets.by_number(used.process)?.page_id(used.key().page));
         let samples = observe::samples(&uses, self.policy.remembers(), known);
         let threads = self.thread_states(elapsed, estimated.accesses);
+        self.targets.begin_interval();
         let mapped = if self.policy.requirements().mapped { self.mapped() } else { Vec::new() };
         Observation {
             now_ns: self.started.elapsed().as_nanos() as u64,
@@ -267,10 +277,10 @@ impl Balancer {
         }
     }
 
-    /// All threads, ascending by number. `accesses`: of all of them in this interval.
+    /// All threads, ascending by number. `elapsed`: the time since the last decision; `accesses`: of all of them in this interval.
     fn thread_states(&self, elapsed: Duration, accesses: f64) -> Vec<ThreadState> {
         let threads = self.targets.all.values().flat_map(|managed| managed.threads.values());
-        let busy: f64 = threads.map(|thread| thread.busy).sum::<f64>().max(1e-9);
+        let ran_ns: u64 = threads.map(|thread| thread.ran_since_ns).sum();
         let (elapsed_ns, online) = (elapsed.as_nanos() as f64, affinity::online());
         let of_process = |managed: &ManagedProcess| {
             let of_thread = |(tid, thread): (&Tid, &Thread)| ThreadState {
@@ -278,10 +288,10 @@ impl Balancer {
                 process: managed.number(),
                 node: thread.node,
                 allowed: self.migration_executor.nodes_for(managed.target.pid, *tid, thread, online.as_ref()),
-                busy_ns: thread.busy * elapsed_ns,
+                busy_ns: (thread.ran_since_ns as f64).min(elapsed_ns),
                 // Instructions are not counted here: policies read 0 as unknown.
                 instructions: 0.0,
-                memory_accesses: accesses * thread.busy / busy,
+                memory_accesses: accesses * thread.ran_since_ns as f64 / ran_ns.max(1) as f64,
             };
             managed.threads.iter().map(of_thread).collect::<Vec<_>>()
         };
