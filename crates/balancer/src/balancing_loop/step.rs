@@ -42,6 +42,7 @@ use crate::status::State;
 use crate::step_progress::StepProgress;
 use crate::system::clock;
 use crate::system::new_nodes;
+use crate::system::ran;
 use crate::system::targets::ManagedProcess;
 use crate::system::targets::Thread;
 
@@ -153,15 +154,6 @@ impl Balancer {
         running
     }
 
-    /// Running time of threads by node since the last decision.
-    fn ran(&self) -> Vec<Running> {
-        let mut ran = vec![Running::default(); self.machine.nodes().len()];
-        for thread in self.targets.all.values().flat_map(|managed| managed.threads.values()) {
-            ran[thread.node].ran_ns += thread.ran_since_ns as f64;
-        }
-        ran
-    }
-
     /// Whether threads run on other nodes than before: probably a new phase, visible earlier here than in page uses.
     fn runs_elsewhere(&mut self, running: &[Running]) -> bool {
         let total: f64 = running.iter().map(|node| node.ran_ns).sum();
@@ -248,7 +240,9 @@ impl Balancer {
         let uses = self.uses_with_present_homes();
         self.sampled = uses.iter().filter(|used| used.is_sampled).count() as u64;
         self.file_uses = uses.iter().filter(|used| used.is_read_only && !used.is_sampled).count() as u64;
-        let estimated = self.estimate(&self.ran(), elapsed);
+        let ran = ran::by_node(&self.targets, self.machine.nodes().len());
+        let ran: Vec<Running> = ran.into_iter().map(|ran_ns| Running { ran_ns: ran_ns as f64 }).collect();
+        let estimated = self.estimate(&ran, elapsed);
         self.measured.fill(0.0);
         let mut nodes = estimated.nodes.clone();
         for (memory, counters) in self.memory.iter().zip(&mut nodes) {
@@ -258,7 +252,7 @@ impl Balancer {
         let known = |used: &Use| table.known(targets.by_number(used.process)?.page_id(used.key().page));
         let samples = observe::samples(&uses, self.policy.remembers(), known);
         let threads = self.thread_states(elapsed, estimated.accesses);
-        self.targets.begin_interval();
+        ran::begin_interval(&mut self.targets);
         let mapped = if self.policy.requirements().mapped { self.mapped() } else { Vec::new() };
         Observation {
             now_ns: self.started.elapsed().as_nanos() as u64,

@@ -1,6 +1,7 @@
 //! What the running system shows: the managed processes ([`targets`]), evidence from the kernel ([`fault_sampler`]) and the processor ([`samples`]), loaded
-//! latencies ([`probes`]), the nodes' memory ([`node_memory`]), memory pressure ([`pressure`]), how fast processes are ([`speed_meter`]), nodes and CPUs that
-//! came after the start ([`new_nodes`], [`online_cpus`]), the CPUs that threads are bound to ([`bound`]); and the record for undoing changes ([`undo_log`]).
+//! latencies ([`probes`]), the nodes' memory ([`node_memory`]), memory pressure ([`pressure`]), how fast processes are ([`speed_meter`]), how long threads ran
+//! between decisions ([`ran`]), nodes and CPUs that came after the start ([`new_nodes`], [`online_cpus`]), the CPUs that threads are bound to ([`bound`]); and
+//! the record for undoing changes ([`undo_log`]).
 
 pub mod bound;
 pub mod clock;
@@ -13,6 +14,7 @@ pub mod numa_look;
 pub mod online_cpus;
 pub mod pressure;
 pub mod probes;
+pub mod ran;
 pub mod samples;
 mod slots;
 pub mod speed_meter;

@@ -73,7 +73,7 @@ pub struct Thread {
     ran_ns: u64,
     /// Share of the time between the last two readings for which it ran, 0 to 1.
     pub busy: f64,
-    /// Nanoseconds for which it ran since [`Targets::begin_interval`].
+    /// Nanoseconds for which it ran since the last decision ([`super::ran::begin_interval`]).
     pub ran_since_ns: u64,
     /// Start time in clock ticks since boot.
     pub start_ticks: u64,
@@ -388,12 +388,6 @@ impl Targets {
         self.all.values().find(|managed| managed.number() == number)
     }
 
-    /// Begins another interval between decisions: what threads ran before is no part of it.
-    pub fn begin_interval(&mut self) {
-        let threads = self.all.values_mut().flat_map(|managed| managed.threads.values_mut());
-        threads.for_each(|thread| thread.ran_since_ns = 0);
-    }
-
     /// Total number of threads.
     #[must_use]
     pub fn thread_count(&self) -> usize {
@@ -646,40 +640,6 @@ mod tests {
         if numapilot_kernel::memory::policy(None).is_ok() {
             assert!(managed.homes.of(PageNumber::of(memory.as_ptr() as u64) + 1).is_some());
         }
-    }
-
-    /// What threads ran in the last tenth of a second was taken for all the time since the last decision, which may be seconds.
-    #[test]
-    fn an_interval_between_decisions_has_the_running_time_of_all_its_readings() {
-        let machine = Machine::live().unwrap();
-        let mut targets = Targets::default();
-        targets.add(Pid::own()).unwrap();
-        let own = |targets: &Targets| {
-            let threads = &targets.all[&Pid::own()].threads;
-            let thread = &threads[&Tid(std::fs::read_link("/proc/thread-self")
-                .unwrap()
-                .file_name()
-                .unwrap()
-                .to_str()
-                .unwrap()
-                .parse()
-                .unwrap())];
-            (thread.ran_since_ns, thread.ran_ns)
-        };
-        targets.look(&machine);
-        let (_, first) = own(&targets);
-        targets.begin_interval();
-        assert_eq!(own(&targets).0, 0);
-        for _ in 0..2 {
-            let begun = std::time::Instant::now();
-            while begun.elapsed() < Duration::from_millis(20) {}
-            targets.look(&machine);
-        }
-        targets.look(&machine);
-        let (ran, last) = own(&targets);
-        assert!(ran > 0 && ran == last - first, "{ran} ns of {first} to {last}");
-        targets.begin_interval();
-        assert_eq!(own(&targets).0, 0);
     }
 
     /// A share of 0.1 % was each process's: with 500 of them, reading took half a processor.
