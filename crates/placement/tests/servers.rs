@@ -6,9 +6,9 @@ use numapilot_placement::policy_by_name;
 use numapilot_simulator::program::{Action, Program, Step};
 use numapilot_simulator::{Options, Report, Simulation, synthetic};
 
-/// Four threads, one on each node of Carrefour's machine, the first of which has nearly twice as much to do as the others. They use memory that the first thread
-/// of the group `toucher` has touched: a part of their own for most accesses, all of it for the rest, so that each page is used by all. They wait for `waits_ms`
-/// after 5 ms of the first one's work.
+/// Four threads, one on each node of Carrefour's machine, the first of which has nearly twice as much to do as the others. They use memory that the first
+/// thread of the group `toucher` has touched: a part of their own for most accesses, all of it for the rest, so that each page is used by all. They wait for
+/// `waits_ms` after 5 ms of the first one's work.
 fn program(barrier: bool, waits_ms: f64, toucher: &str) -> Program {
     let work = |group: &str, threads: u64, ms: u64| {
         format!(

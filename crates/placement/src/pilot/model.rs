@@ -80,8 +80,8 @@ impl Model {
         Some(())
     }
 
-    /// Share of the interval for which the busiest thread was at work. Threads that take turns on a node's CPUs wait for these and for each other: together they
-    /// are at work for as long as the CPUs.
+    /// Share of the interval for which the busiest thread was at work. Threads that take turns on a node's CPUs wait for these and for each other: together
+    /// they are at work for as long as the CPUs.
     fn at_work(&self, load: &Load) -> f64 {
         let running = |node: usize| {
             load.classes.iter().filter(|class| class.from == node).map(|class| class.threads).sum::<f64>()
