@@ -18,6 +18,7 @@ use serde_json::Map;
 use serde_json::Value;
 
 use crate::page_groups;
+pub use crate::page_groups::SharedPages;
 pub use crate::page_groups::by_group;
 
 /// Version of the format. Adding a field keeps the version; changing the meaning of one increases it.
@@ -356,6 +357,9 @@ pub struct Action {
     /// Number of pages by the kernel's answer.
     #[serde(with = "page_groups")]
     pub pages: PageOutcomes,
+    /// Of these, pages that several processes map.
+    #[serde(default, skip_serializing_if = "SharedPages::is_empty")]
+    pub shared: SharedPages,
     /// Number of threads that were moved.
     pub threads_moved: u64,
     /// Number of threads that could not be moved because they ended or the system refused.

@@ -8,6 +8,7 @@ use numapilot_kernel::actuator::MoveOutcome;
 use numapilot_kernel::actuator::PageOutcomes;
 use serde::Deserialize;
 use serde::Deserializer;
+use serde::Serialize;
 use serde::Serializer;
 use serde::de::Error;
 
@@ -49,6 +50,29 @@ pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<
             .ok_or_else(|| D::Error::custom(format!("`{field}` is {value}, which is no count of pages")))?;
     }
     Ok(pages)
+}
+
+/// Pages that several processes map, by what became of the orders about them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SharedPages {
+    /// Moved: all processes that map them are managed.
+    pub moved: u64,
+    /// Left, because other processes map them, too.
+    pub foreign: u64,
+    /// Left, because the managed processes together use them more from another node, or not at all as far as is known.
+    pub wanted_elsewhere: u64,
+    /// Left, because one of these processes may not have them on that node, or has chosen where they are.
+    pub forbidden: u64,
+    /// Left, because it could not be told who maps them.
+    pub unknown: u64,
+}
+
+impl SharedPages {
+    /// Whether there were none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == SharedPages::default()
+    }
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ pub mod census;
 pub mod cgroup;
 pub mod cpu_time;
 mod error;
+pub mod frames;
 pub mod inherited;
 pub mod maps;
 pub mod memory;

@@ -17,7 +17,8 @@ use crate::control_port::ControlPort;
 use crate::system::targets::ManagedProcess;
 
 /// Least age of a reading of a process's memory policies that is read anew before its pages move.
-const POLICIES_EVERY: Duration = Duration::from_secs(5);
+pub(super) const POLICIES_EVERY: Duration = Duration::from_secs(5);
+
 impl Balancer {
     /// Removes orders for pages to forbidden nodes, and for pages whose node the program has chosen. The policies are read for this, if the last reading is too
     /// old; the nodes are read every few seconds ([`ManagedProcess::look_at_nodes`]).
@@ -65,12 +66,12 @@ pub(super) fn process_of(order: &Order) -> Option<u32> {
 
 /// Start and end of what an order moves. The large page of an address may begin before the mapping that has large pages, and end behind it: it may then be
 /// small pages, of several mappings.
-fn addresses(page: &PageKey) -> (VirtAddr, VirtAddr) {
+pub(super) fn addresses(page: &PageKey) -> (VirtAddr, VirtAddr) {
     (VirtAddr::of_page(page.page), VirtAddr(page.page.address() + page.size.bytes()))
 }
 
 /// Whether what is at these addresses may be moved to a node. The error is what is to be told, if that is not told for the whole process.
-fn permission(
+pub(super) fn permission(
     managed: &ManagedProcess,
     (start, end): (VirtAddr, VirtAddr),
     to: NodeId,

@@ -14,6 +14,7 @@ mod publishing;
 mod run_stats;
 mod scan;
 mod scanning;
+mod shared;
 mod step;
 
 use std::collections::BTreeSet;

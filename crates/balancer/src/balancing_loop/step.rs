@@ -24,6 +24,7 @@ use super::LOOK_SHARE;
 use super::UNDO_MAX;
 use super::order_events;
 use super::pressed;
+use super::shared::SharedPlaces;
 use crate::comparison;
 use crate::control_port::ControlPort;
 use crate::decision::harm_windows::Judgement;
@@ -38,6 +39,7 @@ use crate::evidence::table::Known;
 use crate::evidence::table::MovePermission;
 use crate::execution::copies::Copies;
 use crate::execution::migration_executor::Done;
+use crate::execution::sharers::KernelMemory;
 use crate::status::State;
 use crate::step_progress::StepProgress;
 use crate::system::clock;
@@ -380,7 +382,10 @@ impl Balancer {
         // One decision may order more than the budget has: after a long time without any, say.
         let left = Duration::from_nanos(self.regression_guard.account_ns().max(0.0) as u64);
         let mut progress = StepProgress::new(control_port, &mut self.waiting).within(left);
-        let done = self.migration_executor.carry_out(orders, &mut self.targets, &mut progress);
+        let mut done = self.migration_executor.carry_out(orders, &mut self.targets, &mut progress);
+        let places = SharedPlaces::of(&self.table, &self.machine, self.options.moves_bound, false);
+        let executing = (&mut self.migration_executor, &mut self.targets);
+        places.move_shared(executing, &mut KernelMemory::open(), &mut done, &mut progress);
         self.settle(decision, done, false, control_port);
         count + files
     }
@@ -535,6 +540,7 @@ impl Balancer {
             decision,
             undo: is_undo,
             pages: done.pages,
+            shared: done.shared,
             threads_moved: done.threads.len() as u64 + done.threads_taken_back,
             threads_refused: done.threads_refused,
             moved_bytes: done.moved_bytes,
@@ -561,6 +567,9 @@ impl Balancer {
         let (orders, _) = self.split_forbidden(orders, control_port);
         let mut progress = StepProgress::of_undoing(control_port, &mut self.waiting);
         let mut done = self.migration_executor.carry_out(orders, &mut self.targets, &mut progress);
+        let places = SharedPlaces::of(&self.table, &self.machine, self.options.moves_bound, true);
+        let executing = (&mut self.migration_executor, &mut self.targets);
+        places.move_shared(executing, &mut KernelMemory::open(), &mut done, &mut progress);
         done.threads_taken_back = threads_taken_back;
         let left = left_by_rate(&mut done, self.options.tunables.bytes_per_s);
         if !left.is_empty() {

@@ -28,6 +28,7 @@ use crate::execution::binding::Binder;
 use crate::execution::binding::ThreadMove;
 use crate::execution::binding::ThreadOrder;
 use crate::execution::progress::Progress;
+use crate::page_groups::SharedPages;
 use crate::system::targets::ManagedProcess;
 use crate::system::targets::Targets;
 use crate::system::targets::Thread;
@@ -43,6 +44,10 @@ pub struct Done {
     pub moved: Vec<(u32, PageNumber, Option<NodeIndex>, NodeIndex)>,
     /// Orders for pages that the kernel could not move: process, page number.
     pub stayed: Vec<(u32, PageNumber)>,
+    /// Orders for pages that the kernel did not move because several processes map them, by their positions among the outcomes.
+    pub not_permitted: Vec<usize>,
+    /// What became of these.
+    pub shared: SharedPages,
     /// Pages of 4 KiB that are there no longer: process, page number.
     pub gone: Vec<(u32, PageNumber)>,
     /// Number of ordered pages by outcome.
@@ -67,6 +72,7 @@ pub struct Done {
 #[derive(Debug)]
 pub struct MigrationExecutor {
     mover: Mover,
+    options: MoveOptions,
     ids: Vec<NodeId>,
     binder: Binder,
 }
@@ -84,6 +90,7 @@ impl MigrationExecutor {
     pub fn new(machine: &Machine, options: MoveOptions) -> MigrationExecutor {
         MigrationExecutor {
             mover: Mover::new(options),
+            options,
             ids: machine.nodes().iter().map(|node| node.id).collect(),
             binder: Binder::new(machine),
         }
@@ -91,7 +98,21 @@ impl MigrationExecutor {
 
     /// Sets other options. What the rate has let through so far stays counted.
     pub fn set_options(&mut self, options: MoveOptions) {
+        self.options = options;
         self.mover.set_options(options);
+    }
+
+    /// Carries out orders again, for pages of which the caller knows that all processes that map them may have them moved.
+    pub fn carry_out_shared(
+        &mut self,
+        orders: Vec<Action>,
+        targets: &mut Targets,
+        progress: &mut dyn Progress,
+    ) -> Done {
+        self.mover.set_options(MoveOptions { shared: true, ..self.options });
+        let done = self.carry_out(orders, targets, progress);
+        self.mover.set_options(self.options);
+        done
     }
 
     /// Carries out orders. Orders for the pages of one process are gathered into few system calls. If `progress` ends it, what has moved is in the account,
@@ -185,6 +206,9 @@ impl MigrationExecutor {
             // An order is about one page, of which one small one may have moved and the first not.
             let outcome = if results[part.order].is_ok() { MoveOutcome::Moved } else { outcomes[0] };
             *done.pages.count_mut(outcome) += 1;
+            if outcome == MoveOutcome::NotPermitted {
+                done.not_permitted.push(part.order);
+            }
             if matches!(outcome, MoveOutcome::Busy | MoveOutcome::NotPermitted | MoveOutcome::Unmovable) {
                 done.stayed.push((number, requests[part.first].address.page()));
             }
@@ -282,6 +306,28 @@ impl Done {
             _ => false,
         };
         self.outcomes.iter().filter(is_left).map(|outcome| outcome.action.clone()).collect()
+    }
+
+    /// Takes in what came of some of these orders, whose pages were not permitted, when they were carried out again. `orders`: their positions.
+    pub fn take_in(&mut self, orders: &[usize], again: Done) {
+        self.pages.not_permitted = self.pages.not_permitted.saturating_sub(orders.len() as u64);
+        self.pages.add(&again.pages);
+        self.shared.moved += again.pages.moved;
+        let mut retried = BTreeSet::new();
+        for (at, outcome) in orders.iter().zip(again.outcomes) {
+            if let Action::Migrate { page, .. } = outcome.action {
+                retried.insert((page.process, page.page));
+            }
+            self.outcomes[*at] = outcome;
+        }
+        self.stayed.retain(|page| !retried.contains(page));
+        self.stayed.extend(again.stayed);
+        self.moved.extend(again.moved);
+        self.gone.extend(again.gone);
+        self.moved_bytes += again.moved_bytes;
+        self.took_ns += again.took_ns;
+        self.unanswered.extend(again.unanswered);
+        self.troubles.extend(again.troubles);
     }
 }
 
@@ -411,6 +457,35 @@ mod tests {
         assert_eq!((done.pages.moved, done.pages.not_tried, done.took_ns), (1, 1, 4000));
         assert_eq!(results, [Ok(4000.0), Err(Refusal::Busy)], "the other may be ordered again");
         assert!(done.troubles.len() == 1 && done.troubles[0].contains("may not be moved"), "{:?}", done.troubles);
+    }
+
+    #[test]
+    fn what_came_of_shared_pages_replaces_their_refusal() {
+        let page = |page| PageKey { process: 7, page: PageNumber(page), size: PageSize::Small };
+        let outcome = |at, result| Outcome { action: Action::Migrate { page: page(at), to: NodeIndex(1) }, result };
+        let refused = Err(Refusal::Unsupported);
+        let mut done = Done {
+            outcomes: vec![outcome(1, refused), outcome(2, Ok(3e3)), outcome(3, refused), outcome(4, refused)],
+            stayed: [1, 3, 4].map(|page| (7, PageNumber(page))).into(),
+            not_permitted: vec![0, 2, 3],
+            pages: PageOutcomes { moved: 1, not_permitted: 3, ..PageOutcomes::default() },
+            moved_bytes: 4096,
+            ..Done::default()
+        };
+        let again = Done {
+            outcomes: vec![outcome(1, Ok(5e3)), outcome(4, Err(Refusal::Busy))],
+            stayed: vec![(7, PageNumber(4))],
+            moved: vec![(7, PageNumber(1), Some(NodeIndex(0)), NodeIndex(1))],
+            pages: PageOutcomes { moved: 1, busy: 1, ..PageOutcomes::default() },
+            moved_bytes: 4096,
+            ..Done::default()
+        };
+        done.take_in(&[0, 3], again);
+        let results: Vec<Result<f64, Refusal>> = done.outcomes.iter().map(|outcome| outcome.result).collect();
+        assert_eq!(results, [Ok(5e3), Ok(3e3), refused, Err(Refusal::Busy)]);
+        assert_eq!(done.stayed, [(7, PageNumber(3)), (7, PageNumber(4))]);
+        let pages = PageOutcomes { moved: 2, busy: 1, not_permitted: 1, ..PageOutcomes::default() };
+        assert_eq!((done.pages, done.moved.len(), done.moved_bytes, done.shared.moved), (pages, 1, 8192, 1));
     }
 
     /// Of a batch that was undone at a limited rate, what the rate left stayed where it did harm.
