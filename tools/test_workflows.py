@@ -68,7 +68,8 @@ class Workflows(unittest.TestCase):
                 for tool in re.findall(r"(?<![\w/])tools/[\w-]+", command):
                     self.assertTrue(os.access(TREE / tool, os.X_OK), (name, command))
                     seen.add(tool)
-        wanted = {"check", "docs", "test", "packages", "release-dry-run", "query", "zoo", "fuzz", "tools/try-packages", "tools/soak", "tools/keep-libraries"}
+        wanted = {"check", "docs", "test", "packages", "release-dry-run", "query", "zoo", "fuzz", "tools/try-packages", "tools/try-unit",
+                  "tools/soak", "tools/keep-libraries"}
         self.assertLessEqual(wanted, seen)
 
     def test_actions_are_pinned(self):
@@ -133,11 +134,11 @@ class Workflows(unittest.TestCase):
         self.assertNotIn("pull_request", FILES["release.yml"])
 
     def test_tests_have_the_rights_that_they_must_have(self):
-        """With CI=true, tests that bind memory or make namespaces fail where they cannot."""
+        """With CI=true, tests that bind memory or make namespaces fail where they cannot; and the unit is tried in a namespace."""
         for name, text in FILES.items():
             for job, part in jobs(text).items():
                 runs_tests = any(goal in ("test", "check") for command in values(part, "run") for _, goal in goals(command))
-                self.assertEqual("options: --privileged" in part, runs_tests, (name, job))
+                self.assertEqual("options: --privileged" in part, runs_tests or "tools/try-unit" in part, (name, job))
 
     def test_packages_that_are_published_were_installed_before(self):
         for name, made in {"nightly.yml": "make query packages", "release.yml": 'TAG="$GITHUB_REF_NAME" make release-dry-run'}.items():
