@@ -78,6 +78,11 @@ impl<'a> Bench<'a> {
         self.slices.len()
     }
 
+    /// All of its memory, for whoever only reads it between two kernels.
+    pub fn memory(&mut self) -> Vec<&mut [f64]> {
+        self.slices.iter_mut().flat_map(|slice| &mut slice.arrays.each).map(|array| &mut **array).collect()
+    }
+
     /// Bytes of the arrays that a kernel touches.
     pub fn bytes(&self, kernel: Kernel) -> u64 {
         let arrays = if rotates(kernel) { 3 } else { touched(kernel) };

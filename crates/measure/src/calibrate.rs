@@ -81,6 +81,7 @@ pub fn calibrate(machine: &Machine, results: &Results) -> Result<Calibration, Me
             fit_link(machine, results, (from, to), &mut calibration)?;
         }
     }
+    widen(results, &mut calibration);
     // Before what is fitted to kernels that write, and before the fits are told: the model file has it.
     calibration.write_turnaround = write_turnaround(results, &calibration);
     let system = system(machine, results, &calibration)?;
@@ -92,6 +93,24 @@ pub fn calibrate(machine: &Machine, results: &Results) -> Result<Calibration, Me
     }
     calibration.queueing_delay = queueing_delay(&results.loaded, &calibration.fits);
     Ok(calibration)
+}
+
+/// Limits of pairs whose figures are of several states of the machine, or of none that lasted, are estimates: each may be what it is in the least of these
+/// states or in the best.
+fn widen(results: &Results, calibration: &mut Calibration) {
+    for state in results.states.iter().filter(|state| state.is_mixed()) {
+        let Some(to) = state.target.node() else { continue };
+        let middle = (state.range.0 * state.range.1).sqrt();
+        let (low, high) = state.factors().unwrap_or((state.range.0 / middle, state.range.1 / middle));
+        let ports = calibration.read_ports.get_mut(&state.from).into_iter();
+        let links = calibration.links.get_mut(&(to, state.from)).into_iter();
+        for limit in ports.chain(calibration.controllers.get_mut(&to)).chain(links) {
+            let (least, most) = limit.range.unwrap_or((limit.bytes_per_s, limit.bytes_per_s));
+            limit.estimate = true;
+            limit.range = Some((least.min(limit.bytes_per_s * low), most.max(limit.bytes_per_s * high)));
+            limit.source.push_str("; of several states of the machine");
+        }
+    }
 }
 
 /// Limits of what the CPUs of each of these nodes read together, where they show.

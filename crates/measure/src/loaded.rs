@@ -17,8 +17,9 @@ use crate::results::{CurvePoint, Figure};
 use crate::stats::{Better, Spread, undisturbed};
 use crate::threads::{AtEnd, spawn};
 
-/// Elements of each array in a block: 4 KiB, some dozens of lines, so that even a slow pace is even.
-const BLOCK: usize = 4 * CHUNK;
+/// Elements of each array in a block: 16 KiB, as in programs side by side (`together`), so that a neighbour without a pause works at its full speed: after
+/// each block it counts and looks at the clock, which of blocks of 4 KiB took a quarter of the time. A slow pace is even enough: a block lasts a microsecond.
+const BLOCK: usize = 16 * CHUNK;
 /// Neighbours run for this long before the chase is timed.
 const SETTLE: Duration = Duration::from_millis(5);
 /// Time limit for all neighbours to start.

@@ -11,6 +11,7 @@ use crate::kernels::{Isa, Kernel};
 use crate::levels::Level;
 use crate::options::Pages;
 use crate::proof::Proof;
+use crate::states::State;
 use crate::stats::{Better, Spread};
 
 /// Version of the JSON: rises when a field changes its meaning or goes.
@@ -292,6 +293,72 @@ pub struct Host {
     pub cache_bytes: u64,
 }
 
+/// The state of the machine in which the measurements of one node's CPUs on one memory were made.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PairState {
+    /// Node of the CPUs.
+    pub from: NodeId,
+    /// Placement of the memory.
+    pub target: Target,
+    /// CPUs that read together before and after each measurement.
+    pub cpus: usize,
+    /// What they read in the most frequent state; `None` where never two probes beside one measurement agreed.
+    pub state: Option<State>,
+    /// The lowest and the highest that they read beside any measurement, bytes per second.
+    pub range: (f64, f64),
+    /// Number of measurements.
+    pub cells: usize,
+    /// Attempts that were left out, because they were made in another state, or while it changed.
+    pub left_out: usize,
+    /// Measurements, in words, that were never made in the state: their figures are of other states.
+    pub of_other_states: Vec<String>,
+}
+
+impl PairState {
+    /// Whether figures of several states stand side by side.
+    #[must_use]
+    pub fn is_mixed(&self) -> bool {
+        !self.of_other_states.is_empty()
+    }
+
+    /// What the CPUs read in the least and in the best state that was seen, over what they read in this one.
+    #[must_use]
+    pub fn factors(&self) -> Option<(f64, f64)> {
+        let state = self.state?;
+        Some((self.range.0 / state.bytes_per_s, self.range.1 / state.bytes_per_s))
+    }
+
+    /// What a reader of the figures has to know of it, in a sentence; nothing on a machine that did not change.
+    pub(crate) fn note(&self) -> Option<String> {
+        if self.left_out == 0 && !self.is_mixed() {
+            return None;
+        }
+        let (from, to, cpus) = (self.from, &self.target, self.cpus);
+        let of = |bytes_per_s: f64| format!("{:.1} GB/s", bytes_per_s / 1e9);
+        let (low, high) = (of(self.range.0), of(self.range.1));
+        let begin =
+            format!("The machine changed meanwhile: {cpus} CPUs of node {from} read {low} to {high} from {to}.");
+        let plural = |count: usize| if count == 1 { "measurement" } else { "measurements" };
+        let left_out = format!("{} {} of other states left out", self.left_out, plural(self.left_out));
+        let Some(state) = self.state.filter(|_| self.is_mixed()) else {
+            let state = self.state.map(|state| format!(" are of the state of {}", of(state.bytes_per_s)));
+            return Some(match state {
+                Some(state) => format!("{begin} The figures{state}; {left_out}."),
+                None => format!("{begin} No state lasted for one measurement: the model's limits are estimates."),
+            });
+        };
+        let count = self.of_other_states.len();
+        Some(format!(
+            "{begin} {} of {} {} are of the state of {}; not so: {}. The model's limits are estimates with a range over all states.",
+            self.cells - count,
+            self.cells,
+            plural(self.cells),
+            of(state.bytes_per_s),
+            self.of_other_states.join("; ")
+        ))
+    }
+}
+
 /// All results of `numapilot measure`: what `--json` prints.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Results {
@@ -318,6 +385,9 @@ pub struct Results {
     pub loaded: Vec<Curve>,
     /// Latencies of cache-line hand-offs between CPUs.
     pub handoff: Vec<Handoff>,
+    /// In which state of the machine the figures of each pair were measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub states: Vec<PairState>,
     /// How memory was shown to be where it was asked for, target by target.
     pub placements: Vec<(Target, Proof)>,
     /// What was not measured, and why.
@@ -335,6 +405,12 @@ impl Results {
         self.latency
             .iter()
             .find(|cell| cell.from == from && cell.target.node() == Some(to) && !matches!(cell.walk, Walk::Strided(_)))
+    }
+
+    /// In which state of the machine a pair was measured; `None` where nothing told.
+    #[must_use]
+    pub fn state_of(&self, from: NodeId, to: NodeId) -> Option<&PairState> {
+        self.states.iter().find(|state| state.from == from && state.target.node() == Some(to))
     }
 
     /// The bandwidth of a pair with all CPUs that were asked to work together; `None` where it was not measured.

@@ -1,7 +1,7 @@
 //! Executes a plan, one group of measurements after the other, and collects the results. A failed measurement is left out with its reason; the others go on.
 
 use std::collections::BTreeSet;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use numapilot_host::Root;
 use numapilot_machine::Machine;
@@ -21,9 +21,15 @@ use crate::region::{Region, Wanted};
 use crate::results::{
     BandwidthCell, Curve, Handoff, Host, LatencyCell, Overlap, Results, Staircase, Target, VERSION, Walk,
 };
+use crate::together::probe;
+use crate::trials::{Found, Trial, Trials, node_of};
 
 /// A busy machine may take this many times as long as planned; past that, only what everything else needs is measured.
 const LATE: u32 = 3;
+/// Measurements of another state of the machine are repeated for as long as all of the same memory were planned to take, once more.
+const REPEATS: u32 = 1;
+/// The state is looked for again after so long.
+const NAP: Duration = Duration::from_millis(50);
 
 /// Progress of a run.
 #[derive(Clone, Debug)]
@@ -81,8 +87,18 @@ fn carry_out(
                 .to_owned(),
         );
     }
-    let mut runner =
-        Runner { late, permit, options, plan, isa, clock_hz: results.host.clock_mhz * 1e6, results, done: 0, progress };
+    let mut runner = Runner {
+        late,
+        permit,
+        options,
+        plan,
+        isa,
+        clock_hz: results.host.clock_mhz * 1e6,
+        results,
+        done: 0,
+        repeats: false,
+        progress,
+    };
     for group in &plan.groups {
         match &group.target {
             Some(target) => runner.on_memory(group, target)?,
@@ -114,6 +130,8 @@ struct Runner<'a> {
     clock_hz: f64,
     results: Results,
     done: usize,
+    /// Whether measurements are repeated, which count no more as done.
+    repeats: bool,
     progress: &'a mut dyn FnMut(Progress),
 }
 
@@ -126,8 +144,9 @@ impl Runner<'_> {
             ));
             return false;
         }
-        (self.progress)(Progress { done: self.done, of: self.plan.steps().count(), now: now.to_owned() });
-        self.done += 1;
+        let now = if self.repeats { format!("{now}, again: the machine changed") } else { now.to_owned() };
+        (self.progress)(Progress { done: self.done, of: self.plan.steps().count(), now });
+        self.done += usize::from(!self.repeats);
         true
     }
 
@@ -171,23 +190,34 @@ impl Runner<'_> {
         Ok(region)
     }
 
-    /// Everything on one memory: chases idle and under load, cache steps, kernels.
+    /// Everything on one memory: chases idle and under load, kernels, cache steps. What was measured in another state of the machine than most is repeated.
     fn on_memory(&mut self, group: &Group, target: &Target) -> Result<(), MeasureError> {
         let arrays = (group.array_bytes > 0).then(|| self.region(group, target, 3 * group.array_bytes, "arrays"));
         let mut arrays = arrays.transpose()?;
-        if group.chase_bytes > 0 {
-            let mut memory = self.region(group, target, group.chase_bytes, "a chase")?;
-            self.chases(group, target, &mut memory, arrays.as_mut())?;
-            self.stairs(group, target, &mut memory)?;
+        let chases = (group.chase_bytes > 0).then(|| self.region(group, target, group.chase_bytes, "a chase"));
+        let mut chases = chases.transpose()?;
+        let mut on = On { group, target, wanted: (0..group.steps.len()).collect(), trials: Trials::new(group) };
+        let planned: Duration = group.steps.iter().filter(|step| node_of(step).is_some()).map(|step| step.time).sum();
+        let mut until = None;
+        while !on.wanted.is_empty() {
+            if let Some(memory) = &mut chases {
+                self.chases(&mut on, memory, arrays.as_mut())?;
+            }
+            let Some(arrays) = &mut arrays else { break };
+            self.bandwidths(&mut on, arrays)?;
+            let until = *until.get_or_insert_with(|| self.late.min(Instant::now() + REPEATS * planned));
+            on.wanted = in_state(&on.trials, arrays, until)?;
+            self.repeats = true;
         }
-        arrays.as_mut().map_or(Ok(()), |arrays| self.bandwidths(group, target, arrays))
+        self.repeats = false;
+        on.trials.finish(target, &mut self.results);
+        chases.as_mut().map_or(Ok(()), |memory| self.stairs(group, target, memory))
     }
 
     /// Chases through all of the memory, one way after the other; those under load share the random one.
     fn chases(
         &mut self,
-        group: &Group,
-        target: &Target,
+        on: &mut On<'_>,
         memory: &mut Region,
         mut arrays: Option<&mut Region>,
     ) -> Result<(), MeasureError> {
@@ -196,68 +226,79 @@ impl Runner<'_> {
             Task::Loaded { .. } => Some(Walk::Random),
             _ => None,
         };
-        let walks: BTreeSet<Walk> = group.steps.iter().filter_map(of_walk).collect();
+        let walks: BTreeSet<Walk> = on.steps().filter_map(|(_, step)| of_walk(step)).collect();
         for walk in walks {
-            let bytes = group.chase_bytes.min(memory.bytes());
+            let bytes = on.group.chase_bytes.min(memory.bytes());
             // SAFETY: the region is borrowed for writing until the chase is over, and nothing else is written to it.
             let chase = unsafe {
-                Chase::lay(memory.base(), bytes, walk, self.plan.line_bytes, self.options.seed, &group.fillers)
+                Chase::lay(memory.base(), bytes, walk, self.plan.line_bytes, self.options.seed, &on.group.fillers)
             }?;
-            for step in group.steps.iter().filter(|step| of_walk(step) == Some(walk)) {
-                match (&step.task, arrays.as_deref_mut()) {
-                    (Task::Latency { .. }, _) => self.latency(step, target, &chase, bytes)?,
-                    (Task::Loaded { .. }, Some(arrays)) => self.loaded(step, target, &chase, arrays)?,
-                    _ => {}
-                }
+            let steps: Vec<(usize, &Step)> = on.steps().filter(|(_, step)| of_walk(step) == Some(walk)).collect();
+            for (index, step) in steps {
+                let before = on.probe(step, arrays.as_deref_mut().map(|arrays| vec![arrays.as_doubles()]))?;
+                let found = match (&step.task, arrays.as_deref_mut()) {
+                    (Task::Latency { .. }, _) => self.latency(on, (index, step), &chase, bytes)?,
+                    (Task::Loaded { .. }, Some(arrays)) => self.loaded(step, on.target, &chase, arrays)?,
+                    _ => None,
+                };
+                let after = on.probe(step, arrays.as_deref_mut().map(|arrays| vec![arrays.as_doubles()]))?;
+                on.add((index, step), found, before.zip(after));
             }
         }
         Ok(())
     }
 
-    fn latency(&mut self, step: &Step, target: &Target, chase: &Chase, bytes: usize) -> Result<(), MeasureError> {
-        let Task::Latency { from, cpu, walk } = step.task else { return Ok(()) };
-        let what = format!("latency from CPU {cpu} to {target}");
+    fn latency(
+        &mut self,
+        on: &On<'_>,
+        (index, step): (usize, &Step),
+        chase: &Chase,
+        bytes: usize,
+    ) -> Result<Option<(String, Found)>, MeasureError> {
+        let Task::Latency { from, cpu, walk } = step.task else { return Ok(None) };
+        let what = format!("latency from CPU {cpu} to {}", on.target);
         if !self.begins(step, &what) {
-            return Ok(());
+            return Ok(None);
         }
         let found = chase.time(cpu, step.time);
-        if let Some((ns, loads)) = self.keep(&what, found)? {
-            let (target, bytes) = (target.clone(), bytes as u64);
-            let alone = LatencyCell { from, cpu, target, walk, bytes, loads, ns };
-            self.overlap(step, &alone, chase)?;
-            self.results.latency.push(alone);
-        }
-        Ok(())
+        let Some((ns, loads)) = self.keep(&what, found)? else { return Ok(None) };
+        let (target, bytes) = (on.target.clone(), bytes as u64);
+        let alone = LatencyCell { from, cpu, target, walk, bytes, loads, ns };
+        let overlap = if on.trials.may_overlap(index) { self.overlap(step, &alone, chase)? } else { None };
+        Ok(Some((what, Found::Latency(alone, overlap))))
     }
 
     /// Several chases at once, on the first core whose own memory is chased through at random: cores are taken to be alike.
-    fn overlap(&mut self, step: &Step, alone: &LatencyCell, chase: &Chase) -> Result<(), MeasureError> {
+    fn overlap(&mut self, step: &Step, alone: &LatencyCell, chase: &Chase) -> Result<Option<Overlap>, MeasureError> {
         let is_local = alone.target.node() == Some(alone.from);
         if self.results.overlap.is_some() || !is_local || matches!(alone.walk, Walk::Strided(_)) {
-            return Ok(());
+            return Ok(None);
         }
         let found = chase.time_side_by_side(alone.cpu, step.time / 2);
-        if let Some(ns) = self.keep(&format!("misses outstanding on CPU {}", alone.cpu), found)? {
-            self.results.overlap = Some(Overlap::of(alone, CHAINS, ns));
-        }
-        Ok(())
+        let ns = self.keep(&format!("misses outstanding on CPU {}", alone.cpu), found)?;
+        Ok(ns.map(|ns| Overlap::of(alone, CHAINS, ns)))
     }
 
-    fn loaded(&mut self, step: &Step, target: &Target, chase: &Chase, arrays: &mut Region) -> Result<(), MeasureError> {
-        let Task::Loaded { from, cpu, neighbours, shares } = &step.task else { return Ok(()) };
+    fn loaded(
+        &mut self,
+        step: &Step,
+        target: &Target,
+        chase: &Chase,
+        arrays: &mut Region,
+    ) -> Result<Option<(String, Found)>, MeasureError> {
+        let Task::Loaded { from, cpu, neighbours, shares } = &step.task else { return Ok(None) };
         let what = format!("latency under load from node {from} to {target}");
         if !self.begins(step, &what) {
-            return Ok(());
+            return Ok(None);
         }
         let kernel = self.options.load_kernel;
         let mut beside = Neighbours { memory: arrays.as_doubles(), cpus: neighbours, kernel, isa: self.isa };
         let each = step.time / (shares.len() as u32 + 1);
         let found = curve(&Chaser { chase, cpu: *cpu }, &mut beside, shares, each);
-        if let Some(points) = self.keep(&what, found)? {
-            let (from, cpu, neighbours) = (*from, *cpu, neighbours.len());
-            self.results.loaded.push(Curve { from, cpu, neighbours, kernel, target: target.clone(), points });
-        }
-        Ok(())
+        let Some(points) = self.keep(&what, found)? else { return Ok(None) };
+        let (from, cpu, neighbours) = (*from, *cpu, neighbours.len());
+        let curve = Curve { from, cpu, neighbours, kernel, target: target.clone(), points };
+        Ok(Some((what, Found::Loaded(curve))))
     }
 
     fn stairs(&mut self, group: &Group, target: &Target, memory: &mut Region) -> Result<(), MeasureError> {
@@ -276,25 +317,29 @@ impl Runner<'_> {
         Ok(())
     }
 
-    fn bandwidths(&mut self, group: &Group, target: &Target, arrays: &mut Region) -> Result<(), MeasureError> {
-        let mut left: Vec<&Step> =
-            group.steps.iter().filter(|step| matches!(step.task, Task::Bandwidth { .. })).collect();
-        while let Some(Step { task: Task::Bandwidth { from, cpus, .. }, .. }) = left.first().copied() {
-            let same = |step: &&Step| matches!(&step.task, Task::Bandwidth { cpus: others, .. } if others == cpus);
-            let kernels: Vec<&Step> = left.iter().copied().filter(same).collect();
+    fn bandwidths(&mut self, on: &mut On<'_>, arrays: &mut Region) -> Result<(), MeasureError> {
+        let is_bandwidth = |(_, step): &(usize, &Step)| matches!(step.task, Task::Bandwidth { .. });
+        let mut left: Vec<(usize, &Step)> = on.steps().filter(is_bandwidth).collect();
+        while let Some((_, Step { task: Task::Bandwidth { from, cpus, .. }, .. })) = left.first().copied() {
+            let same = |(_, step): &(usize, &Step)| matches!(&step.task, Task::Bandwidth { cpus: others, .. } if others == cpus);
+            let kernels: Vec<(usize, &Step)> = left.iter().copied().filter(same).collect();
             left.retain(|step| !same(step));
-            let what = format!("bandwidth from node {from} to {target} with {} CPUs", cpus.len());
+            let what = format!("bandwidth from node {from} to {} with {} CPUs", on.target, cpus.len());
             let bench = Bench::new(arrays.as_doubles(), cpus, self.isa);
             let Some(mut bench) = self.keep(&what, bench)? else { continue };
-            for step in kernels {
+            for (index, step) in kernels {
                 let Task::Bandwidth { kernel, .. } = step.task else { continue };
-                if !self.begins(step, &format!("{what}: {}", kernel.word())) {
+                let what = format!("{what}: {}", kernel.word());
+                if !self.begins(step, &what) {
                     continue;
                 }
+                let before = on.probe(step, Some(bench.memory()))?;
                 let found = bench.time(kernel, step.time, self.clock_hz);
-                if let Some(bytes_per_s) = self.keep(&what, found)? {
-                    self.results.bandwidth.push(cell(*from, &bench, target, kernel, bytes_per_s));
-                }
+                let after = on.probe(step, Some(bench.memory()))?;
+                let found = self
+                    .keep(&what, found)?
+                    .map(|bytes_per_s| (what, Found::Bandwidth(cell(*from, &bench, on.target, kernel, bytes_per_s))));
+                on.add((index, step), found, before.zip(after));
             }
         }
         Ok(())
@@ -314,6 +359,66 @@ impl Runner<'_> {
         }
         Ok(())
     }
+}
+
+/// The measurements on one memory that are under way.
+struct On<'a> {
+    group: &'a Group,
+    target: &'a Target,
+    /// Steps that are to be made, or made again.
+    wanted: BTreeSet<usize>,
+    trials: Trials,
+}
+
+impl<'a> On<'a> {
+    /// The steps that are wanted, with their places in the group.
+    fn steps(&self) -> impl Iterator<Item = (usize, &'a Step)> + use<'a, '_> {
+        self.group.steps.iter().enumerate().filter(|(index, _)| self.wanted.contains(index))
+    }
+
+    /// What the CPUs of the step's node read now from this memory; `None` where they cannot be asked.
+    fn probe(&self, step: &Step, memory: Option<Vec<&mut [f64]>>) -> Result<Option<f64>, MeasureError> {
+        match (node_of(step).and_then(|from| self.trials.probers(from)), memory) {
+            (Some(cpus), Some(memory)) => told(probe(memory, cpus)),
+            _ => Ok(None),
+        }
+    }
+
+    fn add(&mut self, (index, step): (usize, &Step), found: Option<(String, Found)>, probes: Option<(f64, f64)>) {
+        if let (Some((what, found)), Some(from)) = (found, node_of(step)) {
+            self.trials.add(Trial { step: index, from, what, probes, found });
+        }
+    }
+}
+
+/// A CPU that went away, or a thread that does not start, costs the probe and not the measurement.
+fn told(probe: Result<Option<f64>, MeasureError>) -> Result<Option<f64>, MeasureError> {
+    match probe {
+        Err(MeasureError::Pin { .. } | MeasureError::Thread { .. }) => Ok(None),
+        told => told,
+    }
+}
+
+/// Steps that were never made in their node's most frequent state, of nodes that are in that state now; waits for one until then. None where none is missing.
+fn in_state(trials: &Trials, arrays: &mut Region, until: Instant) -> Result<BTreeSet<usize>, MeasureError> {
+    let missing = trials.missing();
+    let nodes: BTreeSet<_> = missing.iter().map(|(from, _)| *from).collect();
+    while !missing.is_empty() && Instant::now() < until {
+        let mut now = BTreeSet::new();
+        for &from in &nodes {
+            let Some(cpus) = trials.probers(from) else { continue };
+            let found = told(probe(vec![arrays.as_doubles()], cpus))?;
+            // Where no state ever lasted for a measurement, any moment is as good.
+            if trials.state(from).is_none_or(|state| found.is_some_and(|found| state.holds(found))) {
+                now.insert(from);
+            }
+        }
+        if !now.is_empty() {
+            return Ok(missing.iter().filter(|(from, _)| now.contains(from)).map(|(_, step)| *step).collect());
+        }
+        std::thread::sleep(NAP);
+    }
+    Ok(BTreeSet::new())
 }
 
 fn cell(

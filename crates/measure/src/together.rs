@@ -15,12 +15,18 @@ use crate::options::Pages;
 use crate::pin::{pin, still_on};
 use crate::region::{Region, Wanted};
 use crate::results::{Target, Walk};
+use crate::stats::{Better, Spread};
 use crate::threads::{AtEnd, spawn};
 
 /// Elements of each array in a step: 16 KiB, microseconds, so that a slice ends on time and the clock is looked at seldom.
 const BLOCK: usize = 16 * CHUNK;
 /// A slice does not count if a thread began later than the first by more than this share of the slice.
 const LATE_SHARE: f64 = 0.05;
+
+/// A run with fewer undisturbed slices than this is disturbed: then all of its slices count.
+const QUIET_MIN: usize = 2;
+/// What sees whether the machine is still the same. Slices are shorter than a scheduler's turn, so that some are whole on a busy machine too.
+pub const PROBE: Pace = Pace { slice: Duration::from_millis(2), quiet: 3, most: 12 };
 
 /// The activity of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -155,7 +161,7 @@ impl Program {
             .map(|((part, cpu), chase)| {
                 let (a, rest) = part.split_at_mut(length);
                 let (b, c) = rest.split_at_mut(length);
-                Worker { cpu: *cpu, activity, arrays: Arrays { each: [a, b, c] }, block: 0, chase }
+                Worker { cpu: *cpu, activity, arrays: Arrays { each: [a, b, c] }, block: 0, chase: Some(chase) }
             })
             .collect()
     }
@@ -167,7 +173,8 @@ struct Worker<'a> {
     activity: Activity,
     arrays: Arrays<'a>,
     block: usize,
-    chase: &'a mut Chase,
+    /// `None` for those that only read.
+    chase: Option<&'a mut Chase>,
 }
 
 impl Worker<'_> {
@@ -181,7 +188,8 @@ impl Worker<'_> {
     }
 
     fn chase(&mut self) -> f64 {
-        self.chase.go_on(CHASE_UNROLL);
+        let Some(chase) = &mut self.chase else { return 0.0 };
+        chase.go_on(CHASE_UNROLL);
         CHASE_UNROLL as f64
     }
 
@@ -212,12 +220,51 @@ struct Stint {
 /// # Errors
 /// If a CPU went offline, or left the affinity mask of this process.
 pub fn run_together(programs: &mut [(&mut Program, Activity)], pace: Pace) -> Result<Vec<Vec<Slice>>, MeasureError> {
-    let isa = Isa::best();
     let count = programs.len();
     let mut workers: Vec<(usize, Worker<'_>)> = Vec::new();
     for (index, (program, activity)) in programs.iter_mut().enumerate() {
         workers.extend(program.workers(*activity).into_iter().map(|worker| (index, worker)));
     }
+    run_workers(workers, count, pace)
+}
+
+/// The rate of a run: the median of the slices that nothing disturbed, where there are enough of them; else of all, and it is a disturbed run.
+#[must_use]
+pub fn rate(slices: &[Slice]) -> (f64, bool) {
+    let quiet: Vec<f64> = slices.iter().filter(|slice| !slice.is_disturbed).map(|slice| slice.per_s).collect();
+    let is_disturbed = quiet.len() < QUIET_MIN;
+    let counted = if is_disturbed { slices.iter().map(|slice| slice.per_s).collect() } else { quiet };
+    (Spread::of(&counted, Better::High).map_or(0.0, |spread| spread.median), is_disturbed)
+}
+
+/// What these CPUs read together from this memory (pieces that begin at a line), bytes per second, in some milliseconds: it tells states of the machine apart.
+/// `None` where the memory is too small.
+///
+/// # Errors
+/// If a CPU went offline, or left the affinity mask of this process.
+pub fn probe(memory: Vec<&mut [f64]>, cpus: &[CpuId]) -> Result<Option<f64>, MeasureError> {
+    let each = (3 * cpus.len()).div_ceil(memory.len().max(1)).max(1);
+    let mut parts = Vec::new();
+    for piece in memory {
+        let length = piece.len() / each / BLOCK * BLOCK;
+        if length > 0 {
+            parts.extend(piece.chunks_exact_mut(length).take(each));
+        }
+    }
+    let (mut parts, mut workers) = (parts.into_iter(), Vec::new());
+    for &cpu in cpus {
+        let (Some(a), Some(b), Some(c)) = (parts.next(), parts.next(), parts.next()) else { return Ok(None) };
+        let arrays = Arrays { each: [a, b, c] };
+        let activity = Activity::Stream(Kernel::Read);
+        workers.push((0, Worker { cpu, activity, arrays, block: 0, chase: None }));
+    }
+    let ran = run_workers(workers, 1, PROBE)?;
+    Ok(ran.first().map(|slices| rate(slices).0 * numapilot_traffic::LINE_BYTES))
+}
+
+/// Runs threads of `count` programs slice after slice.
+fn run_workers(workers: Vec<(usize, Worker<'_>)>, count: usize, pace: Pace) -> Result<Vec<Vec<Slice>>, MeasureError> {
+    let isa = Isa::best();
     let barrier = SpinBarrier::new(workers.len());
     let stints: Mutex<Vec<Vec<Stint>>> = Mutex::new(Vec::new());
     let locked = || stints.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -383,6 +430,21 @@ mod tests {
         let both = &mut [(&mut there, Activity::Chase), (&mut gone, Activity::Chase)];
         let answer = run_together(both, Pace { slice: Duration::from_micros(100), quiet: 2, most: 2 });
         assert!(matches!(answer, Err(MeasureError::Pin { .. })), "{answer:?}");
+    }
+
+    #[test]
+    fn a_probe_reads_from_pieces_of_any_kind_and_says_where_there_is_too_little() {
+        let permit = crate::Permit::of_this_process();
+        let cpus: Vec<CpuId> = permit.cpus.iter().copied().take(2).collect();
+        let mut memory = vec![[1.0_f64; 8]; 12 * BLOCK / 8 + 8];
+        let flat = memory.as_flattened_mut();
+        let skip = flat.as_ptr().align_offset(64);
+        let flat = &mut flat[skip..skip + 12 * BLOCK];
+        let one = probe(vec![&mut *flat], &cpus).expect("CPUs");
+        let three = probe(flat.chunks_exact_mut(4 * BLOCK).collect(), &cpus).expect("CPUs");
+        assert!(one.is_some_and(|rate| rate > 1e6) && three.is_some_and(|rate| rate > 1e6), "{one:?} {three:?}");
+        assert_eq!(probe(vec![&mut flat[..BLOCK]], &cpus).expect("CPUs"), None);
+        assert_eq!(probe(Vec::new(), &cpus).expect("CPUs"), None);
     }
 
     #[test]

@@ -514,3 +514,35 @@ fn latencies_have_the_range_that_their_repetitions_leave() {
     assert_eq!((latency.place.as_str(), latency.low), ("idle_latency[0].ns", latency.value));
     assert!((latency.high / best - 1.05).abs() < 0.001, "{latency:?}");
 }
+
+/// A model from figures of two states says so, and how far apart these are; one from figures of a single state does not.
+#[test]
+fn limits_of_several_states_are_estimates_with_a_range_over_them() {
+    let truth = narrow();
+    let mut results = with_mixes(&truth, measured(&truth, 7, 12.0), 8, 12.0);
+    let state = crate::results::PairState {
+        from: NodeId(0),
+        target: Target::Node(NodeId(0)),
+        cpus: 8,
+        state: Some(crate::states::State { bytes_per_s: 20e9 }),
+        range: (19e9, 30e9),
+        cells: 9,
+        left_out: 2,
+        of_other_states: Vec::new(),
+    };
+    results.states = vec![state];
+    let one = calibrate(&truth, &results).expect("a fit");
+    assert!(
+        !one.read_ports[&NodeId(0)].estimate && !model_text(&truth, &results, &one, "x").contains("several states")
+    );
+    results.states[0].of_other_states = vec!["2:1".to_owned()];
+    let mixed = calibrate(&truth, &results).expect("a fit");
+    let port = &mixed.read_ports[&NodeId(0)];
+    assert_eq!(port.bytes_per_s, one.read_ports[&NodeId(0)].bytes_per_s);
+    let (low, high) = port.range.expect("a range");
+    assert!(port.estimate && low < 0.96 * port.bytes_per_s && high > 1.49 * port.bytes_per_s, "{port:?}");
+    assert!(!mixed.read_ports[&NodeId(1)].estimate, "the other node's are of one state");
+    let text = model_text(&truth, &results, &mixed, "x");
+    assert!(text.contains("several states"), "{text}");
+    Machine::from_model_text(&text, "mixed").expect("a model");
+}

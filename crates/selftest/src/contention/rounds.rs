@@ -2,7 +2,7 @@
 //!
 //! The criterion never looks at a slow-down or at a prediction: a round is left out because the machine is not the one that was measured, whatever came of it.
 
-use super::FACTOR_MAX;
+use numapilot_measure::STATE_WIDTH;
 
 /// A row runs so many times the usual number of rounds at most.
 const RUN_MAX: usize = 3;
@@ -29,9 +29,10 @@ impl Rounds {
         self.counted() < self.wanted && self.ran() < most
     }
 
-    /// Adds a round. `before` and `after`: by which factor the machine differs then from the one that was measured; `None` where nothing tells.
+    /// Adds a round, which counts where it was in the state of the machine that was measured: half of a state's width up or down. `before` and `after`: by
+    /// which factor the machine differs then from the one that was measured; `None` where nothing tells.
     pub fn add(&mut self, before: Option<f64>, after: Option<f64>) {
-        let is_same = |factor: Option<f64>| factor.is_none_or(|factor| factor <= FACTOR_MAX);
+        let is_same = |factor: Option<f64>| factor.is_none_or(|factor| factor <= STATE_WIDTH.sqrt());
         self.counts.push(is_same(before) && is_same(after));
     }
 
@@ -91,7 +92,7 @@ mod tests {
 
     #[test]
     fn a_steady_machine_runs_the_usual_number() {
-        for factors in [&[Some(1.0)][..], &[Some(1.2)][..], &[None][..]] {
+        for factors in [&[Some(1.0)][..], &[Some(1.1)][..], &[None][..]] {
             let rounds = run(9, factors);
             assert_eq!((rounds.ran(), rounds.counted(), rounds.left_out(), rounds.is_judged()), (9, 9, 0, true));
             assert_eq!(rounds.kept(), (0..9).collect::<Vec<_>>());

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use numapilot_machine::Machine;
 use numapilot_measure::{
-    Activity, MeasureError, Pace, Pages, Permit, Plan, Program, Results, Seat, Slice, calibrate, model_text,
-    run_together,
+    Activity, MeasureError, PROBE, Pace, Pages, Permit, Plan, Program, Results, Seat, Slice, calibrate, model_text,
+    rate, run_together,
 };
 use numapilot_text::units::short_bytes;
 use numapilot_traffic::{MemorySystem, TrafficError};
@@ -21,10 +21,6 @@ use crate::outcome::Check;
 
 /// A slice is shorter than a scheduler's turn, so that some are whole on a busy machine too, and far above the clock's grain. A run has as many as it needs.
 const PACE: Pace = Pace { slice: Duration::from_millis(2), quiet: 6, most: 30 };
-/// What sees whether the machine is still the same: fewer slices, as there is one before and after each round.
-const PROBE: Pace = Pace { slice: PACE.slice, quiet: 3, most: 12 };
-/// A run with fewer undisturbed slices than this is disturbed: then all of its slices count.
-const QUIET_MIN: usize = 2;
 /// No more of a node's free memory is taken than this share, all programs together.
 const FREE_SHARE: u64 = 2;
 /// No program has less, whatever there is.
@@ -257,14 +253,6 @@ impl Stolen {
         self.all += 1;
         rate
     }
-}
-
-/// The rate of a run: the median of the slices that nothing disturbed, where there are enough of them; else of all, and it is a disturbed run.
-fn rate(slices: &[Slice]) -> (f64, bool) {
-    let quiet: Vec<f64> = slices.iter().filter(|slice| !slice.is_disturbed).map(|slice| slice.per_s).collect();
-    let is_disturbed = quiet.len() < QUIET_MIN;
-    let counted = if is_disturbed { slices.iter().map(|slice| slice.per_s).collect() } else { quiet };
-    (median(counted).unwrap_or(0.0), is_disturbed)
 }
 
 /// One row: what was measured, and what the model says to what the programs did alone.

@@ -10,7 +10,8 @@ use numapilot_traffic::LINE_BYTES;
 use super::scenes::{READ, Scene};
 use super::{Reading, Row};
 
-/// Programs of a scene with CPUs on one node and memory on one, and what the measurement has of as many CPUs that read this memory.
+/// Programs of a scene with CPUs on one node and memory on one, and what as many CPUs read from this memory in the state of the measurement: by the same
+/// probes, which it had beside each of its figures, else by its figure of reading.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Probe {
     /// The programs, as indexes into the scene's places.
@@ -42,8 +43,10 @@ pub fn probes(scene: &Scene, results: &Results) -> Option<Vec<Probe>> {
     }
     let probe = |(nodes, places): ((NodeId, NodeId), Vec<usize>)| {
         let cpus = places.iter().map(|&place| scene.places[place].cpus.len()).sum();
-        let cell = cell_of(&results.bandwidth, nodes, cpus)?;
-        Some(Probe { places, measured_bytes_per_s: cell.bytes_per_s.best() })
+        let state = results.state_of(nodes.0, nodes.1).filter(|state| state.cpus == cpus);
+        let of_state = state.and_then(|state| state.state).map(|state| state.bytes_per_s);
+        let of_cell = || Some(cell_of(&results.bandwidth, nodes, cpus)?.bytes_per_s.best());
+        Some(Probe { places, measured_bytes_per_s: of_state.or_else(of_cell)? })
     };
     by_nodes.into_iter().map(probe).collect()
 }
@@ -166,6 +169,27 @@ mod tests {
         both.bandwidth.push(far);
         let found = probes(&scene(&[(0, 0), (1, 0)]), &both).expect("both were measured");
         assert_eq!(found.iter().map(|probe| probe.places.clone()).collect::<Vec<_>>(), [vec![0], vec![1]]);
+    }
+
+    #[test]
+    fn the_state_of_the_measurement_goes_before_its_best_reading() {
+        let mut results = results(4, 40e9);
+        results.states.push(numapilot_measure::PairState {
+            from: NodeId(0),
+            target: Target::Node(NodeId(0)),
+            cpus: 4,
+            state: Some(numapilot_measure::State { bytes_per_s: 36e9 }),
+            range: (30e9, 53e9),
+            cells: 9,
+            left_out: 3,
+            of_other_states: Vec::new(),
+        });
+        let of = |results: &Results| probes(&scene(&[(0, 0), (0, 0)]), results).expect("one")[0].measured_bytes_per_s;
+        assert_eq!(of(&results), 36e9);
+        results.states[0].cpus = 8;
+        assert_eq!(of(&results), 40e9, "of other CPUs");
+        results.states[0] = numapilot_measure::PairState { cpus: 4, state: None, ..results.states[0].clone() };
+        assert_eq!(of(&results), 40e9, "no state lasted");
     }
 
     #[test]
