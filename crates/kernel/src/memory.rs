@@ -125,8 +125,10 @@ pub(crate) fn move_pages(
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
     };
     match answer(Tid::first_of(pid)) {
+        // Where others end meanwhile, too, it is the whole process that ends.
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
             answer(stand_in(Path::new("/"), pid).ok_or_else(gone)?)
+                .map_err(|error| if error.raw_os_error() == Some(libc::EINVAL) { gone() } else { error })
         }
         other => other,
     }

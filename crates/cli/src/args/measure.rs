@@ -20,7 +20,8 @@ Examples:
   numapilot measure --full --dry-run                    what would be measured, and about how long it takes
 
 It needs no special rights. Memory is bound to its node, and its location verified, before it is timed. Other work on the machine disturbs the \
-measurement: stolen time, preemption and a changing clock are reported with the figures. docs/measure.md defines each figure.")]
+measurement: stolen time, preemption and a changing clock are reported with the figures. Where the machine's speed changes meanwhile, measurements are \
+repeated, which may take as long again. docs/measure.md defines each figure.")]
 pub struct MeasureArgs {
     /// Take about 10 seconds, and leave out the least important measurements (the default)
     #[arg(long, conflicts_with = "full")]
