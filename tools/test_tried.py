@@ -23,10 +23,9 @@ class Tried(unittest.TestCase):
 
     def test_the_unit_is_tried_in_a_system_of_its_own(self):
         with tempfile.TemporaryDirectory() as folder:
-            needs = "needs root"
             for words, status, said in [([], 2, "Usage: tools/try-unit"), (["lab", folder, "--odd"], 2, "Usage"), (["lab", folder, "--root"], 2, "Usage"),
                                         ([f"{folder}/lab", folder], 1, "is not the lab's command"),
-                                        (["/bin/true", folder], 1, "no packages" if os.geteuid() == 0 else needs)]:
+                                        (["/bin/true", folder], 1, "no packages" if os.geteuid() == 0 else "needs root")]:
                 made = subprocess.run([FOLDER / "try-unit", *words], capture_output=True, text=True, check=False)
                 self.assertEqual(made.returncode, status, words)
                 self.assertIn(said, made.stderr, words)

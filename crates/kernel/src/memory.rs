@@ -124,12 +124,11 @@ pub(crate) fn move_pages(
             unsafe { libc::syscall(libc::SYS_move_pages, task, count, addresses, nodes, status.as_mut_ptr(), flags) };
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
     };
+    let has_no_memory = |error: &io::Error| error.raw_os_error() == Some(libc::EINVAL);
     match answer(Tid::first_of(pid)) {
         // Where others end meanwhile, too, it is the whole process that ends.
-        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
-            answer(stand_in(Path::new("/"), pid).ok_or_else(gone)?)
-                .map_err(|error| if error.raw_os_error() == Some(libc::EINVAL) { gone() } else { error })
-        }
+        Err(error) if has_no_memory(&error) => answer(stand_in(Path::new("/"), pid).ok_or_else(gone)?)
+            .map_err(|error| if has_no_memory(&error) { gone() } else { error }),
         other => other,
     }
 }

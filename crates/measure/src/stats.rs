@@ -87,8 +87,13 @@ impl Spread {
 
 /// Repetitions in which no thread lost its CPU, where there are enough of them; else all. A repetition with another thread's turn in it times that turn.
 pub fn undisturbed(repetitions: &[(f64, bool)]) -> Vec<f64> {
+    quiet_or_all(repetitions, QUIET_MIN).0
+}
+
+/// The repetitions that nothing disturbed, where there are at least `enough`; else all, and `true`: it is a disturbed measurement.
+pub fn quiet_or_all(repetitions: &[(f64, bool)], enough: usize) -> (Vec<f64>, bool) {
     let quiet: Vec<f64> = repetitions.iter().filter(|(_, disturbed)| !disturbed).map(|(value, _)| *value).collect();
-    if quiet.len() >= QUIET_MIN { quiet } else { repetitions.iter().map(|(value, _)| *value).collect() }
+    if quiet.len() >= enough { (quiet, false) } else { (repetitions.iter().map(|(value, _)| *value).collect(), true) }
 }
 
 /// The middle of ascending values; of an even number, halfway between the two. Medians of measurements are these in all crates (gains' are quantiles of

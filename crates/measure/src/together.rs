@@ -15,7 +15,7 @@ use crate::options::Pages;
 use crate::pin::{pin, still_on};
 use crate::region::{Region, Wanted};
 use crate::results::{Target, Walk};
-use crate::stats::{Better, Spread};
+use crate::stats::{Better, Spread, quiet_or_all};
 use crate::threads::{AtEnd, spawn};
 
 /// Elements of each array in a step: 16 KiB, microseconds, so that a slice ends on time and the clock is looked at seldom.
@@ -231,9 +231,8 @@ pub fn run_together(programs: &mut [(&mut Program, Activity)], pace: Pace) -> Re
 /// The rate of a run: the median of the slices that nothing disturbed, where there are enough of them; else of all, and it is a disturbed run.
 #[must_use]
 pub fn rate(slices: &[Slice]) -> (f64, bool) {
-    let quiet: Vec<f64> = slices.iter().filter(|slice| !slice.is_disturbed).map(|slice| slice.per_s).collect();
-    let is_disturbed = quiet.len() < QUIET_MIN;
-    let counted = if is_disturbed { slices.iter().map(|slice| slice.per_s).collect() } else { quiet };
+    let slices: Vec<(f64, bool)> = slices.iter().map(|slice| (slice.per_s, slice.is_disturbed)).collect();
+    let (counted, is_disturbed) = quiet_or_all(&slices, QUIET_MIN);
     (Spread::of(&counted, Better::High).map_or(0.0, |spread| spread.median), is_disturbed)
 }
 

@@ -92,13 +92,18 @@ impl Trials {
         most_frequent(&self.attempts(from).1)
     }
 
+    /// For each step up to the last that was tried: the attempt that stands for it, and whether it was made in the state.
+    fn standing(attempts: &[Attempt], state: Option<State>) -> Vec<Option<(usize, bool)>> {
+        let steps = attempts.iter().map(|attempt| attempt.cell + 1).max().unwrap_or(0);
+        standing(attempts, steps, state)
+    }
+
     /// Steps that were tried, and never in the most frequent state, with their nodes.
     pub fn missing(&self) -> BTreeSet<(NodeId, usize)> {
         let mut missing = BTreeSet::new();
         for &from in self.probers.keys() {
             let (_, attempts) = self.attempts(from);
-            let cells = attempts.iter().map(|attempt| attempt.cell + 1).max().unwrap_or(0);
-            let found = standing(&attempts, cells, most_frequent(&attempts));
+            let found = Self::standing(&attempts, most_frequent(&attempts));
             let left = found.iter().enumerate().filter(|(_, found)| found.is_some_and(|(_, counts)| !counts));
             missing.extend(left.map(|(step, _)| (from, step)));
         }
@@ -113,9 +118,8 @@ impl Trials {
         }
         for (&from, cpus) in &self.probers {
             let (places, attempts) = self.attempts(from);
-            let cells = attempts.iter().map(|attempt| attempt.cell + 1).max().unwrap_or(0);
             let state = most_frequent(&attempts);
-            let found: Vec<(usize, bool)> = standing(&attempts, cells, state).into_iter().flatten().collect();
+            let found: Vec<(usize, bool)> = Self::standing(&attempts, state).into_iter().flatten().collect();
             let (Some(range), false) = (range(&attempts), found.is_empty()) else { continue };
             chosen.extend(found.iter().map(|&(attempt, _)| (attempts[attempt].cell, places[attempt])));
             let others = found.iter().filter(|(_, counts)| !counts);

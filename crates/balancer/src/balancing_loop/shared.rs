@@ -19,6 +19,7 @@ use crate::evidence::table::PageTable;
 use crate::execution::migration_executor::Done;
 use crate::execution::migration_executor::MigrationExecutor;
 use crate::execution::progress::Progress;
+use crate::execution::sharers::KernelMemory;
 use crate::execution::sharers::MappedMemory;
 use crate::execution::sharers::Sharers;
 use crate::execution::sharers::Sharing;
@@ -42,15 +43,30 @@ impl SharedPlaces<'_> {
         SharedPlaces { table, ids: machine.nodes().iter().map(|node| node.id).collect(), moves_bound, is_undo }
     }
 
-    /// Carries out those of the orders in `done` again whose pages were refused because several processes map them, and may be moved all the same.
-    pub fn move_shared(
+    /// Carries out orders, and again those whose pages were refused because several processes map them, where they may be moved all the same.
+    pub fn carry_out(
+        &self,
+        (executor, targets): (&mut MigrationExecutor, &mut Targets),
+        orders: Vec<Order>,
+        progress: &mut dyn Progress,
+    ) -> Done {
+        let mut done = executor.carry_out(orders, targets, progress);
+        // Most decisions order no such page: then nobody has to be asked who maps it.
+        if !done.not_permitted.is_empty() {
+            self.move_shared((executor, targets), &mut KernelMemory::open(), &mut done, progress);
+        }
+        done
+    }
+
+    /// Carries out those of the orders in `done` again whose pages may be moved although several processes map them.
+    fn move_shared(
         &self,
         (executor, targets): (&mut MigrationExecutor, &mut Targets),
         memory: &mut dyn MappedMemory,
         done: &mut Done,
         progress: &mut dyn Progress,
     ) {
-        if done.not_permitted.is_empty() || !progress.goes_on() {
+        if !progress.goes_on() {
             return;
         }
         let mut sharers = Sharers::new(memory, targets.all.keys().copied().collect());
@@ -58,8 +74,11 @@ impl SharedPlaces<'_> {
         for position in std::mem::take(&mut done.not_permitted) {
             let Order::Migrate { page, to } = done.outcomes[position].action else { continue };
             let Some(pid) = targets.by_number(page.process).map(|managed| managed.target.pid) else { continue };
+            if page.size != PageSize::Small {
+                done.shared.unknown += 1;
+                continue;
+            }
             match sharers.of(pid, page.page) {
-                _ if page.size != PageSize::Small => done.shared.unknown += 1,
                 Sharing::Unknown => done.shared.unknown += 1,
                 Sharing::Foreign => done.shared.foreign += 1,
                 Sharing::Managed(mappers) if !self.may_be_at(targets, &mappers, page, to) => done.shared.forbidden += 1,
@@ -90,14 +109,17 @@ impl SharedPlaces<'_> {
         })
     }
 
-    /// Whether all these processes together use a page from this node most.
+    /// Whether all these processes together use a page from this node most, or it goes back there.
     fn is_place_of_all(&self, targets: &Targets, mappers: &[Pid], page: PageKey, to: NodeIndex) -> bool {
+        if self.is_undo {
+            return true;
+        }
         let mut used: BTreeMap<NodeIndex, u32> = BTreeMap::new();
         for managed in mappers.iter().filter_map(|pid| targets.all.get(pid)) {
             let known = self.table.known(managed.page_id(page.page)).unwrap_or_default();
             known.users.iter().for_each(|(node, count)| *used.entry(*node).or_default() += u32::from(*count));
         }
-        self.is_undo || most_used(&used) == Some(to)
+        most_used(&used) == Some(to)
     }
 }
 

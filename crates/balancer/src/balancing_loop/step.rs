@@ -39,7 +39,6 @@ use crate::evidence::table::Known;
 use crate::evidence::table::MovePermission;
 use crate::execution::copies::Copies;
 use crate::execution::migration_executor::Done;
-use crate::execution::sharers::KernelMemory;
 use crate::status::State;
 use crate::step_progress::StepProgress;
 use crate::system::clock;
@@ -382,10 +381,8 @@ impl Balancer {
         // One decision may order more than the budget has: after a long time without any, say.
         let left = Duration::from_nanos(self.regression_guard.account_ns().max(0.0) as u64);
         let mut progress = StepProgress::new(control_port, &mut self.waiting).within(left);
-        let mut done = self.migration_executor.carry_out(orders, &mut self.targets, &mut progress);
         let places = SharedPlaces::of(&self.table, &self.machine, self.options.moves_bound, false);
-        let executing = (&mut self.migration_executor, &mut self.targets);
-        places.move_shared(executing, &mut KernelMemory::open(), &mut done, &mut progress);
+        let done = places.carry_out((&mut self.migration_executor, &mut self.targets), orders, &mut progress);
         self.settle(decision, done, false, control_port);
         count + files
     }
@@ -566,10 +563,8 @@ impl Balancer {
         // The program may have set policies, or its cpuset may have changed, since the batch.
         let (orders, _) = self.split_forbidden(orders, control_port);
         let mut progress = StepProgress::of_undoing(control_port, &mut self.waiting);
-        let mut done = self.migration_executor.carry_out(orders, &mut self.targets, &mut progress);
         let places = SharedPlaces::of(&self.table, &self.machine, self.options.moves_bound, true);
-        let executing = (&mut self.migration_executor, &mut self.targets);
-        places.move_shared(executing, &mut KernelMemory::open(), &mut done, &mut progress);
+        let mut done = places.carry_out((&mut self.migration_executor, &mut self.targets), orders, &mut progress);
         done.threads_taken_back = threads_taken_back;
         let left = left_by_rate(&mut done, self.options.tunables.bytes_per_s);
         if !left.is_empty() {

@@ -72,7 +72,6 @@ pub struct Done {
 #[derive(Debug)]
 pub struct MigrationExecutor {
     mover: Mover,
-    options: MoveOptions,
     ids: Vec<NodeId>,
     binder: Binder,
 }
@@ -90,7 +89,6 @@ impl MigrationExecutor {
     pub fn new(machine: &Machine, options: MoveOptions) -> MigrationExecutor {
         MigrationExecutor {
             mover: Mover::new(options),
-            options,
             ids: machine.nodes().iter().map(|node| node.id).collect(),
             binder: Binder::new(machine),
         }
@@ -98,7 +96,6 @@ impl MigrationExecutor {
 
     /// Sets other options. What the rate has let through so far stays counted.
     pub fn set_options(&mut self, options: MoveOptions) {
-        self.options = options;
         self.mover.set_options(options);
     }
 
@@ -109,9 +106,10 @@ impl MigrationExecutor {
         targets: &mut Targets,
         progress: &mut dyn Progress,
     ) -> Done {
-        self.mover.set_options(MoveOptions { shared: true, ..self.options });
+        let options = self.mover.options();
+        self.mover.set_options(MoveOptions { shared: true, ..options });
         let done = self.carry_out(orders, targets, progress);
-        self.mover.set_options(self.options);
+        self.mover.set_options(options);
         done
     }
 

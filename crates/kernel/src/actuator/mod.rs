@@ -157,6 +157,12 @@ impl Mover {
         }
     }
 
+    /// The options that were set last.
+    #[must_use]
+    pub fn options(&self) -> MoveOptions {
+        self.options
+    }
+
     /// Sets other options. What the rate has let through so far stays counted.
     pub fn set_options(&mut self, options: MoveOptions) {
         if options.shared != self.options.shared {
