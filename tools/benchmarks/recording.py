@@ -22,6 +22,8 @@ MEMPROF_SAMPLE_BYTES = 200
 MEMPROF_SAMPLE_CYCLES = {"kept": 2000, "discarded": 200}
 # A program that takes longer under an emulator is ended.
 EMULATE_LIMIT_S = 60
+# Programs whose slow-down is measured.
+SLOWED = ["streamcluster", "facerec", "psearchy", "pipeline", "cg", "cgf"]
 # Integer and pointer work first, floating point last.
 EMULATED = [("is",), ("bfs",), ("psearchy",), ("pipeline",), ("streamcluster", "--size", "test"), ("facerec", "--size", "test")]
 
@@ -125,36 +127,56 @@ class Recording(Bench):
 
     def slowdown(self):
         """Wall time of recorded programs over the same programs as any compiler builds them. Without a recorder the call-outs only find that there is none:
-        what they take then is the calls, and the loops that the compiler no longer turns into vectors."""
+        what they take then is the calls, and the loops that the compiler no longer turns into vectors. Then the same with call-outs after optimisation."""
         heading(f"slow-down of recorded programs over native, 16 threads on {MACHINE}, default sizes")
-        print(f"{'program':16} {'native s':>24} {'call-outs alone s':>24} {'recorded s':>24} {'alone':>7} {'ratio':>7}")
-        ratios = {"call-outs alone": [], "recorded": []}
-        for program in ["streamcluster", "facerec", "psearchy", "pipeline", "cg", "cgf"]:
+        folders = {"": os.path.join(self.build, "instrumented")}
+        after = self.after_optimisation([name for name in SLOWED if os.path.exists(os.path.join(self.build, "native", name))])
+        if after:
+            folders[" after optimisation"] = after
+        ways = [f"{way}{name}" for name in folders for way in ("call-outs alone", "recorded")]
+        print(f"{'program':16} {'native s':>24} " + " ".join(f"{way:>34} {'ratio':>6}" for way in ways))
+        ratios = {way: [] for way in ways}
+        for program in SLOWED:
             native = [os.path.join(self.build, "native", program), "--threads", "16"]
-            recorded = [os.path.join(self.build, "instrumented", program), "--threads", "16"]
-            if not os.path.exists(native[0]) or not os.path.exists(recorded[0]):
+            if not all(os.path.exists(os.path.join(folder, program)) for folder in [os.path.dirname(native[0]), *folders.values()]):
                 print(f"{program:16} not built")
                 continue
-            times = {"native": [], "call-outs alone": [], "recorded": []}
-            for _ in range(self.rounds(3)):
-                for name, command in ("native", native), ("call-outs alone", recorded):
-                    start = time.monotonic()
-                    run(command, cwd=self.scratch, env={**os.environ, "OMP_WAIT_POLICY": "passive"})
-                    times[name].append(time.monotonic() - start)
-                times["recorded"].append(self.record("p.numatrace", ["--machine", MACHINE], recorded)[1])
+            times = self.slowed(native, {name: [os.path.join(folder, program), *native[1:]] for name, folder in folders.items()})
             base = statistics.median(times["native"])
-            for name, values in ratios.items():
-                values.append(statistics.median(times[name]) / base)
-                self.figure(f"{program}, {name} over native", values[-1], "x")
-            alone, whole = (values[-1] for values in ratios.values())
-            print(f"{program:16} {spread(times['native']):>24} {spread(times['call-outs alone']):>24} {spread(times['recorded']):>24} "
-                  f"{alone:>7.2f} {whole:>7.2f}", flush=True)
-        for name, values in ratios.items():
+            for way, values in ratios.items():
+                values.append(statistics.median(times[way]) / base)
+                self.figure(f"{program}, {way} over native", values[-1], "x")
+            print(f"{program:16} {spread(times['native']):>24} " + " ".join(f"{spread(times[way]):>34} {ratios[way][-1]:>6.2f}" for way in ways), flush=True)
+        for way, values in ratios.items():
             if values:
                 mean = math.exp(statistics.mean(math.log(value) for value in values))
-                self.figure(f"geometric mean, {name} over native", mean, "x", **({"goal": SLOWDOWN_GOAL} if name == "recorded" else {}))
-                print(f"geometric mean, {name}: {mean:.2f}")
+                self.figure(f"geometric mean, {way} over native", mean, "x", **({"goal": SLOWDOWN_GOAL} if way.startswith("recorded") else {}))
+                print(f"geometric mean, {way}: {mean:.2f}, at most {max(values):.2f}")
         print(f"goal: recorded {SLOWDOWN_GOAL}; offline processing included")
+
+    def after_optimisation(self, programs):
+        """The folder of these programs with call-outs after optimisation; None from a revision whose compiler wrapper has no such option."""
+        folder = os.path.join(self.scratch, "after")
+        makes = {name: f"{self.numapilot} {word} --after-optimisation" for name, word in [("CC", "cc"), ("CXX", "c++"), ("FC", "fc")]}
+        words = [f"OUT={folder}", *(f"{name}={value}" for name, value in makes.items()), *(os.path.join(folder, name) for name in programs)]
+        done = subprocess.run(["make", "--no-print-directory", "-C", os.path.join(ROOT, "workloads"), *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              env={**os.environ, "NUMAPILOT_AFTER_OPTIMISATION": "1"})
+        if done.returncode != 0:
+            print(f"NOT RUN after optimisation: the programs could not be built:\n{done.stdout[-1000:]}")
+            return None
+        return folder
+
+    def slowed(self, native, instrumented):
+        """Seconds of the native program, and of instrumented ones, alone and recorded, in turn."""
+        times = {"native": []}
+        for _ in range(self.rounds(3)):
+            for way, command in {"native": native, **{f"call-outs alone{name}": command for name, command in instrumented.items()}}.items():
+                start = time.monotonic()
+                run(command, cwd=self.scratch, env={**os.environ, "OMP_WAIT_POLICY": "passive"})
+                times.setdefault(way, []).append(time.monotonic() - start)
+            for name, command in instrumented.items():
+                times.setdefault(f"recorded{name}", []).append(self.record("p.numatrace", ["--machine", MACHINE], command)[1])
+        return times
 
     def window(self):
         """Processor time of sixteen threads whose clocks are kept within the default window over the same with one of a second, which holds nobody up."""

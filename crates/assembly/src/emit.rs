@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 
 use crate::plan::{Check, What};
-use crate::registers::{RAX, RCX, RDI, RDX, RSI, Register};
+use crate::registers::{Register, SCRATCH, Set};
 
 /// Offsets of `np_slot` and constants of `np_key_of` (wire.h); a test of the runtime holds them to the C sources.
 pub const L1_MASK: u32 = 16;
@@ -21,12 +21,9 @@ pub const HASH: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Bit of `NP_PAGE_KEY`.
 pub const PAGE_BIT: u32 = 44;
 
-/// Registers that calls destroy: what a call-out may use where they are dead.
-const SCRATCH: [u8; 9] = [RCX, RDX, RSI, RDI, 8, 9, 10, 11, RAX];
-
 /// In the description that the call gets: its bits (callouts_after.c).
 const LOOKED: u32 = 1 << 15;
-const WRITE: u32 = 1 << 16;
+pub(crate) const WRITE: u32 = 1 << 16;
 const ATOMIC: u32 = 1 << 17;
 const BLOCK: u32 = 1 << 18;
 /// The accesses are counted by the call, and were not before.
@@ -41,28 +38,33 @@ const BYTES: i32 = -40;
 /// Lines that call-outs of a loop looked for last.
 const MEMO: i32 = -88;
 
-struct Scratch {
-    registers: Vec<Register>,
+pub(crate) struct Scratch {
+    pub(crate) registers: Vec<Register>,
     saved: Vec<Register>,
 }
 
 impl Scratch {
     /// So many registers outside of the operand, dead ones first. The others are to be saved.
     fn take(check: &Check<'_>, wanted: usize) -> Scratch {
-        let free = SCRATCH.iter().filter(|number| !check.operands().has(**number));
-        let (live, dead): (Vec<u8>, Vec<u8>) = free.partition(|number| check.live.has(**number));
-        let registers: Vec<Register> = dead.into_iter().chain(live).take(wanted).map(Register::general).collect();
-        let saved = registers.iter().copied().filter(|register| check.live.has(register.number)).collect();
+        Scratch::outside(check.operands(), check.live, wanted)
+    }
+
+    /// The same outside of a set; fewer where there are no more.
+    pub(crate) fn outside(operands: Set, live: Set, wanted: usize) -> Scratch {
+        let free = SCRATCH.iter().filter(|number| !operands.has(**number));
+        let (living, dead): (Vec<u8>, Vec<u8>) = free.partition(|number| live.has(**number));
+        let registers: Vec<Register> = dead.into_iter().chain(living).take(wanted).map(Register::general).collect();
+        let saved = registers.iter().copied().filter(|register| live.has(register.number)).collect();
         Scratch { registers, saved }
     }
 
-    fn save(&self, text: &mut String) {
+    pub(crate) fn save(&self, text: &mut String) {
         for (number, register) in self.saved.iter().enumerate() {
             let _ = writeln!(text, "\tmovq\t{}, {}(%rsp)", register.text(), SAVED + 8 * number as i32);
         }
     }
 
-    fn restore(&self, text: &mut String) {
+    pub(crate) fn restore(&self, text: &mut String) {
         for (number, register) in self.saved.iter().enumerate() {
             let _ = writeln!(text, "\tmovq\t{}(%rsp), {}", SAVED + 8 * number as i32, register.text());
         }
@@ -74,7 +76,7 @@ pub(crate) fn forget(memos: u8) -> String {
     (0..memos).map(|memo| format!("\tmovq\t$-1, {}(%rsp)\n", memo_at(memo))).collect()
 }
 
-fn memo_at(memo: u8) -> i32 {
+pub(crate) fn memo_at(memo: u8) -> i32 {
     MEMO + 8 * i32::from(memo)
 }
 
@@ -198,6 +200,19 @@ fn filtered(
     if check.count == 0 {
         load_slot(text, slot, number);
     }
+    look(text, span, description, in_line, [key, slot, sum, page], (number, stub));
+    scratch.restore(text);
+}
+
+/// The look into the first stage with the slot in its register, and the call where it misses.
+fn look(
+    text: &mut String,
+    span: &Span,
+    description: u32,
+    in_line: bool,
+    [key, slot, sum, page]: [Register; 4],
+    (number, stub): (usize, &str),
+) {
     address(text, &span.first, span.is_thread, key);
     let is_write = description & WRITE != 0;
     look_up(text, [key, slot, sum, page], is_write);
@@ -218,16 +233,35 @@ fn filtered(
     let _ = writeln!(text, "\tmovq\t{}, {ADDRESS}(%rsp)", key.text());
     call(text, description, stub);
     let _ = writeln!(text, ".Lnp_hit{number}:");
-    scratch.restore(text);
+}
+
+/// The look of one of a loop's streams, whose slot is in its register.
+pub(crate) fn look_of_stream(text: &mut String, check: &Check<'_>, registers: [Register; 4], names: (usize, &str)) {
+    let What::Span { memory, low, high, is_write, in_line } = check.what else { return };
+    let span = Span { first: memory.at(low), last: memory.at(high - 1), is_thread: false };
+    let bytes = u32::try_from(high - low).unwrap_or(64);
+    look(text, &span, bytes | if is_write { WRITE } else { 0 } | LOOKED, in_line, registers, names);
+}
+
+/// The thread's slot: 0 without a recorder, and before the thread's first access.
+pub(crate) fn slot_of_thread(text: &mut String, slot: Register) {
+    let name = slot.text();
+    let _ = writeln!(
+        text,
+        "\tmovq\tnumapilot_callouts_slot@gottpoff(%rip), {name}\n\tmovq\t%fs:({name}), {name}\n\ttestq\t{name}, {name}"
+    );
+}
+
+/// A call for an operand that was looked for nowhere yet: it attaches the thread.
+pub(crate) fn call_for(text: &mut String, operand: &str, bits: u32, register: Register, stub: &str) {
+    address(text, operand, false, register);
+    let _ = writeln!(text, "\tmovq\t{}, {ADDRESS}(%rsp)", register.text());
+    call(text, bits, stub);
 }
 
 fn load_slot(text: &mut String, slot: Register, number: usize) {
-    let _ = writeln!(text, "\tmovq\tnumapilot_callouts_slot@gottpoff(%rip), {}", slot.text());
-    let _ = writeln!(
-        text,
-        "\tmovq\t%fs:({slot}), {slot}\n\ttestq\t{slot}, {slot}\n\tje\t.Lnp_miss{number}",
-        slot = slot.text()
-    );
+    slot_of_thread(text, slot);
+    let _ = writeln!(text, "\tje\t.Lnp_miss{number}");
 }
 
 /// In a loop: no look where the access lies in the line of the turn before. Else that is its line from now on, whatever the look finds.

@@ -12,6 +12,7 @@ mod parse;
 mod plan;
 mod registers;
 mod strides;
+mod turns;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -53,13 +54,31 @@ pub fn instrument(text: &str) -> Instrumented {
         _ => "np_after_few",
     };
     let locations = locations(&items);
+    let files = files(&items);
+    // Not one of a file that the assembler has not been told of yet: compilers tell it where they first need it.
+    let place_of = |access: usize, at: usize| {
+        locations[access].filter(|place| {
+            place.split_whitespace().next().and_then(|file| files.get(file)).is_none_or(|declared| *declared < at)
+        })
+    };
     let mut inserted: BTreeMap<usize, String> = BTreeMap::new();
+    let mut numbers = plan.checks.len();
+    for turns in &plan.turns {
+        let accesses = turns.streams.iter().map(|(check, _)| check.access);
+        let places: Vec<Option<&str>> = accesses.chain([turns.label]).map(|at| place_of(at, turns.label)).collect();
+        let label = items[turns.label].line;
+        // Behind the loop comes before what the next loop does at its beginning.
+        inserted.entry(items[turns.end].line + 1).or_default().insert_str(0, &turns::leave(turns, numbers));
+        inserted.entry(label).or_default().push_str(&turns::enter());
+        inserted.entry(label + 1).or_default().push_str(&turns::at_label(turns, numbers, stub, &places));
+        numbers += turns.streams.len();
+    }
     for (at, memos) in &plan.forgets {
         inserted.entry(items[*at].line).or_default().push_str(&emit::forget(*memos));
     }
     for (number, check) in plan.checks.iter().enumerate() {
         let block = inserted.entry(items[check.at].line).or_default();
-        let (here, there) = (locations[check.at], locations[check.access]);
+        let (here, there) = (locations[check.at], place_of(check.access, check.at));
         // A call-out has the line of its access, also where it stands before another one's.
         if here != there
             && let Some(there) = there
@@ -74,7 +93,7 @@ pub fn instrument(text: &str) -> Instrumented {
         }
     }
     let mut result = String::with_capacity(text.len() + inserted.values().map(String::len).sum::<usize>() + 1024);
-    if !plan.checks.is_empty() {
+    if !plan.checks.is_empty() || !plan.turns.is_empty() {
         let _ = writeln!(result, "\t.hidden\t{stub}");
     }
     for (line, code) in text.lines().enumerate() {
@@ -124,6 +143,15 @@ fn locations<'t>(items: &[Placed<'t>]) -> Vec<Option<&'t str>> {
         now
     });
     all.collect()
+}
+
+/// Where the assembler is told of each file, by its number.
+fn files<'t>(items: &[Placed<'t>]) -> BTreeMap<&'t str, usize> {
+    let told = items.iter().enumerate().filter_map(|(at, placed)| match placed.item {
+        Item::Directive(".file", rest) => rest.split_whitespace().next().map(|number| (number, at)),
+        _ => None,
+    });
+    told.collect()
 }
 
 fn note(counts: &Counts) -> String {

@@ -129,6 +129,8 @@ pub(crate) const RSP: u8 = 4;
 pub(crate) const RBP: u8 = 5;
 pub(crate) const RSI: u8 = 6;
 pub(crate) const RDI: u8 = 7;
+/// Registers that calls destroy: what a call-out may use where they are dead.
+pub(crate) const SCRATCH: [u8; 9] = [RCX, RDX, RSI, RDI, 8, 9, 10, 11, RAX];
 
 impl Set {
     pub(crate) const NONE: Set = Set(0);

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use crate::effects::{Flow, stem};
 use crate::flow::{Facts, changes_section};
 use crate::parse::{Instruction, Item, Memory, Operand, Placed};
-use crate::registers::{Class, RSP, Set};
+use crate::registers::{Class, RSP, Register, Set};
 
 /// Bytes of a line (NP_LINE_SHIFT in wire.h).
 pub(crate) const LINE: i64 = 64;
@@ -14,24 +14,40 @@ pub(crate) const LINE: i64 = 64;
 pub(crate) struct Loop {
     pub(crate) label: usize,
     pub(crate) end: usize,
-    /// Bytes by which registers advance in a turn, of those that are written; 0: not by a constant.
-    steps: HashMap<u8, i64>,
+    /// Bytes by which registers advance in a turn, of those that are written, and by which item; 0: not by a constant.
+    steps: HashMap<u8, (i64, usize)>,
 }
 
 impl Loop {
-    /// Whether an operand advances in each turn, by less than a line: a place that stays is not one, since others may take its line away meanwhile.
-    pub(crate) fn advances(&self, memory: &Memory<'_>) -> bool {
-        let mut sum = 0;
-        for (register, scale) in [(memory.base, 1), (memory.index, i64::from(memory.scale))] {
-            let Some(register) = register.filter(|register| register.class == Class::General) else { continue };
-            match self.steps.get(&register.number) {
-                Some(0) => return false,
-                Some(step) => sum += step * scale,
-                None => {}
-            }
-        }
-        sum != 0 && sum.abs() < LINE
+    /// By how many bytes an operand advances in each turn, if that is less than a line: a place that stays is not one, since others may take its line away
+    /// meanwhile.
+    pub(crate) fn advance(&self, memory: &Memory<'_>) -> Option<i64> {
+        let steps = registers(memory).map(|(register, scale)| match self.steps.get(&register.number) {
+            Some((0, _)) => None,
+            Some((step, _)) if register.bytes == 8 => step.checked_mul(scale),
+            Some(_) => None,
+            None => Some(0),
+        });
+        let sum = steps.sum::<Option<i64>>()?;
+        (sum != 0 && sum.abs() < LINE).then_some(sum)
     }
+
+    /// How far the place of an operand at the item `at` is from what the operand names at the loop's label, in the same turn: its registers may have
+    /// advanced in between.
+    pub(crate) fn since_label(&self, memory: &Memory<'_>, at: usize) -> i64 {
+        let before = registers(memory).filter_map(|(register, scale)| {
+            self.steps.get(&register.number).filter(|(_, place)| *place < at).map(|(step, _)| step * scale)
+        });
+        before.sum()
+    }
+}
+
+/// General registers of an operand, each with what it is multiplied by.
+fn registers(memory: &Memory<'_>) -> impl Iterator<Item = (Register, i64)> {
+    let both = [(memory.base, 1), (memory.index, i64::from(memory.scale))];
+    both.into_iter().filter_map(|(register, scale)| {
+        register.filter(|register| register.class == Class::General).map(|register| (register, scale))
+    })
 }
 
 /// How often each local label is mentioned by code and data.
@@ -85,7 +101,7 @@ pub(crate) fn loop_at(
                 }
                 for number in (0..16).filter(|number| effects.writes.has(*number)) {
                     let step = if writes.has(number) { 0 } else { step(instruction, number) };
-                    steps.insert(number, step);
+                    steps.insert(number, (step, at));
                 }
                 writes = writes.with(effects.writes);
             }
@@ -132,7 +148,7 @@ mod tests {
             Item::Instruction(instruction) => instruction.memory(),
             _ => None,
         });
-        Some(memories.map(|memory| found.advances(&memory)).collect())
+        Some(memories.map(|memory| found.advance(&memory).is_some()).collect())
     }
 
     #[test]

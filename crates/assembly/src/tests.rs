@@ -130,6 +130,70 @@ fn call_outs_have_the_line_of_their_access() {
     );
 }
 
+/// Streams of the loops of a body, as at their labels, with bytes a turn; and accesses a turn.
+fn turns(body: &str) -> Vec<(Vec<String>, u32)> {
+    let text = format!("{HEAD}{body}\tret\n");
+    let items = parse(&text);
+    let streams = |turns: &plan::Turns<'_>| {
+        let texts = turns.streams.iter().map(|(check, advance)| match check.what {
+            plan::What::Span { memory, low, high, .. } => {
+                format!("{} to {} by {advance}", memory.at(low), memory.at(high))
+            }
+            _ => String::new(),
+        });
+        (texts.collect(), turns.count)
+    };
+    plan::plan(&items).turns.iter().map(streams).collect()
+}
+
+const TWO_STREAMS: &str =
+    ".L2:\n\tmovl (%rdi,%rax,4), %ecx\n\taddq $1, %rax\n\tmovsd -8(%rsi,%rax,8), %xmm0\n\tcmpq %rax, %r8\n\tjne .L2\n";
+
+#[test]
+fn what_advances_is_looked_for_at_the_head_of_its_loop() {
+    let both = ["(%rdi,%rax,4) to 4(%rdi,%rax,4) by 4", "(%rsi,%rax,8) to 8(%rsi,%rax,8) by 8"];
+    // The second index has advanced before its access, in the same turn.
+    assert_eq!(turns(TWO_STREAMS), [(both.map(str::to_owned).to_vec(), 2)]);
+    assert!(checks(TWO_STREAMS).is_empty());
+    let down = ".L2:\n\tsubq $24, %rdi\n\tmovl 8(%rdi), %eax\n\tmovl %eax, 8(%rdi)\n\tcmpq %rdi, %rsi\n\tjne .L2\n";
+    let streams = ["-16(%rdi) to -12(%rdi) by -24", "-16(%rdi) to -12(%rdi) by -24"];
+    assert_eq!(turns(down), [(streams.map(str::to_owned).to_vec(), 2)], "a read and a write");
+}
+
+#[test]
+fn what_data_tells_is_looked_for_each_turn_and_counted_with_the_others() {
+    let body = ".L2:\n\tmovslq (%rdi,%rax,4), %rcx\n\taddsd (%rsi,%rcx,8), %xmm0\n\taddq $1, %rax\n\tcmpq %rax, %r8\n\tjne .L2\n";
+    assert_eq!(turns(body), [(vec!["(%rdi,%rax,4) to 4(%rdi,%rax,4) by 4".to_owned()], 2)]);
+    assert_eq!(checks(body), ["2: read (%rsi,%rcx,8) to 8(%rsi,%rcx,8) x0"]);
+}
+
+#[test]
+fn loops_whose_flags_live_on_look_each_turn() {
+    let behind = format!("{TWO_STREAMS}\tsete %al\n");
+    let before = format!("\tcmpq %rax, %rdx\n{}", TWO_STREAMS.replace("\taddq", "\tsete %dl\n\taddq"));
+    for body in [behind, before, TWO_STREAMS.replace(".L2:\n", ".L2: ")] {
+        assert!(turns(&body).is_empty(), "{body}");
+        assert_eq!(checks(&body).len(), 2, "{body}");
+    }
+}
+
+#[test]
+fn streams_leave_registers_for_the_look() {
+    let registers = ["rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10"];
+    let accesses = registers.map(|name| format!("\taddl (%{name}), %eax\n\taddq $4, %{name}\n")).concat();
+    let found = turns(&format!(".L2:\n{accesses}\tcmpq %r10, %r11\n\tjne .L2\n"));
+    assert_eq!(found.iter().map(|(streams, count)| (streams.len(), *count)).collect::<Vec<_>>(), [(5, 7)]);
+    assert_eq!(checks(&format!(".L2:\n{accesses}\tcmpq %r10, %r11\n\tjne .L2\n")).len(), 2);
+}
+
+#[test]
+fn places_of_files_that_come_later_are_not_named_before() {
+    let body = TWO_STREAMS.replacen(".L2:\n", ".L2:\n\t.file 3 \"late.h\"\n\t.loc 3 5 1\n", 1);
+    let found = instrument(&format!("{HEAD}\t.loc 1 2 3\n{body}\tret\n")).text;
+    let before = found.split(".file").next().unwrap_or_default();
+    assert!(before.contains(".Lnp_turn") && !before.contains(".loc\t3"), "{found}");
+}
+
 proptest::proptest! {
     /// Nothing of the file is lost or changed.
     #[test]

@@ -133,3 +133,44 @@ fn accesses_and_lines_are_those_that_the_program_makes() {
         }
     }
 }
+
+/// Accesses of after_strides.c besides those that it counts: of `main`, and of each round's calls.
+const STRIDES_REST: f64 = 300.0;
+const PERIOD: f64 = 64.0;
+
+/// What after_strides.c printed, and figures of its recording.
+#[track_caller]
+fn strides(folder: &Path, compiler: &str, is_after: bool, arguments: &[&str], lines: &str) -> (f64, Value) {
+    let program = instrumented(folder, compiler, "after_strides.c", &["-O1"], is_after);
+    let trace = folder.join("t.numatrace");
+    let options = ["--machine", "opteron-8385", "--lines", lines, "--period", "64"];
+    let done = record(&trace, &options, &program, arguments).succeeded();
+    let made = done.stdout.split_whitespace().next().and_then(|made| made.parse().ok());
+    (made.expect("how many accesses were made"), figures_json(&trace, &[]))
+}
+
+/// Loops that look only where one of their accesses comes to another line count every access, wherever they begin and end, and bring the same lines to memory
+/// as call-outs before optimisation.
+#[test]
+fn loops_that_pass_over_turns_count_each_and_bring_the_same_lines() {
+    for (compiler, arguments) in [("gcc", &[][..]), ("gcc", &["thread"]), ("clang", &[])] {
+        for lines in ["1", "8"] {
+            let what = format!("{compiler} {arguments:?}, one line in {lines}");
+            let folder = scratch();
+            let (_, before) = strides(folder.path(), compiler, false, arguments, lines);
+            let (made, after) = strides(folder.path(), compiler, true, arguments, lines);
+            // Where some lines are simulated, there are estimates alone.
+            if lines == "1" {
+                let found = number(&after, "/headline/totals/program_accesses");
+                assert!((made..made + STRIDES_REST).contains(&found), "{what}: {found} accesses, not {made}");
+            }
+            let from_memory = |report: &Value| number(report, "/headline/totals/accesses/value");
+            let (a, b) = (from_memory(&before), from_memory(&after));
+            // A sample stands for as many as the period has.
+            assert!(
+                (b - a).abs() < 0.01 * a + PERIOD + 1.0,
+                "{what}: {b} accesses reach memory, {a} with call-outs before optimisation"
+            );
+        }
+    }
+}
