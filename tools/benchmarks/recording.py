@@ -146,7 +146,8 @@ class Recording(Bench):
             for way, values in ratios.items():
                 values.append(statistics.median(times[way]) / base)
                 self.figure(f"{program}, {way} over native", values[-1], "x")
-            print(f"{program:16} {spread(times['native']):>24} " + " ".join(f"{spread(times[way]):>34} {ratios[way][-1]:>6.2f}" for way in ways), flush=True)
+            cells = (f"{spread(times[way]):>34} {ratios[way][-1]:>6.2f}" for way in ways)
+            print(f"{program:16} {spread(times['native']):>24} {' '.join(cells)}", flush=True)
         for way, values in ratios.items():
             if values:
                 mean = math.exp(statistics.mean(math.log(value) for value in values))
