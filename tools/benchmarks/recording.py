@@ -160,8 +160,10 @@ class Recording(Bench):
         folder = os.path.join(self.scratch, "after")
         makes = {name: f"{self.numapilot} {word} --after-optimisation" for name, word in [("CC", "cc"), ("CXX", "c++"), ("FC", "fc")]}
         words = [f"OUT={folder}", *(f"{name}={value}" for name, value in makes.items()), *(os.path.join(folder, name) for name in programs)]
-        done = subprocess.run(["make", "--no-print-directory", "-C", os.path.join(ROOT, "workloads"), *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                              env={**os.environ, "NUMAPILOT_AFTER_OPTIMISATION": "1"})
+        command = ["make", "--no-print-directory", "-C", os.path.join(ROOT, "workloads"), *words]
+        # Links have no option that says it.
+        environment = {**os.environ, "NUMAPILOT_AFTER_OPTIMISATION": "1"}
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
         if done.returncode != 0:
             print(f"NOT RUN after optimisation: the programs could not be built:\n{done.stdout[-1000:]}")
             return None
