@@ -28,6 +28,9 @@ pub const DISTANCE_MAX: u32 = 255;
 /// Smallest and greatest value of each figure for the traffic model.
 pub const EFFICIENCY: (f64, f64) = (0.01, 1.0);
 pub const TURNAROUND: (f64, f64) = (0.0, 10.0);
+/// Smallest and greatest wait where others keep a controller busy all the time, beside its queue; and its unit.
+pub const CROWDING: (f64, f64) = (0.0, 10_000.0);
+pub const CROWDING_UNIT: &str = "times a line's service";
 pub const MESSAGE_BYTES: (f64, f64) = (1.0, 256.0);
 pub const OUTSTANDING: (f64, f64) = (1.0, 1000.0);
 /// Smallest and greatest queueing delay over the traffic model's; its place in a model file, and its unit.
@@ -286,6 +289,7 @@ fn traffic(parts: &MachineParts) -> Result<(), Problem> {
     let figures = [
         ("controller_efficiency", "of peak", given.controller_efficiency, EFFICIENCY),
         ("write_turnaround", "of a read's time", given.write_turnaround, TURNAROUND),
+        ("crowding", CROWDING_UNIT, given.crowding, CROWDING),
         ("message_bytes", "bytes", given.message_bytes, MESSAGE_BYTES),
         ("answer_bytes", "bytes", given.answer_bytes, MESSAGE_BYTES),
         ("completion_bytes", "bytes", given.completion_bytes, MESSAGE_BYTES),

@@ -213,6 +213,10 @@ pub struct TrafficFigures {
     pub controller_efficiency: Option<f64>,
     /// How much longer a controller is busy with a line written than with a line read, as a share of the latter: turning the bus round.
     pub write_turnaround: Option<f64>,
+    /// How many times as long as it takes a controller to serve a line an access waits, beside its queue, where others keep that controller busy all the time;
+    /// where they take a share of the time, that share of it. `None`: nothing but the queue.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub crowding: Option<f64>,
     /// Bytes on a link of a message that holds an address: a request, a probe. Where `answer_bytes` is not given, of every message without data.
     pub message_bytes: Option<f64>,
     /// Bytes on a link of a message without address: an acknowledgement, a probe's answer, and the header of a line.

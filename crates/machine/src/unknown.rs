@@ -22,6 +22,8 @@ pub enum Subject {
     ControllerEfficiency,
     /// [`crate::TrafficFigures::write_turnaround`].
     WriteTurnaround,
+    /// [`crate::TrafficFigures::crowding`].
+    Crowding,
     /// [`crate::TrafficFigures::message_bytes`].
     MessageBytes,
     /// [`crate::TrafficFigures::answer_bytes`].
@@ -65,6 +67,9 @@ impl Unknown {
             Subject::LinkBandwidth(_) => "peak bandwidth of links",
             Subject::ControllerEfficiency => "share of its peak bandwidth that a memory controller reaches",
             Subject::WriteTurnaround => "what a memory controller loses between reads and writes",
+            Subject::Crowding => {
+                "wait beside the queue at a controller that others keep busy all the time, over a line's service"
+            }
             Subject::MessageBytes => "bytes on a link that carry no data, for each message",
             Subject::AnswerBytes => "bytes on a link of each message without address",
             Subject::CompletionBytes => "bytes on a link that tell the home node that a read has ended",

@@ -31,6 +31,7 @@ impl Subject {
             }
             Subject::ControllerEfficiency => vec![traffic.controller_efficiency],
             Subject::WriteTurnaround => vec![traffic.write_turnaround],
+            Subject::Crowding => vec![traffic.crowding],
             Subject::MessageBytes => vec![traffic.message_bytes],
             Subject::AnswerBytes => vec![traffic.answer_bytes],
             Subject::CompletionBytes => vec![traffic.completion_bytes],
@@ -108,6 +109,7 @@ impl Machine {
                 }
                 Subject::ControllerEfficiency => parts.traffic.controller_efficiency = Some(value),
                 Subject::WriteTurnaround => parts.traffic.write_turnaround = Some(value),
+                Subject::Crowding => parts.traffic.crowding = Some(value),
                 Subject::MessageBytes => parts.traffic.message_bytes = Some(value),
                 Subject::AnswerBytes => parts.traffic.answer_bytes = Some(value),
                 Subject::CompletionBytes => parts.traffic.completion_bytes = Some(value),

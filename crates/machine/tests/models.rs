@@ -390,6 +390,17 @@ fn figures_for_the_traffic_model_are_read_and_bounded() {
     assert!(good.figures().iter().any(|f| f.place == "traffic.write_turnaround" && f.estimate));
     let kept: Machine = serde_json::from_str(&serde_json::to_string(&good).unwrap()).unwrap();
     assert_eq!(kept, good);
+    // Waits beside queues: through a model file and through a recording, with its range.
+    let crowded = with("crowding = { value = 33.9, source = \"a guess\", estimate = true, range = [20, 50] }").unwrap();
+    assert_eq!(crowded.traffic().crowding, Some(33.9));
+    let unknown = crowded.unknowns().iter().find(|unknown| unknown.place == "traffic.crowding").expect("its range");
+    assert_eq!((unknown.low, unknown.value, unknown.high), (20.0, 33.9, 50.0));
+    assert_eq!(serde_json::from_str::<Machine>(&serde_json::to_string(&crowded).unwrap()).unwrap(), crowded);
+    assert!(!serde_json::to_string(&good).unwrap().contains("crowding"), "recordings without it are as they were");
+    for value in ["-0.1", "10001", "nan", "inf"] {
+        let error = with(&format!("crowding = {{ value = {value}, source = \"a guess\" }}")).unwrap_err().to_string();
+        assert!(error.contains("traffic.crowding") && error.contains("m.toml"), "{value}: {error}");
+    }
     let error = with("controller_efficiency = { value = 80, source = \"a guess\" }").unwrap_err().to_string();
     assert!(error.contains("traffic.controller_efficiency") && error.contains("0.01 to 1"), "{error}");
     assert!(with("efficiency = { value = 0.8, source = \"a guess\" }").is_err());

@@ -26,7 +26,14 @@ const AT_PORT: f64 = 0.9;
 /// How far above the highest measured rate a limit is looked for. Whoever is asked for an eighth of what it can do hardly keeps anybody waiting: whether it can
 /// do even more makes no difference.
 const REACH: f64 = 8.0;
+/// What an access waits beside queues at a full controller, over its idle latency: at most, and what is nothing.
+const CROWDED_MAX: f64 = 4.0;
+const CROWDED_MIN: f64 = 0.01;
+/// The same over a line's service: model files' bound.
+const CROWDING_MAX: f64 = 10_000.0;
 const SEARCH_STEPS: usize = 28;
+/// To a fifth of what is nothing.
+const CROWDED_STEPS: usize = 16;
 const BISECTIONS: usize = 40;
 /// Most accesses that a thread of the model keeps outstanding (the machine model's bound).
 const OUTSTANDING_MAX: f64 = 1000.0;
@@ -84,6 +91,7 @@ pub fn calibrate(machine: &Machine, results: &Results) -> Result<Calibration, Me
     widen(results, &mut calibration);
     // Before what is fitted to kernels that write, and before the fits are told: the model file has it.
     calibration.write_turnaround = write_turnaround(results, &calibration);
+    calibration.crowding = crowding(machine, results, &calibration)?;
     let system = system(machine, results, &calibration)?;
     calibration.stream_outstanding = stream_outstanding(machine, &system, results);
     for curve in &results.loaded {
@@ -141,14 +149,15 @@ fn latencies(machine: &Machine, results: &Results) -> Result<Latencies, MeasureE
     Ok(out)
 }
 
-/// The highest rate at which a node's memory was seen to work, by anybody: reads alone, or with writes, of which every byte passes the controller. Kernels
-/// whose lines the cache reads before they are written are left out: some processors save that read where a whole line is written, without any documentation.
+/// The highest rate (of medians, as in [`crate::ports`]) at which a node's memory was seen to work, by anybody: reads alone, or with writes, of which every
+/// byte passes the controller. Kernels whose lines the cache reads before they are written are left out: some processors save that read where a whole line is
+/// written, without any documentation.
 fn highest(results: &Results, to: NodeId) -> Option<f64> {
     let of_node = results.bandwidth.iter().filter(|cell| cell.target.node() == Some(to));
     let cells = of_node.filter(|cell| !cell.kernel.usage().allocates);
     let curves = results.loaded.iter().filter(|curve| curve.target.node() == Some(to));
     let points = curves.flat_map(|curve| curve.points.iter().map(|point| point.bytes_per_s));
-    cells.map(|cell| cell.bytes_per_s.best()).chain(points).max_by(f64::total_cmp)
+    cells.map(|cell| cell.bytes_per_s.spread.median).chain(points).max_by(f64::total_cmp)
 }
 
 /// Into how many equal parts the idle latency of a node's accesses is divided, of which each service on the way may take one.
@@ -176,7 +185,7 @@ fn least_link(calibration: &Calibration, from: NodeId, to: NodeId) -> f64 {
 
 /// The highest rate of reads of one pair.
 fn rate(results: &Results, from: NodeId, to: NodeId) -> Option<f64> {
-    Some(results.bandwidth_of(from, to, Kernel::Read)?.bytes_per_s.best())
+    Some(results.bandwidth_of(from, to, Kernel::Read)?.bytes_per_s.spread.median)
 }
 
 fn curve_of(results: &Results, from: NodeId, to: NodeId) -> Option<&Curve> {
@@ -310,10 +319,20 @@ fn search(
         let system = system(machine, results, &trial)?;
         Ok(fit_of(machine, &system, curve).map_or(f64::INFINITY, |fit| fit.error))
     };
-    let (mut low, mut high) = ((least * 1.0005).ln(), (least * REACH).ln());
+    let (low, high) = golden(((least * 1.0005).ln(), (least * REACH).ln()), SEARCH_STEPS, &mut cost)?;
+    set(calibration, f64::midpoint(low, high).exp());
+    Ok(())
+}
+
+/// Golden-section search for the least cost, in so many steps: the ends of what is left of the range.
+fn golden(
+    (mut low, mut high): (f64, f64),
+    steps: usize,
+    cost: &mut dyn FnMut(f64) -> Result<f64, MeasureError>,
+) -> Result<(f64, f64), MeasureError> {
     let (mut left, mut right) = (high - GOLDEN * (high - low), low + GOLDEN * (high - low));
     let (mut left_cost, mut right_cost) = (cost(left)?, cost(right)?);
-    for _ in 0..SEARCH_STEPS {
+    for _ in 0..steps {
         if left_cost <= right_cost {
             (high, right, right_cost) = (right, left, left_cost);
             left = high - GOLDEN * (high - low);
@@ -324,8 +343,36 @@ fn search(
             right_cost = cost(right)?;
         }
     }
-    set(calibration, f64::midpoint(low, high).exp());
-    Ok(())
+    Ok((low, high))
+}
+
+/// What accesses wait beside queues at a full controller, over a line's service, such that latencies under load rise as they did, of each node's CPUs on its
+/// own memory. Rises alone count: by how much all of a curve differs from the best idle latency says nothing of load. `None` where it is nothing.
+fn crowding(machine: &Machine, results: &Results, calibration: &Calibration) -> Result<Option<f64>, MeasureError> {
+    let curves: Vec<&Curve> = results.loaded.iter().filter(|curve| curve.target.node() == Some(curve.from)).collect();
+    let idle_ns = calibration.latency_ns.iter().filter(|((from, to), _)| from == to).map(|(_, (ns, _))| *ns);
+    let most_per_s = calibration.controllers.values().map(|limit| limit.bytes_per_s).fold(0.0, f64::max);
+    let in_services = idle_ns.fold(0.0, f64::max) * most_per_s / (LINE_BYTES * 1e9);
+    if curves.is_empty() || in_services <= 0.0 {
+        return Ok(None);
+    }
+    let mut trial = calibration.clone();
+    let mut cost = |crowding: f64| -> Result<f64, MeasureError> {
+        trial.crowding = Some(crowding);
+        let system = system(machine, results, &trial)?;
+        let fits = curves.iter().filter_map(|curve| fit_of(machine, &system, curve));
+        Ok(fits.map(|fit| rise_error(&fit)).sum())
+    };
+    let (low, high) = golden((0.0, (CROWDED_MAX * in_services).min(CROWDING_MAX)), CROWDED_STEPS, &mut cost)?;
+    let found = f64::midpoint(low, high);
+    Ok(Some(found).filter(|found| *found > CROWDED_MIN * in_services))
+}
+
+/// Sum of squared relative errors of a curve's latencies, all of them taken times what makes it least: no point is surer than the others, nor is the idle one.
+fn rise_error(fit: &PairFit) -> f64 {
+    let ratios = || fit.points.iter().map(|(_, ns, model_ns)| model_ns / ns);
+    let scale = ratios().sum::<f64>() / ratios().map(|ratio| ratio * ratio).sum::<f64>();
+    ratios().map(|ratio| (scale * ratio - 1.0).powi(2)).sum()
 }
 
 /// The model's latency at each point of a curve, under the load that moves as much.
@@ -417,7 +464,7 @@ fn write_turnaround(results: &Results, calibration: &Calibration) -> Option<f64>
     }
     let filled = results.loaded.iter().find(|curve| curve.target.node() == Some(curve.from) && is_filled(curve))?;
     let (node, controller) = (filled.from, calibration.controllers.get(&filled.from)?);
-    let mixed = results.bandwidth_of(node, node, Kernel::Mix1To1)?.bytes_per_s.best();
+    let mixed = results.bandwidth_of(node, node, Kernel::Mix1To1)?.bytes_per_s.spread.median;
     let read = rate(results, node, node)?;
     // What the read kernel reached of the controller's limit, the mixed one is taken to reach too.
     let reached = (read / controller.bytes_per_s).min(1.0);
@@ -430,9 +477,10 @@ fn most_turnaround(results: &Results, calibration: &Calibration) -> Option<f64> 
     let most = |cell: &BandwidthCell| {
         let usage = cell.kernel.usage();
         let controller = calibration.controllers.get(&cell.target.node()?)?;
-        let written = cell.bytes_per_s.best() * usage.writes as f64 / (usage.reads + usage.writes) as f64;
+        let per_s = cell.bytes_per_s.spread.median;
+        let written = per_s * usage.writes as f64 / (usage.reads + usage.writes) as f64;
         let is_known = usage.writes > 0 && !usage.allocates;
-        is_known.then(|| ((controller.bytes_per_s - cell.bytes_per_s.best()) / written).max(0.0))
+        is_known.then(|| ((controller.bytes_per_s - per_s) / written).max(0.0))
     };
     let least = results.bandwidth.iter().filter_map(most).min_by(f64::total_cmp)?;
     Some(least).filter(|turnaround| *turnaround < DEFAULT_WRITE_TURNAROUND)

@@ -64,6 +64,9 @@ pub struct Calibration {
     pub stream_outstanding: Option<f64>,
     /// Additional time of a written line over a read one, as a share of the latter.
     pub write_turnaround: Option<f64>,
+    /// Wait beside queues where others keep a controller busy all the time, over a line's service; `None` where no latency under load rose.
+    #[serde(default)]
+    pub crowding: Option<f64>,
     /// How well all of it fits.
     pub fits: Vec<PairFit>,
     /// How far queueing delays are from the model's; `None` where no latency under load was measured.

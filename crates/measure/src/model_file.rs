@@ -244,6 +244,10 @@ fn traffic(out: &mut String, calibration: &Calibration) {
         };
         let _ = writeln!(out, "write_turnaround = {}", figure(round(turnaround), source, true));
     }
+    if let Some(crowding) = calibration.crowding {
+        let source = "fitted to measured latency under load of each node's CPUs on its memory";
+        let _ = writeln!(out, "crowding = {}", figure(round(crowding), source, true));
+    }
     if let Some(outstanding) = calibration.stream_outstanding {
         let source = "fitted to the Triad of one CPU";
         let _ = writeln!(out, "stream_outstanding = {}", figure(round(outstanding), source, true));

@@ -120,7 +120,11 @@ impl Adjoint {
             let mut by_share = 0.0;
             for (entry, own) in entries() {
                 let left = (1.0 - state.open[entry.station]).max(LEFT_MIN);
-                let by_own = by_wait + by_next_response * (2.0 * own * left - 1.0) + by_next(entry.station) * per_ns;
+                let mut by_own =
+                    by_wait + by_next_response * (2.0 * own * left - 1.0) + by_next(entry.station) * per_ns;
+                if system.crowds() {
+                    by_own += by_wait * system.crowd_slope(entry.station, *own);
+                }
                 // own + share * demand * own^2 = stretch, differentiated.
                 let by_root = entry.demand_ns * by_own / (1.0 + 2.0 * share * entry.demand_ns * own);
                 by_stretch[entry.station] += by_root;

@@ -40,7 +40,7 @@ impl Answer {
     pub fn paths(&mut self, paths: &mut Vec<Vec<f64>>, system: &MemorySystem, network: &Network, state: &State) {
         size(paths, system.nodes());
         for (from, paths) in paths.iter_mut().enumerate() {
-            self.view_from(network, state, from);
+            self.view_from(system, network, state, from);
             for (to, path) in paths.iter_mut().enumerate() {
                 let of = |way: &Way| {
                     let excess = state.excess_ns[from * system.nodes() + to];
@@ -57,9 +57,14 @@ impl Answer {
         }
     }
 
-    /// Stretch of the accesses of the threads on `from` at each station, on average over them; that of an additional access where there are none.
-    fn view_from(&mut self, network: &Network, state: &State, from: usize) {
-        self.stretch.clone_from(&state.stretch);
+    /// Stretch of the accesses of the threads on `from` at each station, on average over them; that of an additional access where there are none. With what
+    /// they wait beside queues.
+    fn view_from(&mut self, system: &MemorySystem, network: &Network, state: &State, from: usize) {
+        let with_crowd = |station: usize, stretch: f64| {
+            if system.crowds() { stretch + system.crowd(station, stretch) } else { stretch }
+        };
+        self.stretch.clear();
+        self.stretch.extend(state.stretch.iter().enumerate().map(|(station, stretch)| with_crowd(station, *stretch)));
         let rows = || network.rows.iter().enumerate().filter(|(_, row)| row.from == from);
         let all: f64 = rows().map(|(class, _)| state.per_ns[class]).sum();
         if all <= 0.0 {
@@ -68,7 +73,8 @@ impl Answer {
         for (class, row) in rows() {
             let entries = network.entries_of(row).iter().zip(&state.own_stretch[row.first..row.end]);
             for (entry, own) in entries {
-                self.stretch[entry.station] -= state.per_ns[class] / all * (state.stretch[entry.station] - own);
+                let stranger = with_crowd(entry.station, state.stretch[entry.station]);
+                self.stretch[entry.station] -= state.per_ns[class] / all * (stranger - with_crowd(entry.station, *own));
             }
         }
     }

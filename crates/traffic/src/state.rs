@@ -117,6 +117,11 @@ impl State {
                 latency_ns += entry.demand_ns * *own;
                 idle_ns += entry.demand_ns;
             }
+            if system.crowds() {
+                let own = &self.own_stretch[row.first..row.end];
+                let waits = network.entries_of(row).iter().zip(own);
+                latency_ns += waits.map(|(e, own)| e.demand_ns * system.crowd(e.station, *own)).sum::<f64>();
+            }
             if system.broadcasts() {
                 let excess = &self.excess_ns[row.from * nodes..(row.from + 1) * nodes];
                 let shares = &network.shares[class * nodes..(class + 1) * nodes];

@@ -32,6 +32,9 @@ pub struct MemorySystem {
     ways: Vec<Option<Way>>,
     broadcasts: bool,
     queues: f64,
+    /// Stations below this one are controllers.
+    first_link: usize,
+    crowding: f64,
 }
 
 impl MemorySystem {
@@ -73,6 +76,8 @@ impl MemorySystem {
             ways,
             broadcasts: machine.broadcasts_probes() == Some(true),
             queues: 1.0,
+            first_link: service.first_link,
+            crowding: machine.traffic().crowding.unwrap_or(0.0),
         })
     }
 
@@ -117,6 +122,23 @@ impl MemorySystem {
 
     pub(crate) fn broadcasts(&self) -> bool {
         self.broadcasts
+    }
+
+    /// Whether accesses wait for others at controllers before these have queues.
+    pub(crate) fn crowds(&self) -> bool {
+        self.crowding > 0.0
+    }
+
+    /// What an access that sees this stretch at a station waits there beside the queue, over its service. A stretch of y is what a queue makes of others that
+    /// take 1 - 1 / y of the station's time, and a single access sees none. On its way the iteration passes points where a class sees less than an idle
+    /// station: nobody gains there.
+    pub(crate) fn crowd(&self, station: usize, stretch: f64) -> f64 {
+        if station < self.first_link { self.crowding * (1.0 - 1.0 / stretch).max(0.0) } else { 0.0 }
+    }
+
+    /// Derivative of [`MemorySystem::crowd`] by the stretch, at a solution (there, no stretch is below 1 by more than rounding; at 1, others can only be more).
+    pub(crate) fn crowd_slope(&self, station: usize, stretch: f64) -> f64 {
+        if station < self.first_link { self.crowding / (stretch * stretch) } else { 0.0 }
     }
 
     /// Wait in queues over what the model says at the same load.

@@ -1,7 +1,9 @@
 //! What holds of every queueing network, whatever its figures: Little's law, the utilisation law, bounds, monotonicity. On random machines and
 //! loads; a failing case is shrunk and printed with its seed.
 
-use crate::common::{demands, random_class, random_machine, scenario, scenario_of, with_flow_control, with_ports};
+use crate::common::{
+    demands, random_class, random_machine, scenario, scenario_of, with_crowding, with_flow_control, with_ports,
+};
 use numapilot_machine::{Machine, NodeId};
 use numapilot_random::Random;
 use numapilot_traffic::{Background, Class, Load, MemorySystem, Solution, Solver, TrafficError};
@@ -124,12 +126,45 @@ fn the_laws_hold(machine: &Machine, load: &Load) -> Result<(), TestCaseError> {
         queues += out.queue;
     }
     let aside: f64 = aside_busy.iter().sum();
-    if aside == 0.0 {
+    if machine.traffic().crowding.is_some() {
+        prop_assert!(aside > 0.0 || queues <= waiting * (1.0 + 1e-7), "{queues} in queues and beside them, {waiting}");
+    } else if aside == 0.0 {
         prop_assert!(near(queues, waiting, 1e-7), "{queues} in all queues, {waiting} by Little's law");
     } else {
         prop_assert!(queues >= waiting + aside * (1.0 - 1e-9));
     }
     Ok(())
+}
+
+/// Waits beside queues grow with the traffic of others from the first line on, where a queue's do near the limit: at 30 % of a controller, an access waits 0.3
+/// times what it waits at most. A single access waits for nobody. A figure of 0 is none, to the last bit.
+#[test]
+fn accesses_wait_beside_queues_for_the_share_of_others() {
+    let machine = |crowding: &str| {
+        let text = NARROW.replace("[traffic]", &format!("[traffic]\n{crowding}"));
+        let text = text.lines().filter(|line| !line.starts_with("cpus_read")).collect::<Vec<_>>().join("\n");
+        MemorySystem::new(&Machine::from_model_text(&text, "crowded").unwrap()).unwrap()
+    };
+    let class = |threads: f64, outstanding: f64, think_ns: f64| {
+        let (reads, writes) = (vec![1.0], vec![0.0]);
+        Class { from: 0, threads, outstanding, think_ns, reads, writes }
+    };
+    let (none, zero) = (machine(""), machine("crowding = { value = 0, source = \"made up\" }"));
+    let some = machine("crowding = { value = 50, source = \"made up\" }");
+    let chase = class(1.0, 1.0, 0.0);
+    let alone = Load { classes: vec![chase.clone()], background: Vec::new() };
+    assert_eq!(some.solve(&alone).unwrap().latency_ns, none.solve(&alone).unwrap().latency_ns);
+    // Others so many that none of them is felt by itself. They wait, too, so the share is that which they take then.
+    for think_ns in [2_000.0, 4_000.0, 20_000.0] {
+        let load = Load { classes: vec![chase.clone(), class(1_000.0, 1.0, think_ns)], background: Vec::new() };
+        let (plain, zero) = (none.solve(&load).unwrap(), zero.solve(&load).unwrap());
+        assert!(plain == zero, "{plain:?} {zero:?}");
+        let crowded = some.solve(&load).unwrap();
+        let share = crowded.throughput_per_s[1] * 0.64e-9;
+        let waited_ns = crowded.latency_ns[0] - plain.latency_ns[0];
+        assert!((waited_ns / (50.0 * 0.64 * share) - 1.0).abs() < 0.05, "{waited_ns} ns at {share}");
+        assert!(crowded.path_ns[0][0] > plain.path_ns[0][0] && crowded.stations[0].utilisation <= 1.0);
+    }
 }
 
 /// One node whose memory serves 100 GB/s, and whose CPUs read 34 GB/s at most.
@@ -213,6 +248,12 @@ proptest! {
     /// Lines come in by the asking node's read port and written ones leave by its write port, where it has them.
     #[test]
     fn the_laws_hold_with_ports((machine, load) in scenario_of("directory", with_ports)) {
+        the_laws_hold(&machine, &load)?;
+    }
+
+    /// What is waited beside queues is part of latencies and of no queue: populations and utilisations obey the laws with it.
+    #[test]
+    fn the_laws_hold_with_waits_beside_queues((machine, load) in scenario_of("directory", with_crowding)) {
         the_laws_hold(&machine, &load)?;
     }
 

@@ -1,7 +1,7 @@
 //! The marginal cost of a path against finite differences of the solver: a sliver of a class that accesses along this path only, and what it
 //! costs everybody else.
 
-use crate::common::{scenario, scenario_of, with_flow_control, with_ports};
+use crate::common::{scenario, scenario_of, with_crowding, with_flow_control, with_ports};
 use numapilot_machine::Machine;
 use numapilot_traffic::{Class, Load, MemorySystem, Solver};
 use proptest::prelude::*;
@@ -72,6 +72,16 @@ proptest! {
     #[test]
     fn also_where_links_carry_flow_control((machine, load) in scenario_of("broadcast", with_flow_control)) {
         prop_assume!(MemorySystem::new(&machine).is_ok());
+        check(&machine, &load, 0.01)?;
+    }
+
+    #[test]
+    fn also_where_accesses_wait_beside_queues((machine, load) in scenario_of("directory", with_crowding)) {
+        check(&machine, &load, 0.01)?;
+    }
+
+    #[test]
+    fn also_where_they_race_probes_meanwhile((machine, load) in scenario_of("broadcast", with_crowding)) {
         check(&machine, &load, 0.01)?;
     }
 

@@ -3,7 +3,7 @@
 #[path = "common/simulation.rs"]
 mod simulation;
 
-use crate::common::{machine_of, random_class, random_model, with_flow_control, with_ports};
+use crate::common::{machine_of, random_class, random_model, with_crowding, with_flow_control, with_ports};
 use numapilot_machine::Machine;
 use numapilot_random::Random;
 use numapilot_traffic::{Class, Load, MemorySystem};
@@ -79,6 +79,8 @@ fn the_simulated_network_agrees() {
         ("reads and writes, with flow control", with_flow_control, "directory", 0.5, shared, ERROR),
         ("reads, with ports", with_ports, "directory", 0.0, shared, ERROR),
         ("reads and writes, with ports", with_ports, "directory", 0.5, shared, ERROR),
+        ("reads, with waits beside queues", with_crowding, "directory", 0.0, shared, ERROR),
+        ("reads and writes, with waits beside queues", with_crowding, "directory", 0.5, shared, ERROR),
         ("reads, with probes", plain, "broadcast", 0.0, shared, ERROR),
         ("reads and writes, with probes", plain, "broadcast", 0.5, shared, ERROR),
         ("the same with flow control", with_flow_control, "broadcast", 0.5, shared, ERROR),

@@ -92,6 +92,7 @@ fn fitted(calibration: &Calibration) -> serde_json::Value {
         "read_ports": ports.collect::<Vec<_>>(),
         "stream_outstanding": calibration.stream_outstanding,
         "write_turnaround": calibration.write_turnaround,
+        "crowding": calibration.crowding,
         "fits": calibration.fits,
         "queueing_delay": calibration.queueing_delay,
     })

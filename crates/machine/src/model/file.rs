@@ -54,6 +54,7 @@ pub struct RawCore {
 pub struct RawTraffic {
     pub controller_efficiency: Option<Spanned<RawFigure>>,
     pub write_turnaround: Option<Spanned<RawFigure>>,
+    pub crowding: Option<Spanned<RawFigure>>,
     pub message_bytes: Option<Spanned<RawFigure>>,
     pub answer_bytes: Option<Spanned<RawFigure>>,
     pub completion_bytes: Option<Spanned<RawFigure>>,

@@ -361,6 +361,7 @@ impl Reader<'_> {
                 &raw.write_turnaround,
                 check::TURNAROUND,
             )?,
+            crowding: optional("crowding", check::CROWDING_UNIT, &raw.crowding, check::CROWDING)?,
             message_bytes: optional("message_bytes", "bytes", &raw.message_bytes, check::MESSAGE_BYTES)?,
             answer_bytes: optional("answer_bytes", "bytes", &raw.answer_bytes, check::MESSAGE_BYTES)?,
             completion_bytes: optional("completion_bytes", "bytes", &raw.completion_bytes, check::MESSAGE_BYTES)?,

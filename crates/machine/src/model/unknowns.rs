@@ -43,6 +43,7 @@ impl Reader<'_> {
         let traffic = [
             ("controller_efficiency", Subject::ControllerEfficiency),
             ("write_turnaround", Subject::WriteTurnaround),
+            ("crowding", Subject::Crowding),
             ("message_bytes", Subject::MessageBytes),
             ("answer_bytes", Subject::AnswerBytes),
             ("completion_bytes", Subject::CompletionBytes),

@@ -117,6 +117,49 @@ fn a_known_machine_is_found_again() {
     assert!(found.fits.len() == 4 && found.fits.iter().all(|fit| fit.worst < 0.02), "{:?}", found.fits);
 }
 
+/// `TWO` whose accesses wait beside queues: 12 times a line's service at a full controller, 19 ns.
+fn crowded() -> Machine {
+    let crowding = "[traffic]\ncrowding = { value = 12, source = \"made up\" }";
+    Machine::from_model_text(&TWO.replacen("[traffic]", crowding, 1), "crowded").expect("a model")
+}
+
+/// Limits known, latency that rises long before them.
+#[test]
+fn what_is_waited_beside_queues_is_found_again_and_nothing_where_nothing_is() {
+    // CPUs that write past the caches show the memory's limit; those that read beside the chase take a part of it.
+    let with_limit = |truth: &Machine, outstanding: f64| {
+        let mut results = measured(truth, 3, outstanding);
+        for node in 0..2 {
+            let mut cell = results.bandwidth[node * 3].clone();
+            (cell.kernel, cell.bytes_per_s) = (Kernel::TriadNt, figure(40e9));
+            results.bandwidth.push(cell);
+        }
+        results
+    };
+    for outstanding in [3.0, 6.0] {
+        let results = with_limit(&crowded(), outstanding);
+        let found = calibrate(&crowded(), &results).expect("a fit");
+        let crowding = found.crowding.expect("latency rose");
+        assert!((crowding / 12.0 - 1.0).abs() < 0.1, "{crowding} with {outstanding} outstanding");
+        let text = model_text(&crowded(), &results, &found, "crowded");
+        let model = Machine::from_model_text(&text, "crowded.toml").unwrap_or_else(|error| panic!("{error}\n{text}"));
+        assert!((model.traffic().crowding.expect("written") / crowding - 1.0).abs() < 1e-2, "{text}");
+    }
+    let truth = Machine::from_model_text(TWO, "two").expect("a model");
+    let found = calibrate(&truth, &with_limit(&truth, 3.0)).expect("a fit");
+    assert_eq!(found.crowding, None, "what queues explain");
+    let mut flat = with_limit(&truth, 3.0);
+    for point in flat.loaded.iter_mut().flat_map(|curve| &mut curve.points) {
+        point.ns = figure(90.0);
+    }
+    let found = calibrate(&truth, &flat).expect("a fit");
+    assert_eq!(found.crowding, None, "nothing rose");
+    assert!(!model_text(&truth, &flat, &found, "two").contains("crowding"));
+    // Without curves nothing is known of it.
+    flat.loaded.clear();
+    assert_eq!(calibrate(&truth, &flat).expect("a fit").crowding, None);
+}
+
 /// Make sure that the model file says how far delays were from the model's, and that who reads it gets just that.
 #[test]
 fn the_models_error_in_queues_goes_into_the_model() {

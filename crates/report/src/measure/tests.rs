@@ -98,6 +98,7 @@ fn calibration() -> Calibration {
     Calibration {
         controllers: BTreeMap::from([(NodeId(0), limit)]),
         write_turnaround: Some(0.25),
+        crowding: None,
         ..Calibration::default()
     }
 }

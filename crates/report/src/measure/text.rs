@@ -297,6 +297,7 @@ fn fitted(out: &mut String, calibration: &Calibration, look: Look) {
     let figures = [
         ("outstanding accesses of a STREAM thread", calibration.stream_outstanding),
         ("write turnaround", calibration.write_turnaround),
+        ("wait beside others at a full controller, over a line's service", calibration.crowding),
     ];
     for (what, value) in figures.into_iter().filter_map(|(what, value)| Some((what, value?))) {
         paragraph(out, &format!("Fitted {what}: {value:.2}"), look);

@@ -164,6 +164,11 @@ pub fn with_flow_control(text: &str) -> String {
     text.replace("[traffic]\n", &format!("[traffic]\n{}", figures.iter().map(line).collect::<String>()))
 }
 
+/// A machine of that text at whose controllers accesses wait beside queues: up to four times their service.
+pub fn with_crowding(text: &str) -> String {
+    text.replace("[traffic]\n", "[traffic]\ncrowding = { value = 4, source = \"made up\" }\n")
+}
+
 /// A machine of that text whose nodes' CPUs have limits of their own. Some nodes lack one or both, so that ports are not simply as many as nodes.
 pub fn with_ports(text: &str) -> String {
     let mut parts = text.split("memory_gib = ");

@@ -37,6 +37,8 @@ enum Event {
 enum Step {
     Delay(f64),
     Serve(usize, f64),
+    /// So many nanoseconds if the station is busy with somebody else's message when this one comes, else none.
+    Beside(usize, f64),
 }
 
 /// A chain of steps; `customer` waits for its end, if any does.
@@ -257,10 +259,14 @@ impl<'a> Simulation<'a> {
         request.extend(at(write_port, sizes.request));
         self.message(from, home, sizes.request, &mut request, &mut released);
         let left_ns = idle_ns - service(&request);
+        let crowding = self.machine.traffic().crowding.unwrap_or(0.0);
         let mut line = vec![Step::Serve(to, read_ns)];
         self.message(home, from, LINE + sizes.answer, &mut line, &mut released);
         line.extend(at(read_port, LINE));
         line.insert(0, Step::Delay(left_ns - service(&line)));
+        if crowding > 0.0 {
+            line.insert(1, Step::Beside(to, crowding * read_ns));
+        }
         let mut after = Vec::new();
         if is_write {
             let mut back: Vec<Step> = at(write_port, LINE).into_iter().collect();
@@ -308,6 +314,10 @@ impl<'a> Simulation<'a> {
         chain.at += 1;
         match step {
             Step::Delay(ns) => self.at(ns, Event::Arrive(index)),
+            Step::Beside(station, ns) => {
+                let is_busy = !self.stations[station].jobs.is_empty();
+                self.at(if is_busy { ns } else { 0.0 }, Event::Arrive(index));
+            }
             Step::Serve(station, ns) => {
                 self.progress(station);
                 self.stations[station].jobs.push_back((index, ns));
