@@ -45,7 +45,7 @@ pub fn probes(scene: &Scene, results: &Results) -> Option<Vec<Probe>> {
         let cpus = places.iter().map(|&place| scene.places[place].cpus.len()).sum();
         let state = results.state_of(nodes.0, nodes.1).filter(|state| state.cpus == cpus);
         let of_state = state.and_then(|state| state.state).map(|state| state.bytes_per_s);
-        let of_cell = || Some(cell_of(&results.bandwidth, nodes, cpus)?.bytes_per_s.best());
+        let of_cell = || Some(cell_of(&results.bandwidth, nodes, cpus)?.bytes_per_s.spread.median);
         Some(Probe { places, measured_bytes_per_s: of_state.or_else(of_cell)? })
     };
     by_nodes.into_iter().map(probe).collect()
@@ -77,7 +77,7 @@ fn of_row(row: &Row, cells: &[BandwidthCell]) -> Option<Reading> {
     let threads: usize = row.members.iter().map(|member| member.threads).sum();
     let cell = cell_of(cells, (first.cpu_node, first.memory_node), threads)?;
     let lines_per_s: f64 = row.members.iter().map(|member| member.together_per_s).sum();
-    Some(Reading { measured_bytes_per_s: cell.bytes_per_s.best(), found_bytes_per_s: lines_per_s * LINE_BYTES })
+    Some(Reading { measured_bytes_per_s: cell.bytes_per_s.spread.median, found_bytes_per_s: lines_per_s * LINE_BYTES })
 }
 
 #[cfg(test)]
